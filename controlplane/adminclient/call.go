@@ -74,12 +74,14 @@ func do[T any](ctx context.Context, c *Client, in call, options []CallOption) (*
 	if err != nil {
 		return nil, fmt.Errorf("adminclient: %s %s: %w", in.method, in.path, err)
 	}
+
 	r := &Response[T]{StatusCode: answer.StatusCode, Header: answer.Header, Body: body}
 	if strings.HasPrefix(answer.Header.Get("Content-Type"), "application/json") {
 		if err := json.Unmarshal(body, &r.Value); err != nil {
 			return nil, fmt.Errorf("adminclient: %s %s: decode the response: %w", in.method, in.path, err)
 		}
 	}
+
 	return r, nil
 }
 
@@ -89,17 +91,21 @@ func (c *Client) send(ctx context.Context, in call, options []CallOption) (*http
 	if err != nil {
 		return nil, fmt.Errorf("adminclient: %s %s: %w", in.method, in.path, err)
 	}
+
 	for _, set := range options {
 		set(r)
 	}
+
 	answer, err := c.http.Do(r)
 	if err != nil {
 		return nil, fmt.Errorf("adminclient: %w", err)
 	}
+
 	if answer.StatusCode < 200 || answer.StatusCode > 299 {
 		defer func() { _ = answer.Body.Close() }()
 		return nil, readError(answer)
 	}
+
 	return answer, nil
 }
 
@@ -110,10 +116,12 @@ func (c *Client) request(ctx context.Context, in call) (*http.Request, error) {
 		before, next, _ := strings.Cut(tail, "{")
 		path, rest = path+url.PathEscape(fmt.Sprint(id))+before, next
 	}
+
 	query, header := encodeParams(in.params)
 	if len(query) > 0 {
 		path += "?" + query.Encode()
 	}
+
 	var body io.Reader
 	if in.body != nil {
 		text, err := json.Marshal(in.body)
@@ -123,10 +131,12 @@ func (c *Client) request(ctx context.Context, in call) (*http.Request, error) {
 		body = bytes.NewReader(text)
 		header.Set("Content-Type", "application/json")
 	}
+
 	r, err := http.NewRequestWithContext(ctx, in.method, c.address+path, body)
 	if err != nil {
 		return nil, fmt.Errorf("build the request: %w", err)
 	}
+
 	header.Set("Authorization", "Bearer "+c.token)
 	r.Header = header
 	return r, nil
@@ -141,6 +151,7 @@ func encodeParams(params any) (url.Values, http.Header) {
 	if !pointer.IsValid() || pointer.IsNil() {
 		return query, header
 	}
+
 	for field, value := range pointer.Elem().Fields() {
 		if value.IsZero() || value.Kind() == reflect.Slice && value.Len() == 0 {
 			continue
@@ -152,6 +163,7 @@ func encodeParams(params any) (url.Values, http.Header) {
 			header.Set(name, encodeParam(value))
 		}
 	}
+
 	return query, header
 }
 

@@ -18,10 +18,12 @@ func Register(mux *http.ServeMux) {
 		}
 		return site.Page(), nil
 	})
+
 	mux.HandleFunc("GET /openapi.yaml", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/yaml")
 		_, _ = w.Write(Document) // fails if the client has disconnected
 	})
+
 	mux.HandleFunc("GET /docs", func(w http.ResponseWriter, _ *http.Request) {
 		text, err := page()
 		if err != nil {

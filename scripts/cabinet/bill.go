@@ -33,10 +33,12 @@ func (c *Cabinet) chat(ctx context.Context, secret string) (status int, id strin
 	if err != nil {
 		return 0, "", err
 	}
+
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.Gateway+"/v1/chat/completions", bytes.NewReader(body))
 	if err != nil {
 		return 0, "", fmt.Errorf("request: %w", err)
 	}
+
 	request.Header.Set("Authorization", "Bearer "+secret)
 	request.Header.Set("Content-Type", "application/json")
 	answer, err := http.DefaultClient.Do(request)
@@ -45,6 +47,7 @@ func (c *Cabinet) chat(ctx context.Context, secret string) (status int, id strin
 	}
 	defer func() { _ = answer.Body.Close() }()
 	_, err = io.Copy(io.Discard, answer.Body)
+
 	return answer.StatusCode, answer.Header.Get("X-Request-Id"), err
 }
 
@@ -55,6 +58,7 @@ func (c *Cabinet) receipt(ctx context.Context, request string) (cost string, err
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
+
 	for {
 		usage, err := c.API.GetUsage(ctx, request)
 		if err == nil {
@@ -64,9 +68,11 @@ func (c *Cabinet) receipt(ctx context.Context, request string) (cost string, err
 			c.printf("receipt: %s in all, of %s reserved", usage.Value.Cost, usage.Value.Reservation)
 			return usage.Value.Cost, nil
 		}
+
 		if adminclient.Code(err) != "not_found" {
 			return "", err
 		}
+
 		select {
 		case <-ctx.Done():
 			return "", fmt.Errorf("%s is not settled: %w", request, ctx.Err())
@@ -79,23 +85,35 @@ func (c *Cabinet) receipt(ctx context.Context, request string) (cost string, err
 // usage and the closing balance. With `Accept: text/csv` the same call returns a file for their bookkeeping.
 func (c *Cabinet) statement(ctx context.Context, account *adminclient.Account, cost string) error {
 	from, to := account.CreatedAt.UTC().Format(time.DateOnly), time.Now().UTC().AddDate(0, 0, 1).Format(time.DateOnly)
-	answer, err := c.API.GetStatement(ctx, account.ID,
-		&adminclient.GetStatementParams{From: &from, To: &to, GroupBy: []adminclient.UsageGroup{adminclient.UsageGroupDay, adminclient.UsageGroupModel}})
+	answer, err := c.API.GetStatement(
+		ctx,
+		account.ID,
+		&adminclient.GetStatementParams{
+			From:    &from,
+			To:      &to,
+			GroupBy: []adminclient.UsageGroup{adminclient.UsageGroupDay, adminclient.UsageGroupModel},
+		},
+	)
 	if err != nil {
 		return err
 	}
+
 	statement := answer.Value
 	c.printf("statement from %s: %s %s", statement.From, statement.OpeningBalance, statement.Currency)
+
 	for _, t := range statement.Transactions {
 		c.printf("statement: %s %s of %s: %s", t.Kind, t.Reference, t.CreatedAt.Format(time.DateOnly), t.Amount)
 	}
+
 	for _, line := range statement.UsageLines {
 		c.printf("statement: %d requests to %s on %s: -%s", line.Requests, *line.Model, *line.Day, line.Cost)
 	}
+
 	c.printf("statement: %s %s are left", statement.ClosingBalance, statement.Currency)
 	if statement.Usage != cost {
 		return fmt.Errorf("the usage is %s on the statement and %s on the receipt", statement.Usage, cost)
 	}
+
 	return c.checkBalance(ctx, account.ID, statement.ClosingBalance)
 }
 

@@ -54,14 +54,17 @@ func (c *Cabinet) Run(ctx context.Context, customer Customer) error {
 	if err := c.topUp(ctx, account.ID, customer); err != nil {
 		return fmt.Errorf("top up: %w", err)
 	}
+
 	key, err := c.issueKey(ctx, account.ID, customer)
 	if err != nil {
 		return fmt.Errorf("issue a key: %w", err)
 	}
+
 	request, err := c.use(ctx, key.Secret)
 	if err != nil {
 		return fmt.Errorf("use the key: %w", err)
 	}
+
 	cost, err := c.receipt(ctx, request)
 	if err != nil {
 		return fmt.Errorf("receipt: %w", err)
@@ -78,6 +81,7 @@ func (c *Cabinet) Run(ctx context.Context, customer Customer) error {
 	if err := c.statement(ctx, account, cost); err != nil {
 		return fmt.Errorf("statement: %w", err)
 	}
+
 	return nil
 }
 
@@ -157,10 +161,12 @@ func (c *Cabinet) revoke(ctx context.Context, key *adminclient.IssuedKey) error 
 		c.printf("the key is revoked; %d proxies have confirmed", len(revoked.Value.ConfirmedBy))
 		break
 	}
+
 	status, _, err := c.chat(ctx, key.Secret)
 	if err == nil && status != http.StatusUnauthorized {
 		err = fmt.Errorf("a request with the revoked key got the status %d", status)
 	}
+
 	return err
 }
 

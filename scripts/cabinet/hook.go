@@ -25,21 +25,25 @@ func (c *Cabinet) Listen(ctx context.Context, operator *adminclient.Client) (sto
 	if err != nil {
 		return nil, fmt.Errorf("listen for webhooks: %w", err)
 	}
+
 	answer, err := operator.CreateWebhook(ctx, nil, adminclient.WebhookCreate{
 		URL: "http://" + listener.Addr().String() + "/", EventTypes: []adminclient.EventType{adminclient.EventTypeAccountLowBalance},
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("create webhook: %w", err), listener.Close())
 	}
+
 	secret, err := signature.ParseSecret(answer.Value.Secret)
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
+
 	server := &http.Server{
 		Handler:           &Receiver{Secrets: []signature.Secret{secret}, Handle: c.Receive},
 		ReadHeaderTimeout: 5 * time.Second,
 	}
 	go func() { _ = server.Serve(listener) }() // until Close
+
 	return func() error {
 		_, err := operator.DeleteWebhook(context.WithoutCancel(ctx), answer.Value.Webhook.ID)
 		return errors.Join(err, server.Close())

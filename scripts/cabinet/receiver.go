@@ -38,21 +38,25 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		http.Error(w, "the event could not be read", http.StatusBadRequest)
 		return
 	}
+
 	id, err := signature.Verify(q.Header, body, time.Now(), r.Secrets...)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusUnauthorized)
 		return
 	}
+
 	var event adminclient.Event
 	if err := json.Unmarshal(body, &event); err != nil {
 		http.Error(w, "the body is not an event in JSON", http.StatusBadRequest)
 		return
 	}
+
 	if err := r.once(q.Context(), id, &event); err != nil {
 		slog.ErrorContext(q.Context(), "event handling failed", "event", id, "error", err)
 		http.Error(w, "try again later", http.StatusServiceUnavailable)
 		return
 	}
+
 	w.WriteHeader(http.StatusNoContent)
 }
 

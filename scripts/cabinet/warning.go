@@ -16,6 +16,7 @@ func (c *Cabinet) warn(ctx context.Context, account string, customer Customer) e
 	if err != nil {
 		return err
 	}
+
 	c.printf("the customer wants a warning below %s", customer.Amount)
 	for {
 		select {

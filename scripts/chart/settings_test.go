@@ -177,7 +177,8 @@ func TestVariablesAreSettings(t *testing.T) {
 	eachValueSet(t, func(t *testing.T, all objects) {
 		for _, o := range all.workloads() {
 			plane := o.plane()
-			known := []string{"GOGC", "GOMEMLIMIT", "TZ", "OTEL_EXPORTER_OTLP_HEADERS", "SSL_CERT_DIR"} // the last three are extraEnv of ci/full-values.yaml
+			// the last three are extraEnv of ci/full-values.yaml
+			known := []string{"GOGC", "GOMEMLIMIT", "TZ", "OTEL_EXPORTER_OTLP_HEADERS", "SSL_CERT_DIR"}
 			if plane == "controlplane" {
 				known = append(known, "PGSSLMODE", "PGSSLROOTCERT", "PGSSLCERT", "PGSSLKEY")
 			}

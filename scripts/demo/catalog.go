@@ -26,13 +26,17 @@ func (d *Demo) fillCatalog(ctx context.Context) error {
 	for id, name := range map[string]string{flakyProvider: "Flaky provider", refusedProvider: "Provider with a revoked credential"} {
 		version := "2023-06-01"
 		_, err := d.api.PutProvider(ctx, id, nil, adminclient.CatalogProvider{
-			ID: id, Name: &name, BaseURL: d.cfg.State.ProviderSimURL, AnthropicVersion: &version,
-			Credentials: []adminclient.CatalogCredential{{Name: "main", Secret: new("sk-demo-" + id)}},
+			ID:               id,
+			Name:             &name,
+			BaseURL:          d.cfg.State.ProviderSimURL,
+			AnthropicVersion: &version,
+			Credentials:      []adminclient.CatalogCredential{{Name: "main", Secret: new("sk-demo-" + id)}},
 		})
 		if err != nil {
 			return err
 		}
 	}
+
 	for _, m := range models() {
 		if _, err := d.api.GetModel(ctx, m.ID); err == nil {
 			continue // its price may have been changed since
@@ -43,6 +47,7 @@ func (d *Demo) fillCatalog(ctx context.Context) error {
 			return err
 		}
 	}
+
 	prices, err := d.api.ListPrices(ctx, largeModel, nil)
 	if err != nil {
 		return err
@@ -50,6 +55,7 @@ func (d *Demo) fillCatalog(ctx context.Context) error {
 	if slices.ContainsFunc(prices.Value.Data, func(p adminclient.PriceVersion) bool { return p.Version == nil }) {
 		return nil
 	}
+
 	_, err = d.api.CreatePrice(ctx, largeModel, nil, adminclient.PriceCreate{
 		EffectiveFrom: new(time.Now().Add(scheduledAfter).UTC().Truncate(time.Hour)), Price: textPrice("2.50", "0.60", "10.00"),
 	})
@@ -65,19 +71,35 @@ func textPrice(input, cached, output string) adminclient.CatalogPrice {
 func models() []adminclient.CatalogModel {
 	all := []adminclient.CatalogRouteFormats{"chat", "responses", "messages"}
 	chat := all[:1]
+
 	text := func(id, name string, price adminclient.CatalogPrice, routes ...adminclient.CatalogRoute) adminclient.CatalogModel {
 		return adminclient.CatalogModel{
-			ID: id, Type: "text", DisplayName: &name, OwnedBy: new("simulator"), ContextWindow: new(int64(200_000)),
-			MaxOutputTokens: new(int64(16384)), ReserveOutputTokens: new(int64(4096)), Price: price, Routes: routes,
+			ID:                  id,
+			Type:                "text",
+			DisplayName:         &name,
+			OwnedBy:             new("simulator"),
+			ContextWindow:       new(int64(200_000)),
+			MaxOutputTokens:     new(int64(16384)),
+			ReserveOutputTokens: new(int64(4096)),
+			Price:               price,
+			Routes:              routes,
 		}
 	}
+
 	route := func(provider, upstream string, priority int, formats []adminclient.CatalogRouteFormats) adminclient.CatalogRoute {
-		return adminclient.CatalogRoute{Provider: provider, UpstreamModel: upstream, Priority: &priority, Formats: formats}
+		return adminclient.CatalogRoute{
+			Provider:      provider,
+			UpstreamModel: upstream,
+			Priority:      &priority,
+			Formats:       formats,
+		}
 	}
+
 	large := textPrice("3.00", "0.75", "12.00")
 	large.CacheWrite5M, large.CacheWrite1H = new("3.75"), new("6.00")
 	preview := text(previewModel, "Demo Preview", textPrice("5.00", "1.25", "20.00"), route("sim", "sim-preview@out=200", 0, chat))
 	preview.Public = new(false)
+
 	return []adminclient.CatalogModel{
 		text(largeModel, "Demo Large", large,
 			route(flakyProvider, flakyUpstream+"@delay=180ms,chunk=12ms,out=120,reasoning=40", 0, all),

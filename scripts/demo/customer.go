@@ -42,20 +42,45 @@ const (
 func customers() []*customer {
 	return []*customer{
 		{
-			name: "Northwind Robotics", keys: []string{"production", "staging", "evaluation", revokedKey}, share: 34,
+			name:   "Northwind Robotics",
+			keys:   []string{"production", "staging", "evaluation", revokedKey},
+			share:  34,
 			models: []string{largeModel, "demo-chat", fastModel, "demo-responses"},
 		},
 		{
-			name: "Lumen Health", keys: []string{"production", "research", "night jobs"}, share: 22, models: []string{"demo-messages", largeModel, "demo-all"},
-			discount: "0.85", discounts: map[string]string{largeModel: "0.7"},
+			name:      "Lumen Health",
+			keys:      []string{"production", "research", "night jobs"},
+			share:     22,
+			models:    []string{"demo-messages", largeModel, "demo-all"},
+			discount:  "0.85",
+			discounts: map[string]string{largeModel: "0.7"},
 		},
-		{name: "Oakline Studio", keys: []string{"storyboards", "website", "archive"}, share: 12, models: []string{"demo-image", "demo-chat", "demo-all"}},
-		{name: "Harbour Analytics", keys: []string{"pipeline", "notebooks", "alerts"}, share: 18, models: []string{"demo-chat", fastModel, "demo-responses"}},
+		{
+			name:   "Oakline Studio",
+			keys:   []string{"storyboards", "website", "archive"},
+			share:  12,
+			models: []string{"demo-image", "demo-chat", "demo-all"},
+		},
+		{
+			name:   "Harbour Analytics",
+			keys:   []string{"pipeline", "notebooks", "alerts"},
+			share:  18,
+			models: []string{"demo-chat", fastModel, "demo-responses"},
+		},
 		{name: busyAccount, keys: []string{"app", "bot"}, share: 5, models: []string{"demo-chat", "demo-image"}, left: "1.20", slots: 1},
-		{name: exhaustedAccount, keys: []string{"lab", "students"}, share: 4, models: []string{fastModel, "demo-messages"}, left: "0.000001"},
+		{
+			name:   exhaustedAccount,
+			keys:   []string{"lab", "students"},
+			share:  4,
+			models: []string{fastModel, "demo-messages"},
+			left:   "0.000001",
+		},
 		{name: suspendedAccount, keys: []string{"booking"}, share: 3, models: []string{"demo-chat"}, suspended: true},
 		{
-			name: limitedAccount, keys: []string{"editor", limitedKey}, share: 2, models: []string{"demo-all", fastModel},
+			name:   limitedAccount,
+			keys:   []string{"editor", limitedKey},
+			share:  2,
+			models: []string{"demo-all", fastModel},
 			limits: map[string]string{limitedKey: "0.000001", "editor": "50.00"},
 		},
 	}
@@ -87,11 +112,13 @@ func (d *Demo) fillCustomers(ctx context.Context) error {
 			return fmt.Errorf("keys of %s: %w", c.name, err)
 		}
 	}
+
 	for _, c := range []*customer{d.customers[0], d.customers[1]} {
 		if _, err := d.api.GrantModel(ctx, c.id, previewModel, nil); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -118,6 +145,7 @@ func (d *Demo) issueKeys(ctx context.Context, c *customer) error {
 	if err != nil {
 		return err
 	}
+
 	secrets := map[string]issuedKey{}
 	for _, k := range found.Value.Data {
 		secret, err := d.api.RevealKey(ctx, k.ID)
@@ -126,6 +154,7 @@ func (d *Demo) issueKeys(ctx context.Context, c *customer) error {
 		}
 		secrets[k.Name] = issuedKey{k.ID, k.Name, secret.Value.Secret}
 	}
+
 	for _, name := range c.keys {
 		key, ok := secrets[name]
 		if !ok {
@@ -141,6 +170,7 @@ func (d *Demo) issueKeys(ctx context.Context, c *customer) error {
 		}
 		c.issued = append(c.issued, key)
 	}
+
 	return nil
 }
 
@@ -154,6 +184,7 @@ func (d *Demo) pay(ctx context.Context, c *customer, cost money.Nano) error {
 		}
 		amounts = []money.Nano{cost/2 + left, cost - cost/2}
 	}
+
 	for i, amount := range amounts {
 		if amount <= 0 {
 			continue
@@ -165,5 +196,6 @@ func (d *Demo) pay(ctx context.Context, c *customer, cost money.Nano) error {
 			return fmt.Errorf("payment of %s: %w", c.name, err)
 		}
 	}
+
 	return nil
 }

@@ -65,12 +65,14 @@ func (d *Demo) Fill(ctx context.Context) error {
 		{fmt.Sprintf("%d days of past usage", d.cfg.Days), d.fillPast},
 		{"work for operators", d.fillOperations},
 	}
+
 	for _, step := range steps {
 		d.printf("%s ...", step.name)
 		if err := step.do(ctx); err != nil {
 			return fmt.Errorf("demo: %s: %w", step.name, err)
 		}
 	}
+
 	return nil
 }
 

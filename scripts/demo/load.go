@@ -128,10 +128,12 @@ func (t *Traffic) sim(ctx context.Context, method string, body, result any) erro
 	if err != nil {
 		return fmt.Errorf("simulator: %w", err)
 	}
+
 	request, err := http.NewRequestWithContext(ctx, method, t.demo.cfg.State.ProviderSimURL+"/_sim/rules", bytes.NewReader(text))
 	if err != nil {
 		return fmt.Errorf("simulator: %w", err)
 	}
+
 	response, err := t.demo.http.Do(request)
 	if err != nil {
 		return fmt.Errorf("simulator: %w", err)
@@ -146,6 +148,7 @@ func (t *Traffic) sim(ctx context.Context, method string, body, result any) erro
 	if err := json.NewDecoder(response.Body).Decode(result); err != nil {
 		return fmt.Errorf("simulator: %w", err)
 	}
+
 	return nil
 }
 
@@ -158,12 +161,14 @@ func (t *Traffic) send(ctx context.Context, c call) {
 		t.demo.printf("%v", err)
 		return
 	}
+
 	bases := t.demo.cfg.State.BaseURLs
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, bases[len(text)%len(bases)]+c.path, bytes.NewReader(text))
 	if err != nil {
 		t.demo.printf("%v", err)
 		return
 	}
+
 	request.Header.Set("Authorization", "Bearer "+c.key)
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("anthropic-version", "2023-06-01")
@@ -175,9 +180,11 @@ func (t *Traffic) send(ctx context.Context, c call) {
 		return
 	}
 	defer func() { _ = response.Body.Close() }()
+
 	if c.abandon {
 		_, _ = io.ReadFull(response.Body, make([]byte, 64)) // then the connection is closed
 		return
 	}
+
 	_, _ = io.Copy(io.Discard, response.Body)
 }

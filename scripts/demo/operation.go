@@ -11,7 +11,9 @@ import (
 // fillOperations adds what operators have done and what they have to look at: a correction, alerts, a webhook that fails,
 // a maintenance, a suspended account, a revoked key and tokens.
 func (d *Demo) fillOperations(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{d.correct, d.setAlerts, d.addWebhook, d.maintain, d.suspend, d.revoke, d.issueTokens} {
+	for _, step := range []func(context.Context) error{
+		d.correct, d.setAlerts, d.addWebhook, d.maintain, d.suspend, d.revoke, d.issueTokens,
+	} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -26,19 +28,24 @@ func (d *Demo) correct(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	for _, u := range usage.Value.Data {
 		if u.Cost == "0.00" {
 			continue
 		}
 		_, err := d.api.CreateCredit(ctx, c.id, nil, adminclient.CreditCreate{
-			Kind: adminclient.CreditKindCorrection, Amount: u.Cost, RequestID: &u.RequestID, Reference: "ticket-4711-" + c.id,
-			Reason: new("The answer ended in the middle of a sentence."),
+			Kind:      adminclient.CreditKindCorrection,
+			Amount:    u.Cost,
+			RequestID: &u.RequestID,
+			Reference: "ticket-4711-" + c.id,
+			Reason:    new("The answer ended in the middle of a sentence."),
 		})
 		if isStatus(err, http.StatusConflict) {
 			return nil // an earlier run has corrected another request
 		}
 		return err
 	}
+
 	return nil
 }
 
@@ -78,7 +85,12 @@ func (d *Demo) maintain(ctx context.Context) error {
 func (d *Demo) suspend(ctx context.Context) error {
 	for _, c := range d.customers {
 		if c.suspended {
-			if _, err := d.api.UpdateAccount(ctx, c.id, nil, adminclient.AccountPatch{Status: new(adminclient.AccountStatusSuspended)}); err != nil {
+			if _, err := d.api.UpdateAccount(
+				ctx,
+				c.id,
+				nil,
+				adminclient.AccountPatch{Status: new(adminclient.AccountStatusSuspended)},
+			); err != nil {
 				return err
 			}
 		}
@@ -103,10 +115,12 @@ func (d *Demo) issueTokens(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	exists := map[string]bool{}
 	for _, t := range found.Value.Data {
 		exists[t.Name] = true
 	}
+
 	for name, scope := range map[string]adminclient.Scope{
 		"customer portal": adminclient.ScopeCabinet, "on call": adminclient.ScopeObserve, "billing export": adminclient.ScopeRead,
 	} {
@@ -117,5 +131,6 @@ func (d *Demo) issueTokens(ctx context.Context) error {
 			return err
 		}
 	}
+
 	return nil
 }

@@ -24,10 +24,12 @@ func (d *Demo) fillPast(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	if len(found.Value.Data) > 0 {
 		d.printf("  it is there already")
 		return nil
 	}
+
 	p, err := openProxy(d.cfg.State.NATSURL)
 	if err != nil {
 		return err
@@ -37,10 +39,12 @@ func (d *Demo) fillPast(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	events, err := d.past(models)
 	if err != nil {
 		return err
 	}
+
 	costs := map[string]money.Nano{}
 	spending := map[string]map[string]money.Nano{}
 	for _, e := range events {
@@ -50,11 +54,13 @@ func (d *Demo) fillPast(ctx context.Context) error {
 		}
 		spending[e.AccountID][e.KeyID] += e.Cost
 	}
+
 	for _, c := range d.customers {
 		if err := d.pay(ctx, c, costs[c.id]); err != nil {
 			return err
 		}
 	}
+
 	events = append(events, d.implausible(models, events[len(events)-1]))
 	return p.settle(ctx, spending, events)
 }
@@ -81,9 +87,11 @@ func (d *Demo) past(models map[string]catalogkv.Model) ([]event.Usage, error) {
 			}
 		}
 	}
+
 	if len(events) == 0 {
 		return nil, errors.New("the past has no requests")
 	}
+
 	slices.SortFunc(events, func(a, b event.Usage) int { return int(a.FinishedMS - b.FinishedMS) })
 	return events, nil
 }
@@ -131,11 +139,22 @@ func pastEvent(r *rand.Rand, c *customer, model catalogkv.Model, at time.Time) (
 	route := model.Routes[r.IntN(len(model.Routes))]
 	took := time.Duration(300+r.IntN(6000)) * time.Millisecond
 	e := event.Usage{
-		V: event.Version, RequestID: ident.Request.Format(ident.NewAt(at)), AccountID: c.id, KeyID: pastKey(r, c).id,
-		Model: model.ID, Format: string(route.Formats[r.IntN(len(route.Formats))]), Provider: route.Provider, Route: route.ID,
-		ProviderRequestID: fmt.Sprintf("req_past_%08x", r.Uint32()), Status: event.Completed, HTTPStatus: 200,
-		StartedMS: at.UnixMilli(), FinishedMS: at.Add(took).UnixMilli(), Rule: event.RuleReported,
-		MaxInput: 200_000, MaxOutput: 16_384,
+		V:                 event.Version,
+		RequestID:         ident.Request.Format(ident.NewAt(at)),
+		AccountID:         c.id,
+		KeyID:             pastKey(r, c).id,
+		Model:             model.ID,
+		Format:            string(route.Formats[r.IntN(len(route.Formats))]),
+		Provider:          route.Provider,
+		Route:             route.ID,
+		ProviderRequestID: fmt.Sprintf("req_past_%08x", r.Uint32()),
+		Status:            event.Completed,
+		HTTPStatus:        200,
+		StartedMS:         at.UnixMilli(),
+		FinishedMS:        at.Add(took).UnixMilli(),
+		Rule:              event.RuleReported,
+		MaxInput:          200_000,
+		MaxOutput:         16_384,
 	}
 	if model.Type == catalogkv.Image {
 		e.Usage = price.Usage{Images: 1 + r.Int64N(2), Size: "1024x1024", Quality: []string{"high", "medium"}[r.IntN(2)]}
@@ -145,6 +164,7 @@ func pastEvent(r *rand.Rand, c *customer, model catalogkv.Model, at time.Time) (
 		input := int64(400 * math.Exp(1.3*r.NormFloat64()))
 		e.Usage = price.Usage{Input: 1 + input%60_000, CachedInput: r.Int64N(3) * input / 4 % 60_000, Output: 40 + r.Int64N(1800)}
 	}
+
 	switch n := r.IntN(100); {
 	case n < 3:
 		e.Status, e.HTTPStatus, e.Rule, e.Usage, e.FirstByteMS = event.Failed, 502, event.RuleNone, price.Usage{}, 0
@@ -152,6 +172,7 @@ func pastEvent(r *rand.Rand, c *customer, model catalogkv.Model, at time.Time) (
 		e.Status, e.Rule, e.Estimated = event.ClientGone, event.RuleEstimated, true
 		e.Usage.Output /= 3
 	}
+
 	return e, charge(&e, c, model)
 }
 
@@ -163,6 +184,7 @@ func charge(e *event.Usage, c *customer, model catalogkv.Model) error {
 	if own, ok := c.discounts[model.ID]; ok {
 		discount = own
 	}
+
 	if discount != "" {
 		multiplier, err := price.ParseMultiplier(discount)
 		if err != nil {
@@ -171,13 +193,16 @@ func charge(e *event.Usage, c *customer, model catalogkv.Model) error {
 		e.PriceMultiplier = multiplier
 		sheet = sheet.WithMultiplier(multiplier)
 	}
+
 	if e.Rule == event.RuleNone {
 		return nil
 	}
+
 	cost, err := price.Cost(&e.Usage, sheet)
 	if err != nil {
 		return fmt.Errorf("price of a request of %s: %w", model.ID, err)
 	}
+
 	e.Cost, e.Reservation = cost, 2*cost
 	return nil
 }

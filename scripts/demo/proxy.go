@@ -59,10 +59,12 @@ func (p *proxy) models(ctx context.Context) (map[string]catalogkv.Model, error) 
 	if err != nil {
 		return nil, fmt.Errorf("open the catalog: %w", err)
 	}
+
 	keys, err := bucket.Keys(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list the catalog: %w", err)
 	}
+
 	models := map[string]catalogkv.Model{}
 	for _, key := range keys {
 		if kind, _, ok := subject.ParseCatalogKey(key); !ok || kind != subject.KindModel {
@@ -80,6 +82,7 @@ func (p *proxy) models(ctx context.Context) (map[string]catalogkv.Model, error) 
 			models[model.ID] = model
 		}
 	}
+
 	return models, nil
 }
 
@@ -106,7 +109,12 @@ func ask[Response any](ctx context.Context, p *proxy, name string, request any) 
 // account cost by key.
 func (p *proxy) settle(ctx context.Context, spending map[string]map[string]money.Nano, events []event.Usage) error {
 	registered, err := ask[wire.RegisterResponse](ctx, p, subject.Register, wire.RegisterRequest{
-		V: wire.Version, Name: proxyName, BootID: p.boot, Build: "demo", Capacity: int64(len(events)), ClockMS: time.Now().UnixMilli(),
+		V:        wire.Version,
+		Name:     proxyName,
+		BootID:   p.boot,
+		Build:    "demo",
+		Capacity: int64(len(events)),
+		ClockMS:  time.Now().UnixMilli(),
 	})
 	if err != nil {
 		return err
@@ -114,6 +122,7 @@ func (p *proxy) settle(ctx context.Context, spending map[string]map[string]money
 	if registered.Status != wire.Done {
 		return fmt.Errorf("the session is refused: %s", registered.Status)
 	}
+
 	p.session, p.applied = registered.Session, registered.Revision
 	number := int64(0)
 	for account, keys := range spending {
@@ -122,6 +131,7 @@ func (p *proxy) settle(ctx context.Context, spending map[string]map[string]money
 			return err
 		}
 	}
+
 	for from := 0; from < len(events); from += eventsPerBatch {
 		to := min(from+eventsPerBatch, len(events))
 		if err := p.heartbeat(ctx, int64(to)); err != nil {
@@ -131,14 +141,27 @@ func (p *proxy) settle(ctx context.Context, spending map[string]map[string]money
 			return err
 		}
 	}
+
 	return p.close(ctx, int64(len(events)))
 }
 
 // lease gets what the requests of an account have cost. No request runs any more, so none takes a slot.
 func (p *proxy) lease(ctx context.Context, number int64, account string, keys map[string]money.Nano) error {
-	request := wire.LeaseRequest{V: wire.Version, Session: p.session, BootID: p.boot, Account: account, Number: number}
+	request := wire.LeaseRequest{
+		V:       wire.Version,
+		Session: p.session,
+		BootID:  p.boot,
+		Account: account,
+		Number:  number,
+	}
+
 	for key, cost := range keys {
-		pools, err := ask[wire.BalanceResponse](ctx, p, subject.Balance, wire.BalanceRequest{V: wire.Version, AccountID: account, KeyID: key})
+		pools, err := ask[wire.BalanceResponse](
+			ctx,
+			p,
+			subject.Balance,
+			wire.BalanceRequest{V: wire.Version, AccountID: account, KeyID: key},
+		)
 		if err != nil {
 			return err
 		}
@@ -148,6 +171,7 @@ func (p *proxy) lease(ctx context.Context, number int64, account string, keys ma
 		}
 		request.Needs = append(request.Needs, needs)
 	}
+
 	return p.repeat(ctx, "lease of "+account, func() (bool, error) {
 		response, err := ask[wire.LeaseResponse](ctx, p, subject.LeaseRequest, request)
 		if err != nil {
@@ -168,7 +192,11 @@ func (p *proxy) lease(ctx context.Context, number int64, account string, keys ma
 // heartbeat extends the session. The proxy has no key records, so every key change is applied at once.
 func (p *proxy) heartbeat(ctx context.Context, started int64) error {
 	response, err := ask[wire.HeartbeatResponse](ctx, p, subject.Heartbeat, wire.HeartbeatRequest{
-		V: wire.Version, Session: p.session, BootID: p.boot, AppliedRevision: p.applied, Started: started,
+		V:               wire.Version,
+		Session:         p.session,
+		BootID:          p.boot,
+		AppliedRevision: p.applied,
+		Started:         started,
 	})
 	if err != nil {
 		return err
@@ -176,9 +204,11 @@ func (p *proxy) heartbeat(ctx context.Context, started int64) error {
 	if response.Status != wire.Done {
 		return fmt.Errorf("the session is not extended: %s", response.Status)
 	}
+
 	for _, change := range response.Changes {
 		p.applied = max(p.applied, change.Revision)
 	}
+
 	return nil
 }
 
@@ -194,6 +224,7 @@ func (p *proxy) publish(ctx context.Context, events []event.Usage, n int64) erro
 		}
 		batch.Events = append(batch.Events, raw)
 	}
+
 	payload, err := json.Marshal(batch)
 	if err != nil {
 		return fmt.Errorf("encode a batch: %w", err)
@@ -201,13 +232,19 @@ func (p *proxy) publish(ctx context.Context, events []event.Usage, n int64) erro
 	if _, err := p.js.Publish(ctx, subject.Usage(proxyName, int64(p.session)), payload, jetstream.WithMsgID(batch.BatchID)); err != nil {
 		return fmt.Errorf("publish usage: %w", err)
 	}
+
 	return nil
 }
 
 // close ends the session when its events are settled. What the leases still hold returns to the accounts.
 func (p *proxy) close(ctx context.Context, events int64) error {
 	return p.repeat(ctx, "end of the session", func() (bool, error) {
-		response, err := ask[wire.CloseResponse](ctx, p, subject.Close, wire.CloseRequest{V: wire.Version, Session: p.session, BootID: p.boot, FinalCount: events})
+		response, err := ask[wire.CloseResponse](ctx, p, subject.Close, wire.CloseRequest{
+			V:          wire.Version,
+			Session:    p.session,
+			BootID:     p.boot,
+			FinalCount: events,
+		})
 		if err != nil {
 			return false, err
 		}

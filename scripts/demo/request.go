@@ -16,15 +16,18 @@ func (t *Traffic) next() call {
 	case n < 14:
 		return t.video()
 	}
+
 	c := t.demo.pick(r)
 	for c.left != "" && r.IntN(4) > 0 || c.suspended { // those with little money ask seldom
 		c = t.demo.pick(r)
 	}
+
 	model := c.models[r.IntN(len(c.models))]
 	key := pastKey(r, c)
 	for key.name == revokedKey {
 		key = pastKey(r, c)
 	}
+
 	prompt := prompts[r.IntN(len(prompts))] + strings.Repeat(" The text follows.", r.IntN(60))
 	request := textCall(model, prompt, r.IntN(3) > 0)
 	request.key, request.abandon = key.secret, r.IntN(40) == 0
@@ -36,19 +39,31 @@ func textCall(model, prompt string, stream bool) call {
 	messages := []map[string]string{{"role": "user", "content": prompt}}
 	switch model {
 	case "demo-image":
-		return call{path: "/v1/images/generations", body: map[string]any{"model": model, "prompt": prompt, "size": "1024x1024", "quality": "high"}}
+		return call{
+			path: "/v1/images/generations",
+			body: map[string]any{"model": model, "prompt": prompt, "size": "1024x1024", "quality": "high"},
+		}
 	case "demo-responses":
 		return call{path: "/v1/responses", body: map[string]any{"model": model, "input": prompt, "stream": stream}}
 	case "demo-messages", "demo-all":
 		return call{path: "/v1/messages", body: map[string]any{"model": model, "max_tokens": 400, "messages": messages, "stream": stream}}
 	default:
-		return call{path: "/v1/chat/completions", body: map[string]any{"model": model, "max_tokens": 400, "messages": messages, "stream": stream}}
+		return call{
+			path: "/v1/chat/completions",
+			body: map[string]any{"model": model, "max_tokens": 400, "messages": messages, "stream": stream},
+		}
 	}
 }
 
 // video returns the creation of a video job. Its prompt decides how it ends (rules).
 func (t *Traffic) video() call {
-	kinds := []string{"a quiet harbour at dawn", "a train that crosses a bridge", "a storm that never comes", "an endless road", "a letter that is lost"}
+	kinds := []string{
+		"a quiet harbour at dawn",
+		"a train that crosses a bridge",
+		"a storm that never comes",
+		"an endless road",
+		"a letter that is lost",
+	}
 	c := t.demo.customer("Oakline Studio")
 	return call{path: "/v1/videos", key: c.issued[0].secret, body: map[string]any{
 		"model": "demo-video", "prompt": kinds[t.random.IntN(len(kinds))], "seconds": "4", "size": "1280x720",
@@ -63,6 +78,7 @@ func (t *Traffic) refused() call {
 		request.key = key
 		return request
 	}
+
 	keyOf := func(c *customer, name string) string {
 		for _, key := range c.issued {
 			if key.name == name {
@@ -71,6 +87,7 @@ func (t *Traffic) refused() call {
 		}
 		return ""
 	}
+
 	all := []call{
 		ask("mgw_wrong", "demo-chat", prompts[0]),
 		ask(keyOf(t.demo.customers[0], revokedKey), "demo-chat", prompts[0]),

@@ -44,15 +44,18 @@ func (c caller) exchange(ctx context.Context, method, path, mediaType string, bo
 	if err != nil {
 		return err
 	}
+
 	request, err := http.NewRequestWithContext(ctx, method, c.url+path, payload)
 	if err != nil {
 		return fmt.Errorf("request: %w", err)
 	}
+
 	request.Header.Set("Authorization", "Bearer "+c.token)
 	request.Header.Set("Accept", "application/json")
 	if mediaType != "" {
 		request.Header.Set("Content-Type", mediaType)
 	}
+
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return errors.Unwrap(err) // without the method and the URL, which call adds
@@ -71,6 +74,7 @@ func (c caller) exchange(ctx context.Context, method, path, mediaType string, bo
 	if err := json.Unmarshal(text, result); err != nil {
 		return fmt.Errorf("answer: %w", err)
 	}
+
 	return nil
 }
 

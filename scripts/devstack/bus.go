@@ -60,12 +60,15 @@ func startBus(layout Layout, port Port, passwords map[string]string) (*bus, erro
 	if err != nil {
 		return nil, fmt.Errorf("nats: %w", err)
 	}
+
 	s.ConfigureLogger()
 	s.Start()
+
 	if !s.ReadyForConnections(busStartLimit) {
 		s.Shutdown()
 		return nil, errors.New("nats does not accept connections; see " + layout.log("nats"))
 	}
+
 	return &bus{s, options}, nil
 }
 

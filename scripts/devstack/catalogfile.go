@@ -50,6 +50,7 @@ func expand(text string, lookup func(string) (string, bool)) (string, error) {
 		}
 		return value
 	}
+
 	var out strings.Builder
 	for line := range strings.Lines(text) {
 		if !strings.HasPrefix(strings.TrimSpace(line), "#") {
@@ -57,12 +58,14 @@ func expand(text string, lookup func(string) (string, bool)) (string, error) {
 		}
 		out.WriteString(line)
 	}
+
 	switch {
 	case len(missing) > 0:
 		return "", fmt.Errorf("set the environment variable %s first", list(missing))
 	case len(invalid) > 0:
 		return "", fmt.Errorf("the value of %s contains a quote, a backslash or a line break", list(invalid))
 	}
+
 	return out.String(), nil
 }
 

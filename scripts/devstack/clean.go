@@ -16,6 +16,7 @@ func Clean(ctx context.Context, l Layout) error {
 	if _, err := os.Stat(l.Dir); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+
 	release, err := l.lock()
 	if err != nil {
 		return err
@@ -30,5 +31,6 @@ func Clean(ctx context.Context, l Layout) error {
 	if err := os.RemoveAll(l.Dir); err != nil {
 		return fmt.Errorf("devstack: %w", err)
 	}
+
 	return nil
 }

@@ -50,13 +50,16 @@ The gateway is ready.
   logs        %s
 
 Commands to try:
-`, strings.Join(state.BaseURLs, " and "), strings.Join(state.AdminURLs, " and "), l.secret("admin_token"), state.AdminURL, state.ProviderSimURL, l.state(), l.log("*"))
+`, strings.Join(state.BaseURLs, " and "), strings.Join(state.AdminURLs, " and "), l.secret("admin_token"),
+		state.AdminURL, state.ProviderSimURL, l.state(), l.log("*"))
+
 	fmt.Fprintf(&out, "\n  curl -s %s/v1/balance -H 'Authorization: Bearer %s'\n", state.BaseURL, state.APIKey)
 	if id, format := catalog.example(); id != "" {
 		for _, stream := range []bool{false, true} {
 			fmt.Fprintf(&out, "\n  %s\n", curl(state.BaseURL, state.APIKey, id, format, stream))
 		}
 	}
+
 	fmt.Fprintf(&out, `
 What the requests cost, and the receipt of one of them, a moment after its answer:
 
@@ -66,6 +69,7 @@ What the requests cost, and the receipt of one of them, a moment after its answe
 The documents of both APIs are at %[2]s/docs and %[3]s/docs.
 make cabinet runs an example of a customer portal against this stack.
 `, l.shownBinary("gwctl"), state.OpsURLs[DataPlaneName(0)], state.AdminURL)
+
 	out.WriteString("\nCtrl-C stops everything. The data stays for the next make run; make clean removes it.")
 	return out.String()
 }

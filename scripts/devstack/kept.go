@@ -121,7 +121,11 @@ func (l Layout) checkSchema() error {
 	}
 	for line := range strings.Lines(applied) {
 		if name, _, _ := strings.Cut(line, " "); !strings.Contains(now, line) {
-			return fmt.Errorf("the database in %s is from another version of the repository: the migration %s differs. Remove it with: make clean", l.Dir, name)
+			return fmt.Errorf(
+				"the database in %s is from another version of the repository: the migration %s differs. Remove it with: make clean",
+				l.Dir,
+				name,
+			)
 		}
 	}
 	return nil

@@ -26,6 +26,7 @@ func FindLayout(from, dir string) (Layout, error) {
 	if err != nil {
 		return Layout{}, fmt.Errorf("find the repository: %w", err)
 	}
+
 	for {
 		if _, err := os.Stat(filepath.Join(root, "go.work")); err == nil {
 			break
@@ -36,9 +37,11 @@ func FindLayout(from, dir string) (Layout, error) {
 		}
 		root = parent
 	}
+
 	if !filepath.IsAbs(dir) {
 		dir = filepath.Join(root, dir)
 	}
+
 	return Layout{Root: root, Dir: dir}, nil
 }
 
@@ -81,7 +84,11 @@ func (l Layout) make() error {
 func (l Layout) lock() (release func(), err error) {
 	release, err = flock(filepath.Join(l.Dir, "lock"), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return nil, fmt.Errorf("a stack is already running in %s; stop it first, or start another one with: %s=1000 .cache/bin/devstack -dir DIRECTORY", l.Dir, OffsetVariable)
+		return nil, fmt.Errorf(
+			"a stack is already running in %s; stop it first, or start another one with: %s=1000 .cache/bin/devstack -dir DIRECTORY",
+			l.Dir,
+			OffsetVariable,
+		)
 	}
 	return release, err
 }

@@ -105,20 +105,30 @@ func cleanEnv(environ []string) []string {
 // migrate applies the migrations to the database.
 func (l Layout) migrate(ctx context.Context, settings []string) error {
 	child, err := supervise.StartChild(l.command(service{
-		name: "migrate", binary: "controlplane", args: []string{"migrate"}, settings: settings,
+		name:     "migrate",
+		binary:   "controlplane",
+		args:     []string{"migrate"},
+		settings: settings,
 	}))
 	if err != nil {
 		return err
 	}
+
 	select {
 	case <-child.Done():
 	case <-ctx.Done():
 		return child.Stop(ctx)
 	}
+
 	if err := child.Err(); err != nil {
 		const shown = 15
-		return fmt.Errorf("%w\n%s\n(if the database is from an older version of the repository, remove it with: make clean)", err, child.Log(shown))
+		return fmt.Errorf(
+			"%w\n%s\n(if the database is from an older version of the repository, remove it with: make clean)",
+			err,
+			child.Log(shown),
+		)
 	}
+
 	return nil
 }
 

@@ -77,6 +77,7 @@ func DefaultPorts(planes Planes) Ports {
 		NATS:     Port{4222, "NATS", "MGW_DEV_NATS_PORT"},
 		Postgres: Port{5433, "Postgres", "MGW_DEV_POSTGRES_PORT"},
 	}
+
 	for i := range planes.Data {
 		number, name, tag := extraDataPorts+i, "data plane "+DataPlaneName(i), numbered("", i)
 		if i < DefaultPlanes().Data {
@@ -87,6 +88,7 @@ func DefaultPorts(planes Planes) Ports {
 			Ops:   Port{number + opsOffset(i < DefaultPlanes().Data), "ops listener of " + name, "MGW_DEV_OPS" + tag + "_PORT"},
 		})
 	}
+
 	for i := range planes.Control {
 		number, name, tag := extraControlPorts+i, "the control plane", numbered("", i)
 		if i < DefaultPlanes().Control {
@@ -99,6 +101,7 @@ func DefaultPorts(planes Planes) Ports {
 			Ops:   Port{number + opsOffset(i < DefaultPlanes().Control), "ops listener of " + name, "MGW_DEV_ADMIN" + tag + "_OPS_PORT"},
 		})
 	}
+
 	return ports
 }
 
@@ -159,6 +162,7 @@ func LoadPorts(getenv func(string) string) (Ports, error) {
 		}
 		return n
 	}
+
 	count := func(variable string, fallback int) int {
 		n := number(variable, fallback)
 		if n < 1 || n > maxPlanes {
@@ -167,22 +171,28 @@ func LoadPorts(getenv func(string) string) (Ports, error) {
 		}
 		return n
 	}
+
 	planes := DefaultPlanes()
 	ports := DefaultPorts(Planes{
 		Data: count(DataPlanesVariable, planes.Data), Control: count(ControlPlanesVariable, planes.Control),
 	})
+
 	offset := number(OffsetVariable, 0)
 	taken := map[int]*Port{}
 	for _, port := range ports.all() {
 		port.Number = number(port.Variable, port.Number+offset)
 		if port.Number < 1 || port.Number > 65535 {
-			faults = append(faults, fmt.Errorf("port %d of the %s is out of range (%s, %s)", port.Number, port.Name, port.Variable, OffsetVariable))
+			faults = append(
+				faults,
+				fmt.Errorf("port %d of the %s is out of range (%s, %s)", port.Number, port.Name, port.Variable, OffsetVariable),
+			)
 		}
 		if other := taken[port.Number]; other != nil {
 			faults = append(faults, fmt.Errorf("%s and %s are both %d", other.Variable, port.Variable, port.Number))
 		}
 		taken[port.Number] = port
 	}
+
 	return ports, errors.Join(faults...)
 }
 

@@ -46,6 +46,7 @@ func (p *progress) step(what string, f func() error) error {
 			}
 		}
 	})
+
 	err := f()
 	close(finished)
 	reminders.Wait()
@@ -55,5 +56,6 @@ func (p *progress) step(what string, f func() error) error {
 	if took := time.Since(began); took >= minDuration {
 		p.sayf("  done in %v", took.Round(time.Second/10))
 	}
+
 	return nil
 }

@@ -44,6 +44,7 @@ func (l Layout) loadSecrets() (Secrets, error) {
 		}
 		*secret.value = string(bytes.TrimSpace(text))
 	}
+
 	return s, nil
 }
 

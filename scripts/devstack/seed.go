@@ -41,6 +41,7 @@ func (s *Stack) applyCatalog(ctx context.Context, admin caller) error {
 	if err != nil {
 		return err
 	}
+
 	now := digest([]byte(s.document))
 	if s.ApplyCatalog || applied != now {
 		if err := admin.call(ctx, http.MethodPut, "/admin/v1/catalog", s.mediaType, s.document, nil); err != nil {
@@ -48,15 +49,18 @@ func (s *Stack) applyCatalog(ctx context.Context, admin caller) error {
 		}
 		return writeFile(s.Layout.catalog(), []byte(now))
 	}
+
 	var plan struct {
 		Changes []any `json:"changes"`
 	}
+
 	if err := admin.call(ctx, http.MethodPut, "/admin/v1/catalog?dry_run=true", s.mediaType, s.document, &plan); err != nil {
 		return err
 	}
 	if n := len(plan.Changes); n > 0 {
 		s.progress.sayf("  the catalog differs from its file in %d objects and is kept; to apply the file: make run CATALOG=apply", n)
 	}
+
 	return nil
 }
 
@@ -104,25 +108,30 @@ func seedKey(ctx context.Context, admin caller, accountID string) (string, error
 		Revealable bool    `json:"revealable"`
 		Secret     string  `json:"secret"`
 	}
+
 	keys := "/admin/v1/accounts/" + accountID + "/keys"
 	for cursor := ""; ; {
 		var page struct {
 			Data       []key  `json:"data"`
 			NextCursor string `json:"next_cursor"`
 		}
+
 		if err := admin.get(ctx, keys+"?cursor="+url.QueryEscape(cursor), &page); err != nil {
 			return "", err
 		}
+
 		for _, k := range page.Data {
 			if k.Name == demoID && k.Status == "active" && k.SpendLimit == nil && k.Revealable {
 				err := admin.post(ctx, "/admin/v1/keys/"+k.ID+"/reveal", nil, &k)
 				return k.Secret, err
 			}
 		}
+
 		if cursor = page.NextCursor; cursor == "" {
 			break
 		}
 	}
+
 	var created key
 	err := admin.post(ctx, keys, map[string]string{"name": demoID, "external_id": demoID + "-" + rand.Text()}, &created)
 	return created.Secret, err

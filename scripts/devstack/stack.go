@@ -123,6 +123,7 @@ func open(ctx context.Context, cfg Config) (*Stack, error) {
 			return nil, err
 		}
 	}
+
 	if err := s.readCatalog(); err != nil {
 		return nil, err
 	}
@@ -138,6 +139,7 @@ func open(ctx context.Context, cfg Config) (*Stack, error) {
 	if s.release, err = s.Layout.lock(); err != nil {
 		return nil, err
 	}
+
 	err = errors.Join(s.Layout.endStale(ctx, s.progress.sayf), s.Layout.rotateLogs())
 	if err == nil {
 		err = s.Layout.checkSchema()
@@ -145,10 +147,12 @@ func open(ctx context.Context, cfg Config) (*Stack, error) {
 	if err == nil {
 		err = s.Ports.CheckFree(ctx)
 	}
+
 	if err != nil {
 		s.release()
 		return nil, err
 	}
+
 	return s, nil
 }
 
@@ -191,6 +195,7 @@ func (s *Stack) start(ctx context.Context) error {
 	if err := s.prepare(ctx); err != nil {
 		return err
 	}
+
 	s.rotate()
 	if err := s.startStores(ctx, binaries); err != nil {
 		return err
@@ -198,16 +203,20 @@ func (s *Stack) start(ctx context.Context) error {
 	if err := s.startServices(ctx, s.Layout.simulator(s.Ports)); err != nil {
 		return err
 	}
+
 	var control, data []service
 	for i := range s.Ports.ControlPlanes {
 		control = append(control, s.Layout.controlPlane(i, s.Ports))
 	}
+
 	for i := range s.Ports.DataPlanes {
 		data = append(data, s.Layout.dataPlane(i, s.Ports))
 	}
+
 	if err := s.startServices(ctx, control...); err != nil {
 		return err
 	}
+
 	admin := caller{url: s.Ports.ControlPlanes[0].Serve.URL(), token: s.secrets.AdminToken}
 	var account demo
 	err = s.progress.step("setting up the demo account and the catalog", func() (err error) {
@@ -220,6 +229,7 @@ func (s *Stack) start(ctx context.Context) error {
 	if err := s.startServices(ctx, data...); err != nil {
 		return err
 	}
+
 	return s.publish(ctx, account)
 }
 
@@ -246,6 +256,7 @@ func (s *Stack) startStores(ctx context.Context, binaries pgcluster.Binaries) er
 	if err != nil {
 		return err
 	}
+
 	err = s.progress.step("starting NATS", func() error {
 		if s.NATS != nil {
 			var err error
@@ -261,6 +272,7 @@ func (s *Stack) startStores(ctx context.Context, binaries pgcluster.Binaries) er
 	if err != nil {
 		return err
 	}
+
 	return s.progress.step("migrating the database", func() error {
 		if err := s.createRuntimeRole(ctx); err != nil {
 			return err
@@ -286,6 +298,7 @@ func (s *Stack) createRuntimeRole(ctx context.Context) error {
 		return fmt.Errorf("connect to Postgres: %w", err)
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+
 	// The password is random base32, so it needs no quoting.
 	_, err = conn.Exec(ctx, fmt.Sprintf(`do $$ begin
 		if not exists (select from pg_roles where rolname = '%[1]s') then
@@ -296,6 +309,7 @@ func (s *Stack) createRuntimeRole(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("create the role %s: %w", runtimeRole, err)
 	}
+
 	return nil
 }
 
@@ -359,14 +373,17 @@ func (s *Stack) state(account demo) State {
 		NATSURL:        s.operatorURL(),
 		PostgresURL:    s.postgresURL(s.ownerRole()),
 	}
+
 	for i, listen := range s.Ports.DataPlanes {
 		state.BaseURLs = append(state.BaseURLs, listen.Serve.URL())
 		state.OpsURLs[DataPlaneName(i)] = listen.Ops.URL()
 	}
+
 	for i, listen := range s.Ports.ControlPlanes {
 		state.AdminURLs = append(state.AdminURLs, listen.Serve.URL())
 		state.OpsURLs[ControlPlaneName(i)] = listen.Ops.URL()
 	}
+
 	state.BaseURL, state.AdminURL = state.BaseURLs[0], state.AdminURLs[0]
 	return state
 }
@@ -378,8 +395,11 @@ func (s *Stack) ownerRole() *url.Userinfo {
 
 func (s *Stack) postgresURL(user *url.Userinfo) string {
 	return (&url.URL{
-		Scheme: "postgres", User: user, Host: s.Ports.Postgres.Address(),
-		Path: "/" + database, RawQuery: "sslmode=disable",
+		Scheme:   "postgres",
+		User:     user,
+		Host:     s.Ports.Postgres.Address(),
+		Path:     "/" + database,
+		RawQuery: "sslmode=disable",
 	}).String()
 }
 
@@ -387,18 +407,21 @@ func (s *Stack) postgresURL(user *url.Userinfo) string {
 func awaitModel(ctx context.Context, plane caller, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, catalogTimeout)
 	defer cancel()
+
 	for {
 		var models struct {
 			Data []struct {
 				ID string `json:"id"`
 			} `json:"data"`
 		}
+
 		err := plane.get(ctx, "/v1/models", &models)
 		for _, m := range models.Data {
 			if m.ID == id {
 				return nil
 			}
 		}
+
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("%s does not list the model %s: %w", plane.url, id, errors.Join(context.Cause(ctx), err))
@@ -414,10 +437,12 @@ func (s *Stack) Stop(ctx context.Context) error {
 	if len(s.stops) == 0 {
 		return nil
 	}
+
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
 	defer cancel()
 	stopped := make(chan struct{})
 	defer close(stopped)
+
 	go func() {
 		select {
 		case <-s.Kill:
@@ -425,11 +450,13 @@ func (s *Stack) Stop(ctx context.Context) error {
 		case <-stopped:
 		}
 	}()
+
 	s.progress.sayf("\nstopping (press Ctrl-C again to kill the processes) ...")
 	errs := []error{s.files.withdraw()}
 	for _, stop := range slices.Backward(s.stops) {
 		errs = append(errs, stop(ctx))
 	}
+
 	s.progress.sayf("stopped")
 	return errors.Join(append(errs, s.files.remove())...)
 }

@@ -55,6 +55,7 @@ func userSettings(environ []string, known map[string][]string, binary string, st
 		plain := strings.TrimSuffix(name, "_FILE")
 		taken[plain], taken[plain+"_FILE"] = true, true
 	}
+
 	for _, entry := range environ {
 		name, _, _ := strings.Cut(entry, "=")
 		switch {
@@ -68,5 +69,6 @@ func userSettings(environ []string, known map[string][]string, binary string, st
 			unknown = append(unknown, name)
 		}
 	}
+
 	return own, unknown
 }

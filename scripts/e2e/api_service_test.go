@@ -51,7 +51,8 @@ func TestImagesAreBilledPerImageVideosPerSecond(t *testing.T) {
 	if usage.Cost != "0.15" { // three at the default price of the demo's catalog
 		t.Errorf("three pictures cost %s; want 0.15", usage.Cost)
 	}
-	a.createVideo(t, videos.body(a.Model(t, rig.Model{Type: "video", Directives: "polls=100000"}))) // it does not complete, and is not billed
+	// it does not complete, and is not billed
+	a.createVideo(t, videos.body(a.Model(t, rig.Model{Type: "video", Directives: "polls=100000"})))
 	id := a.createVideo(t, videos.with(videos.model, "seconds", "8"))
 	a.awaitVideo(t, id, "completed")
 	for _, u := range a.account.AwaitUsage(t, 2) {

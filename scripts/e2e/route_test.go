@@ -118,7 +118,8 @@ func TestNextCredentialWhenOneIsRefused(t *testing.T) {
 
 func TestUnreachableProviderIsUnavailable(t *testing.T) {
 	a := newAPI(t)
-	gone := a.Provider(t, rig.Provider{BaseURL: "http://127.0.0.1:1"}) // nothing listens there, and the port is never assigned as an ephemeral one
+	// nothing listens there, and the port is never assigned as an ephemeral one
+	gone := a.Provider(t, rig.Provider{BaseURL: "http://127.0.0.1:1"})
 	models := a.Models(t,
 		rig.Model{Routes: []rig.Route{{Provider: gone, UpstreamModel: "m"}}},
 		rig.Model{Routes: []rig.Route{{Provider: gone, UpstreamModel: "m"}, {UpstreamModel: "n", Priority: 1}}})

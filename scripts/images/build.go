@@ -58,11 +58,13 @@ func (r Release) Programs(root, dir string, p Platform, packages ...string) (map
 	if err != nil {
 		return nil, fmt.Errorf("folder of the programs: %w", err)
 	}
+
 	// A revision from version control would differ between a clone and an archive of the same commit.
 	args := []string{
 		"build", "-trimpath", "-buildvcs=false", "-o", dir + "/",
 		"-ldflags", "-s -w -buildid= -X main.release=" + r.Version + " -X modelgateway/shared/platform/buildinfo.commit=" + r.Commit,
 	}
+
 	files := map[string]string{}
 	for _, name := range packages {
 		module, pkg, err := sbom.Module(root, name)
@@ -79,5 +81,6 @@ func (r Release) Programs(root, dir string, p Platform, packages ...string) (map
 		}
 		files[name] = filepath.Join(dir, path.Base(name))
 	}
+
 	return files, nil
 }

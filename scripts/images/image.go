@@ -42,10 +42,12 @@ func (r Release) image(p Platform, file string, document sbom.Document) (v1.Imag
 	if err != nil {
 		return nil, fmt.Errorf("read the program: %w", err)
 	}
+
 	authorities, err := certificates()
 	if err != nil {
 		return nil, err
 	}
+
 	name := path.Base(file)
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	for _, content := range []struct {
@@ -68,24 +70,31 @@ func (r Release) image(p Platform, file string, document sbom.Document) (v1.Imag
 			return nil, fmt.Errorf("add a layer: %w", err)
 		}
 	}
+
 	config, err := image.ConfigFile()
 	if err != nil {
 		return nil, fmt.Errorf("configuration of the image: %w", err)
 	}
+
 	config = config.DeepCopy()
 	config.OS, config.Architecture, config.Variant = p.OS, p.Arch, p.variant()
 	config.Created = v1.Time{Time: r.Created.UTC()}
 	config.Config = v1.Config{
-		Entrypoint: []string{"/" + name}, User: user, WorkingDir: "/", Labels: r.labels(name),
-		Env: []string{"PATH=/"},
+		Entrypoint: []string{"/" + name},
+		User:       user,
+		WorkingDir: "/",
+		Labels:     r.labels(name),
+		Env:        []string{"PATH=/"},
 	}
 	if image, err = mutate.ConfigFile(image, config); err != nil {
 		return nil, fmt.Errorf("configuration of the image: %w", err)
 	}
+
 	annotated, ok := mutate.Annotations(image, r.labels(name)).(v1.Image)
 	if !ok {
 		return nil, fmt.Errorf("annotations of the image of %s were not set", name)
 	}
+
 	return annotated, nil
 }
 

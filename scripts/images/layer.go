@@ -65,6 +65,7 @@ func writeTar(out io.Writer, name string, mode int64, content []byte) error {
 			return err //nolint:wrapcheck // the caller does
 		}
 	}
+
 	header.Typeflag, header.Name, header.Mode, header.Size = tar.TypeReg, name, mode, int64(len(content))
 	if err := w.WriteHeader(&header); err != nil {
 		return err //nolint:wrapcheck // the caller does
@@ -72,5 +73,6 @@ func writeTar(out io.Writer, name string, mode int64, content []byte) error {
 	if _, err := w.Write(content); err != nil {
 		return err
 	}
+
 	return w.Close() //nolint:wrapcheck // the caller does
 }

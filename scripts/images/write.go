@@ -25,6 +25,7 @@ func (r Release) Write(root, dir string, platforms []Platform, packages ...strin
 	if r.Version == "" || r.Commit == "" || r.Created.IsZero() || r.Registry == "" {
 		return errors.New("a release needs a version, a commit with its time, and a registry")
 	}
+
 	images := map[string]map[Platform]v1.Image{}
 	for _, p := range platforms {
 		built, err := r.build(root, p, packages)
@@ -38,11 +39,13 @@ func (r Release) Write(root, dir string, platforms []Platform, packages ...strin
 			images[program][p] = image
 		}
 	}
+
 	for program, all := range images {
 		if err := r.writeProgram(dir, path.Base(program), all, platforms); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -57,6 +60,7 @@ func (r Release) build(root string, p Platform, packages []string) (map[string]v
 	if err != nil {
 		return nil, err
 	}
+
 	images := map[string]v1.Image{}
 	for program, file := range files {
 		document, err := sbom.Describe(root, program, r.Version, r.Created.UTC().Format(time.RFC3339), p.Environ()...)
@@ -67,6 +71,7 @@ func (r Release) build(root string, p Platform, packages []string) (map[string]v
 			return nil, err
 		}
 	}
+
 	return images, nil
 }
 
@@ -76,6 +81,7 @@ func (r Release) writeProgram(dir, program string, images map[Platform]v1.Image,
 	if err != nil {
 		return err
 	}
+
 	folder := filepath.Join(dir, program)
 	if err := os.RemoveAll(folder); err != nil { // blobs of earlier builds
 		return fmt.Errorf("remove the layout of %s: %w", program, err)
@@ -83,24 +89,29 @@ func (r Release) writeProgram(dir, program string, images map[Platform]v1.Image,
 	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // images for everybody
 		return fmt.Errorf("create the layout of %s: %w", program, err)
 	}
+
 	written, err := layout.Write(folder, empty.Index)
 	if err != nil {
 		return fmt.Errorf("write the layout of %s: %w", program, err)
 	}
+
 	tag := map[string]string{"org.opencontainers.image.ref.name": r.Version}
 	if err := written.AppendIndex(index, layout.WithAnnotations(tag)); err != nil {
 		return fmt.Errorf("write the layout of %s: %w", program, err)
 	}
+
 	reference, err := name.NewTag(r.Reference(program), name.StrictValidation)
 	if err != nil {
 		return fmt.Errorf("name of the image: %w", err)
 	}
+
 	for _, p := range platforms {
 		file := filepath.Join(dir, program+"-"+p.OS+"-"+p.Arch+".tar")
 		if err := tarball.WriteToFile(file, reference, images[p]); err != nil {
 			return fmt.Errorf("write %s: %w", file, err)
 		}
 	}
+
 	return nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -59,8 +58,21 @@ func TestPackagesAreSmall(t *testing.T) {
 // packageSizes measures every package of the repository by its folder.
 func packageSizes(t *testing.T) map[string]packageSize {
 	t.Helper()
-	root := filepath.Join("..", "..")
 	sizes := map[string]packageSize{}
+	eachFile(t, func(path string, _ *token.FileSet, file *ast.File) {
+		dir := filepath.Dir(path)
+		s := sizes[dir]
+		s.statements += statements(file)
+		s.exported += exported(file)
+		sizes[dir] = s
+	})
+	return sizes
+}
+
+// eachFile calls visit with each Go file of the repository that is neither a test nor generated. Paths begin at the root.
+func eachFile(t *testing.T, visit func(path string, set *token.FileSet, file *ast.File)) {
+	t.Helper()
+	root := filepath.Join("..", "..")
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -72,28 +84,21 @@ func packageSizes(t *testing.T) map[string]packageSize {
 		if d.IsDir() || filepath.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") {
 			return nil
 		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), path, text, parser.SkipObjectResolution|parser.ParseComments)
+		set := token.NewFileSet()
+		file, err := parser.ParseFile(set, path, nil, parser.SkipObjectResolution|parser.ParseComments)
 		if err != nil || ast.IsGenerated(file) {
 			return err
 		}
-		dir, err := filepath.Rel(root, filepath.Dir(path))
+		relative, err := filepath.Rel(root, path)
 		if err != nil {
 			return err
 		}
-		s := sizes[dir]
-		s.statements += statements(file)
-		s.exported += exported(file)
-		sizes[dir] = s
+		visit(relative, set, file)
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return sizes
 }
 
 // statements counts the statements of a file, blocks not included.

@@ -67,18 +67,37 @@ func (d Dashboard) JSON() ([]byte, error) {
 			}
 		}
 	}
+
 	text, err := json.MarshalIndent(object{
-		"uid": d.UID, "title": "Model gateway / " + d.Title, "description": d.Description, "tags": []string{"modelgateway"},
-		"schemaVersion": schemaVersion, "editable": true, "graphTooltip": 1, "refresh": "30s", "timezone": "browser",
-		"time": object{"from": "now-6h", "to": "now"}, "panels": panels,
+		"uid":           d.UID,
+		"title":         "Model gateway / " + d.Title,
+		"description":   d.Description,
+		"tags":          []string{"modelgateway"},
+		"schemaVersion": schemaVersion,
+		"editable":      true,
+		"graphTooltip":  1,
+		"refresh":       "30s",
+		"timezone":      "browser",
+		"time":          object{"from": "now-6h", "to": "now"},
+		"panels":        panels,
 		"templating": object{"list": []object{{
 			"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus", "hide": 0, "refresh": 1,
 		}}},
-		"links": []object{{"type": "dashboards", "tags": []string{"modelgateway"}, "title": "Model gateway", "asDropdown": true, "includeVars": true, "keepTime": true}},
+		"links": []object{
+			{
+				"type":        "dashboards",
+				"tags":        []string{"modelgateway"},
+				"title":       "Model gateway",
+				"asDropdown":  true,
+				"includeVars": true,
+				"keepTime":    true,
+			},
+		},
 	}, "", " ")
 	if err != nil {
 		return nil, fmt.Errorf("encode dashboard %s: %w", d.UID, err)
 	}
+
 	return append(text, '\n'), nil
 }
 
@@ -93,10 +112,12 @@ func (p Panel) object(id int) object {
 		}
 		targets = append(targets, target)
 	}
+
 	unit := p.Unit
 	if unit == "" {
 		unit = "short"
 	}
+
 	defaults := object{"unit": unit}
 	panel := object{
 		"id": id, "type": "timeseries", "title": p.Title, "description": p.Description, "datasource": source, "targets": targets,
@@ -107,8 +128,10 @@ func (p Panel) object(id int) object {
 		panel["transformations"] = []object{{"id": "organize", "options": object{"excludeByName": object{"Time": true}}}}
 		return panel
 	}
+
 	defaults["min"] = 0
 	defaults["custom"] = object{"fillOpacity": 10, "showPoints": "never"}
+
 	panel["options"] = object{
 		"legend":  object{"displayMode": "list", "placement": "bottom"},
 		"tooltip": object{"mode": "multi", "sort": "desc"},

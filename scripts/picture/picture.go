@@ -25,28 +25,34 @@ func Reduce(from image.Image, colours int) ([]byte, error) {
 			counts[at(from, x, y)]++
 		}
 	}
+
 	// The order must not depend on that of the map: the same picture gives the same file.
 	frequent := slices.SortedFunc(maps.Keys(counts), func(a, b color.RGBA) int {
 		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(number(a), number(b)))
 	})
+
 	var palette color.Palette
 	for _, c := range frequent[:min(len(frequent), colours, Colours)] {
 		palette = append(palette, c)
 	}
+
 	places := map[color.RGBA]uint8{}
 	for c := range counts {
 		places[c] = uint8(palette.Index(c))
 	}
+
 	to := image.NewPaletted(image.Rect(0, 0, bounds.Dx(), bounds.Dy()), palette)
 	for y := range bounds.Dy() {
 		for x := range bounds.Dx() {
 			to.Pix[y*to.Stride+x] = places[at(from, bounds.Min.X+x, bounds.Min.Y+y)]
 		}
 	}
+
 	var file bytes.Buffer
 	if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&file, to); err != nil {
 		return nil, fmt.Errorf("encode a picture: %w", err)
 	}
+
 	return file.Bytes(), nil
 }
 

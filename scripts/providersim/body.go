@@ -18,6 +18,7 @@ func splitObject(body []byte) (members, error) {
 	if !utf8.Valid(body) {
 		return nil, errors.New("body is not valid UTF-8")
 	}
+
 	dec := json.NewDecoder(bytes.NewReader(body))
 	open, err := dec.Token()
 	if err != nil {
@@ -26,6 +27,7 @@ func splitObject(body []byte) (members, error) {
 	if open != json.Delim('{') {
 		return nil, errors.New("body is not a JSON object")
 	}
+
 	m := make(members)
 	for dec.More() {
 		tok, err := dec.Token()
@@ -42,12 +44,14 @@ func splitObject(body []byte) (members, error) {
 		}
 		m[name] = raw
 	}
+
 	if _, err := dec.Token(); err != nil {
 		return nil, fmt.Errorf("parse end of body: %w", err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("bytes follow the JSON object")
 	}
+
 	return m, nil
 }
 

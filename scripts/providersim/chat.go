@@ -91,26 +91,34 @@ type chatAnswer struct {
 
 func (x *exchange) chat() error {
 	a := &chatAnswer{
-		id: x.id("chatcmpl-"), model: x.answerModel(), created: x.sim.cfg.Now().Unix(),
-		plan: planText(Chat, x.members, x.d), d: x.d,
+		id:      x.id("chatcmpl-"),
+		model:   x.answerModel(),
+		created: x.sim.cfg.Now().Unix(),
+		plan:    planText(Chat, x.members, x.d),
+		d:       x.d,
 	}
+
 	var options struct {
 		Usage       bool  `json:"include_usage"`
 		Obfuscation *bool `json:"include_obfuscation"`
 	}
+
 	if err := json.Unmarshal(x.members.raw("stream_options", "{}"), &options); err != nil {
 		return x.refuse(Chat.refused("invalid_type", "stream_options", "members must be booleans"))
 	}
+
 	a.includeUsage, a.obfuscate = options.Usage, options.Obfuscation == nil || *options.Obfuscation
 	x.entry.AnswerID = a.id
 	if x.streaming() {
 		return x.play(a)
 	}
+
 	var usage any
 	completion := a.completion()
 	if completion.Usage != nil {
 		usage = completion.Usage
 	}
+
 	return x.sendJSON(mustJSON(completion), a.plan, usage)
 }
 
@@ -136,7 +144,13 @@ func (x *exchange) sendJSON(body []byte, p textPlan, usage any) error {
 }
 
 func (a *chatAnswer) completion() chatCompletion {
-	c := chatCompletion{ID: a.id, Object: "chat.completion", Created: a.created, Model: a.model, ServiceTier: "default"}
+	c := chatCompletion{
+		ID:          a.id,
+		Object:      "chat.completion",
+		Created:     a.created,
+		Model:       a.model,
+		ServiceTier: "default",
+	}
 	for i := range a.plan.choices {
 		c.Choices = append(c.Choices, chatChoice{Index: i, Message: a.message(), FinishReason: a.finishReason()})
 	}
@@ -152,6 +166,7 @@ func (a *chatAnswer) message() chatMessage {
 	if a.d.reasoningContent {
 		m.ReasoningContent = words(0, a.plan.reasoning, a.d.wordBytes)
 	}
+
 	text := words(0, a.plan.text, a.d.wordBytes)
 	switch {
 	case a.d.refuse:
@@ -163,6 +178,7 @@ func (a *chatAnswer) message() chatMessage {
 	default:
 		m.Content = &text
 	}
+
 	return m
 }
 

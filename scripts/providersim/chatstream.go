@@ -11,7 +11,8 @@ var emptyDelta = json.RawMessage("{}")
 
 func (a *chatAnswer) events() iter.Seq[event] {
 	return func(yield func(event) bool) {
-		if a.d.azureFirst && !yield(event{data: []byte(`{"choices":[],"created":0,"id":"","model":"","object":"","prompt_filter_results":[]}`)}) {
+		if a.d.azureFirst &&
+			!yield(event{data: []byte(`{"choices":[],"created":0,"id":"","model":"","object":"","prompt_filter_results":[]}`)}) {
 			return
 		}
 		_ = a.opening(yield) && a.reasoning(yield) && a.content(yield) && a.closing(yield)
@@ -89,6 +90,7 @@ func (a *chatAnswer) call(yield func(event) bool) bool {
 			}
 		}
 	}
+
 	return true
 }
 
@@ -110,6 +112,7 @@ func (a *chatAnswer) closing(yield func(event) bool) bool {
 			return false
 		}
 	}
+
 	if a.usageChunk() {
 		c := a.chunk(0, nil)
 		c.Choices, c.Usage = []chunkChoice{}, final
@@ -117,6 +120,7 @@ func (a *chatAnswer) closing(yield func(event) bool) bool {
 			return false
 		}
 	}
+
 	return yield(event{data: []byte("[DONE]"), last: true})
 }
 
@@ -152,8 +156,12 @@ func (a *chatAnswer) finishChunk(c chatChunk, final json.RawMessage) event {
 
 func (a *chatAnswer) chunk(choice int64, delta json.RawMessage) chatChunk {
 	c := chatChunk{
-		ID: a.id, Object: "chat.completion.chunk", Created: a.created, Model: a.model, ServiceTier: "default",
-		Choices: []chunkChoice{{Index: choice, Delta: delta}},
+		ID:          a.id,
+		Object:      "chat.completion.chunk",
+		Created:     a.created,
+		Model:       a.model,
+		ServiceTier: "default",
+		Choices:     []chunkChoice{{Index: choice, Delta: delta}},
 	}
 	if a.includeUsage && !a.d.noUsage && !a.d.usageInChoice && !a.d.xGroq {
 		c.Usage = json.RawMessage("null")
@@ -168,7 +176,12 @@ func (a *chatAnswer) event(c chatChunk, tokens int64) event {
 		c.Usage = mustJSON(a.usage(a.sent, min(a.sent, a.plan.reasoningTotal())))
 		counts := a.plan.counts(Chat)
 		counts.Output, counts.Reasoning = a.sent, min(a.sent, a.plan.reasoningTotal())
-		return event{data: mustJSON(c), words: tokens, usage: c.Usage, counts: counts}
+		return event{
+			data:   mustJSON(c),
+			words:  tokens,
+			usage:  c.Usage,
+			counts: counts,
+		}
 	}
 	return event{data: mustJSON(c), words: tokens}
 }

@@ -58,6 +58,7 @@ func check(f Format, m members, h http.Header) *fault {
 	if bad := checkNames(f, params, m, h); bad != nil {
 		return bad
 	}
+
 	for i := range params {
 		p := &params[i]
 		raw, present := m[p.Name]
@@ -70,6 +71,7 @@ func check(f Format, m members, h http.Header) *fault {
 			}
 		}
 	}
+
 	return checkNested(f, m, h)
 }
 
@@ -135,6 +137,7 @@ func (p *param) check(f Format, raw json.RawMessage, h http.Header) *fault {
 	if !slices.Contains(p.Types, kind) && (kind != "integer" || !slices.Contains(p.Types, "number")) {
 		return f.refused("invalid_type", p.Name, "expected %s, got %s", strings.Join(p.Types, " or "), kind)
 	}
+
 	switch kind {
 	case "integer", "number":
 		return p.checkNumber(f, raw)
@@ -143,6 +146,7 @@ func (p *param) check(f Format, raw json.RawMessage, h http.Header) *fault {
 	case "array":
 		return p.checkArray(f, raw)
 	}
+
 	return nil
 }
 
@@ -165,6 +169,7 @@ func (p *param) checkString(f Format, raw json.RawMessage) *fault {
 	if json.Unmarshal(raw, &s) != nil {
 		return f.refused("invalid_type", p.Name, "string cannot be read")
 	}
+
 	n := utf8.RuneCountInString(s)
 	switch {
 	case len(p.Enum) > 0 && !slices.Contains(p.Enum, s):
@@ -176,6 +181,7 @@ func (p *param) checkString(f Format, raw json.RawMessage) *fault {
 	case p.MaxLength > 0 && n > p.MaxLength:
 		return f.refused("string_above_max_length", p.Name, "expected at most %d characters, got %d", p.MaxLength, n)
 	}
+
 	return nil
 }
 
@@ -208,8 +214,10 @@ func kindOf(raw json.RawMessage) string {
 	case 'n':
 		return "null"
 	}
+
 	if strings.ContainsAny(string(raw), ".eE") {
 		return "number"
 	}
+
 	return "integer"
 }

@@ -18,6 +18,7 @@ func (s *Sim) control(w http.ResponseWriter, r *http.Request) {
 		s.serveImage(w, id)
 		return
 	}
+
 	if id, ok := strings.CutPrefix(r.URL.Path, "/_sim/rules/"); ok && r.Method == http.MethodDelete {
 		if !s.rules.remove(id) {
 			controlError(w, http.StatusNotFound, "no such rule")
@@ -26,6 +27,7 @@ func (s *Sim) control(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
+
 	switch r.Method + " " + strings.TrimPrefix(r.URL.Path, "/_sim/") {
 	case "GET rules":
 		writeJSON(w, http.StatusOK, s.rules.all())
@@ -76,22 +78,26 @@ func (s *Sim) getJournal(w http.ResponseWriter, r *http.Request) {
 		controlError(w, http.StatusBadRequest, "since is not a number")
 		return
 	}
+
 	wait, err := optionalInt(q.Get("wait_ms"))
 	if err != nil {
 		controlError(w, http.StatusBadRequest, "wait_ms is not a number")
 		return
 	}
+
 	if wait > 0 {
 		ctx, cancel := context.WithTimeout(r.Context(), time.Duration(wait)*time.Millisecond)
 		defer cancel()
 		_ = s.WaitIdle(ctx) // entries of running requests are not Done
 	}
+
 	entries := s.journal.since(since, q.Get("model"))
 	if q.Get("format") == "ndjson" {
 		w.Header().Set("Content-Type", "application/x-ndjson")
 		_, _ = w.Write(ndjson(entries))
 		return
 	}
+
 	writeJSON(w, http.StatusOK, entries)
 }
 

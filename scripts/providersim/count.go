@@ -88,10 +88,12 @@ func Predict(f Format, body []byte) (Counts, error) {
 	if err != nil {
 		return Counts{}, fmt.Errorf("predict %s usage: %w", f, err)
 	}
+
 	d := newDirectives(Config{})
 	if err := d.apply(modelDirectives(m.text("model", ""))); err != nil {
 		return Counts{}, fmt.Errorf("predict %s usage: %w", f, err)
 	}
+
 	switch f {
 	case Images:
 		return planImages(m, d).counts(), nil

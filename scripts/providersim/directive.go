@@ -33,9 +33,17 @@ type directives struct {
 
 func newDirectives(cfg Config) *directives {
 	return &directives{
-		delay: cfg.Delay, chunk: cfg.ChunkDelay, perEvent: max(int64(cfg.WordsPerEvent), 1),
-		out: DefaultOutputTokens, polls: 1, content: 64 << 10,
-		cut: unset, failAfter: unset, stall: unset, images: unset, seconds: unset,
+		delay:     cfg.Delay,
+		chunk:     cfg.ChunkDelay,
+		perEvent:  max(int64(cfg.WordsPerEvent), 1),
+		out:       DefaultOutputTokens,
+		polls:     1,
+		content:   64 << 10,
+		cut:       unset,
+		failAfter: unset,
+		stall:     unset,
+		images:    unset,
+		seconds:   unset,
 	}
 }
 
@@ -58,18 +66,30 @@ var directiveTable = []directive{
 
 	{"delay", "=D pause before the first byte of the answer", duration(func(d *directives) *time.Duration { return &d.delay })},
 	{"chunk", "=D pause between two events", duration(func(d *directives) *time.Duration { return &d.chunk })},
-	{"slow", "JSON and video bytes are sent in small pieces, with the chunk pause between them", flag(func(d *directives) *bool { return &d.slow })},
+	{
+		"slow",
+		"JSON and video bytes are sent in small pieces, with the chunk pause between them",
+		flag(func(d *directives) *bool { return &d.slow }),
+	},
 	{"hang", "never answers", flag(func(d *directives) *bool { return &d.hang })},
 	{"stall", "=N hangs after N events", number(func(d *directives) *int64 { return &d.stall })},
 	{"drop", "closes the connection without any answer", flag(func(d *directives) *bool { return &d.drop })},
 	{"cut", "=N closes the connection after N events, or N bytes of a JSON body", number(func(d *directives) *int64 { return &d.cut })},
 	{"reset", "drop and cut reset the connection instead of closing it", flag(func(d *directives) *bool { return &d.reset })},
 	{"error", "=N error event after N events, then the stream ends", number(func(d *directives) *int64 { return &d.failAfter })},
-	{"error_style", "=flat|groq|choice other shapes of the error event (responses; chat)", text(func(d *directives) *string { return &d.style })},
+	{
+		"error_style",
+		"=flat|groq|choice other shapes of the error event (responses; chat)",
+		text(func(d *directives) *string { return &d.style }),
+	},
 
 	{"out", "=N output tokens per choice before the request's limit, default 16", number(func(d *directives) *int64 { return &d.out })},
 	{"reasoning", "=N reasoning tokens before them", number(func(d *directives) *int64 { return &d.reasoning })},
-	{"reasoning_content", "chat: reasoning is also delivered, as reasoning_content", flag(func(d *directives) *bool { return &d.reasoningContent })},
+	{
+		"reasoning_content",
+		"chat: reasoning is also delivered, as reasoning_content",
+		flag(func(d *directives) *bool { return &d.reasoningContent }),
+	},
 	{"cached", "=N prompt tokens read from the cache", number(func(d *directives) *int64 { return &d.cached })},
 	{"cache_write", "=N prompt tokens written to the cache", number(func(d *directives) *int64 { return &d.cacheWrite })},
 	{"per_event", "=N words per event, default 1", number(func(d *directives) *int64 { return &d.perEvent })},
@@ -77,15 +97,27 @@ var directiveTable = []directive{
 	{"refuse", "the model refuses inside a 200", flag(func(d *directives) *bool { return &d.refuse })},
 	{"filter", "a content filter ends the answer: finish_reason content_filter", flag(func(d *directives) *bool { return &d.filter })},
 	{"plainjson", "a stream request is answered with JSON", flag(func(d *directives) *bool { return &d.plainJSON })},
-	{"keepalive", "comment, keepalive event or ping before every event except the first", flag(func(d *directives) *bool { return &d.keepalive })},
+	{
+		"keepalive",
+		"comment, keepalive event or ping before every event except the first",
+		flag(func(d *directives) *bool { return &d.keepalive }),
+	},
 
 	{"nousage", "no usage anywhere", flag(func(d *directives) *bool { return &d.noUsage })},
-	{"usage_in_choice", "chat stream: usage in choices[0] of the finish chunk", flag(func(d *directives) *bool { return &d.usageInChoice })},
+	{
+		"usage_in_choice",
+		"chat stream: usage in choices[0] of the finish chunk",
+		flag(func(d *directives) *bool { return &d.usageInChoice }),
+	},
 	{"usage_every_chunk", "chat stream: running totals on every chunk", flag(func(d *directives) *bool { return &d.usageEveryChunk })},
 	{"usage_on_last", "chat stream: usage on the finish chunk", flag(func(d *directives) *bool { return &d.usageOnLast })},
 	{"x_groq", "chat stream: x_groq.usage on the finish chunk", flag(func(d *directives) *bool { return &d.xGroq })},
 	{"azure_first", "chat stream: starts with a chunk without choices", flag(func(d *directives) *bool { return &d.azureFirst })},
-	{"reasoning_outside", "chat: completion_tokens without reasoning, total_tokens with it", flag(func(d *directives) *bool { return &d.reasoningOutside })},
+	{
+		"reasoning_outside",
+		"chat: completion_tokens without reasoning, total_tokens with it",
+		flag(func(d *directives) *bool { return &d.reasoningOutside }),
+	},
 	{"zero_start", "messages stream: zeros in message_start", flag(func(d *directives) *bool { return &d.zeroStart })},
 
 	{"noimage", "images: success without an image", flag(func(d *directives) *bool { return &d.noImage })},

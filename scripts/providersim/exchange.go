@@ -47,11 +47,19 @@ func (s *Sim) provide(w http.ResponseWriter, r *http.Request) {
 	stop := context.AfterFunc(waiting, cancel)
 	defer stop()
 
-	x := &exchange{sim: s, w: w, r: r, ctx: ctx, waiting: waiting, d: newDirectives(s.cfg)}
+	x := &exchange{
+		sim:     s,
+		w:       w,
+		r:       r,
+		ctx:     ctx,
+		waiting: waiting,
+		d:       newDirectives(s.cfg),
+	}
 	err := x.receive()
 	if err == nil {
 		err = x.answer()
 	}
+
 	x.end(err)
 	if err != nil && !errors.Is(err, errFailed) {
 		x.abort()
@@ -69,6 +77,7 @@ func (x *exchange) receive() error {
 	for name, values := range x.r.Header {
 		e.Headers[strings.ToLower(name)] = values
 	}
+
 	body, err := io.ReadAll(io.LimitReader(x.r.Body, x.sim.cfg.MaxBodyBytes+1))
 	x.body = body
 	e.BodyBytes = int64(len(body))
@@ -76,11 +85,13 @@ func (x *exchange) receive() error {
 	if !utf8.Valid(body) {
 		e.Body, e.BodyBase64 = base64.StdEncoding.EncodeToString(body), true
 	}
+
 	x.sim.journal.begin(e)
 	e.RequestID = x.id("req_")
 	if err != nil {
 		return errClientGone
 	}
+
 	return nil
 }
 
@@ -105,6 +116,7 @@ func (x *exchange) end(err error) {
 	default:
 		e.Outcome, e.ClientGone = OutcomeClientGone, true
 	}
+
 	e.Done = true
 	e.DurationMS = x.sim.cfg.Now().Sub(e.Time).Milliseconds()
 	x.sim.journal.end(e)
@@ -218,14 +230,17 @@ func (x *exchange) bytes(status int, contentType string, body []byte) error {
 	if err := x.pause(x.d.delay); err != nil {
 		return err
 	}
+
 	x.w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	x.header(status, contentType)
+
 	if x.d.cut >= 0 && x.d.cut <= int64(len(body)) {
 		if err := x.write(body[:x.d.cut], true); err != nil {
 			return err
 		}
 		return errCut
 	}
+
 	if x.d.slow {
 		const piece = 64
 		for len(body) > piece {
@@ -238,6 +253,7 @@ func (x *exchange) bytes(status int, contentType string, body []byte) error {
 			}
 		}
 	}
+
 	return x.finish(body)
 }
 

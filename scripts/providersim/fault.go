@@ -17,7 +17,10 @@ type fault struct {
 
 func invalid(code, param, message string, args ...any) *fault {
 	return &fault{
-		status: http.StatusBadRequest, kind: "invalid_request_error", code: code, param: param,
+		status:  http.StatusBadRequest,
+		kind:    "invalid_request_error",
+		code:    code,
+		param:   param,
 		message: fmt.Sprintf(message, args...),
 	}
 }
@@ -35,7 +38,12 @@ func (f *fault) detail() errorDetail {
 	if kind == "" {
 		kind = commonType(f.status)
 	}
-	return errorDetail{Message: f.message, Type: kind, Param: orNull(f.param), Code: orNull(f.code)}
+	return errorDetail{
+		Message: f.message,
+		Type:    kind,
+		Param:   orNull(f.param),
+		Code:    orNull(f.code),
+	}
 }
 
 // messagesError is the whole body of an error in the messages format.
@@ -99,9 +107,11 @@ func messagesType(status int) string {
 	case statusOverloaded:
 		return "overloaded_error"
 	}
+
 	if status >= http.StatusInternalServerError {
 		return "api_error"
 	}
+
 	return "invalid_request_error"
 }
 
@@ -133,6 +143,7 @@ func faultOf(status int) *fault {
 			f.code, f.message = "invalid_request", "The request was refused."
 		}
 	}
+
 	return f
 }
 
@@ -155,21 +166,48 @@ func (f *fault) override(d *directives) *fault {
 // cannedFaults are the errors that body= may name, rendered in the format of the request.
 var cannedFaults = map[string]fault{
 	"rate_limit": {status: 429, code: "rate_limit_exceeded", message: "Rate limit reached for requests. Please try again in 1.5s."},
-	"quota":      {status: 429, kind: "insufficient_quota", code: "insufficient_quota", message: "You exceeded your current quota, check your plan and billing details."},
+	"quota": {
+		status:  429,
+		kind:    "insufficient_quota",
+		code:    "insufficient_quota",
+		message: "You exceeded your current quota, check your plan and billing details.",
+	},
 	"overloaded": {status: 503, kind: "overloaded_error", code: "overloaded", message: "Overloaded"},
 	"context_length": {
-		status: 400, kind: "invalid_request_error", code: "context_length_exceeded", param: "messages",
+		status:  400,
+		kind:    "invalid_request_error",
+		code:    "context_length_exceeded",
+		param:   "messages",
 		message: "The prompt is longer than the context window of this model (131072 tokens).",
 	},
-	"content_policy": {status: 400, kind: "invalid_request_error", code: "content_policy_violation", message: "The request was refused by the safety system."},
-	"invalid_image":  {status: 400, kind: "invalid_request_error", code: "invalid_image", message: "The image could not be decoded."},
-	"invalid_key":    {status: 401, kind: "authentication_error", code: "invalid_api_key", message: "Incorrect API key provided."},
-	"unknown_param":  {status: 400, kind: "invalid_request_error", code: "unknown_parameter", param: "seed", message: "Unknown parameter: 'seed'."},
+	"content_policy": {
+		status:  400,
+		kind:    "invalid_request_error",
+		code:    "content_policy_violation",
+		message: "The request was refused by the safety system.",
+	},
+	"invalid_image": {status: 400, kind: "invalid_request_error", code: "invalid_image", message: "The image could not be decoded."},
+	"invalid_key":   {status: 401, kind: "authentication_error", code: "invalid_api_key", message: "Incorrect API key provided."},
+	"unknown_param": {
+		status:  400,
+		kind:    "invalid_request_error",
+		code:    "unknown_parameter",
+		param:   "seed",
+		message: "Unknown parameter: 'seed'.",
+	},
 	"unsupported": {
-		status: 400, kind: "invalid_request_error", code: "unsupported_value", param: "temperature",
+		status:  400,
+		kind:    "invalid_request_error",
+		code:    "unsupported_value",
+		param:   "temperature",
 		message: "'temperature' does not support 0.2 with this model, only the default.",
 	},
-	"model_not_found": {status: 404, kind: "invalid_request_error", code: "model_not_found", message: "The model does not exist or you do not have access to it."},
+	"model_not_found": {
+		status:  404,
+		kind:    "invalid_request_error",
+		code:    "model_not_found",
+		message: "The model does not exist or you do not have access to it.",
+	},
 }
 
 // cannedBodies are error bodies of servers that follow none of the formats.
@@ -177,15 +215,23 @@ var cannedBodies = map[string]struct {
 	status            int
 	contentType, body string
 }{
-	"html":         {502, "text/html", "<html><head><title>502 Bad Gateway</title></head><body><h1>502 Bad Gateway</h1></body></html>\n"},
-	"empty":        {500, "", ""},
-	"plain":        {503, "text/plain; charset=utf-8", "upstream connect error or disconnect before headers\n"},
-	"detail":       {422, "application/json", `{"detail":[{"loc":["body","temperature"],"msg":"value is not a valid float","type":"type_error.float"}]}`},
+	"html":  {502, "text/html", "<html><head><title>502 Bad Gateway</title></head><body><h1>502 Bad Gateway</h1></body></html>\n"},
+	"empty": {500, "", ""},
+	"plain": {503, "text/plain; charset=utf-8", "upstream connect error or disconnect before headers\n"},
+	"detail": {
+		422,
+		"application/json",
+		`{"detail":[{"loc":["body","temperature"],"msg":"value is not a valid float","type":"type_error.float"}]}`,
+	},
 	"string_error": {500, "application/json", `{"error":"internal failure"}`},
 	"message":      {403, "application/json", `{"message":"The security token included in the request is invalid."}`},
-	"array":        {400, "application/json", `[{"error":{"code":400,"message":"Request contains an invalid argument.","status":"INVALID_ARGUMENT"}}]`},
-	"broken_json":  {500, "application/json", `{"error":{"message":"cut of`},
-	"number_code":  {429, "application/json", `{"error":{"code":1302,"message":"Concurrency limit reached."}}`},
+	"array": {
+		400,
+		"application/json",
+		`[{"error":{"code":400,"message":"Request contains an invalid argument.","status":"INVALID_ARGUMENT"}}]`,
+	},
+	"broken_json": {500, "application/json", `{"error":{"message":"cut of`},
+	"number_code": {429, "application/json", `{"error":{"code":1302,"message":"Concurrency limit reached."}}`},
 }
 
 // mustJSON encodes a value of a type of this package, which cannot fail.

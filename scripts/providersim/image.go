@@ -101,6 +101,7 @@ func (x *exchange) images() error {
 	if x.streaming() {
 		return x.play(&imageScript{x: x, plan: p, created: x.sim.cfg.Now().Unix()})
 	}
+
 	a := imageAnswer{Created: x.sim.cfg.Now().Unix(), Data: []imageDatum{}}
 	for i := range p.images {
 		if p.url {
@@ -109,6 +110,7 @@ func (x *exchange) images() error {
 			a.Data = append(a.Data, imageDatum{B64JSON: base64.StdEncoding.EncodeToString(imagePNG(i))})
 		}
 	}
+
 	if !p.url {
 		a.Background, a.OutputFormat = chosen(x.members, "background", "opaque"), chosen(x.members, "output_format", "png")
 		a.Quality, a.Size = chosen(x.members, "quality", "low"), chosen(x.members, "size", "1024x1024")
@@ -117,13 +119,16 @@ func (x *exchange) images() error {
 			a.Usage.OutputDetails = &imageUsageDetails{ImageTokens: a.Usage.OutputTokens}
 		}
 	}
+
 	if err := x.json(http.StatusOK, mustJSON(a)); err != nil {
 		return err
 	}
+
 	var usage any
 	if a.Usage != nil {
 		usage = a.Usage
 	}
+
 	x.report(usage, p.counts())
 	return nil
 }
@@ -154,7 +159,12 @@ func (s *Sim) serveImage(w http.ResponseWriter, name string) {
 // imagePNG returns a PNG of one pixel. Different images have different colours.
 func imagePNG(i int64) []byte {
 	img := image.NewNRGBA(image.Rect(0, 0, 1, 1))
-	img.SetNRGBA(0, 0, color.NRGBA{R: uint8(i * 20), G: 80, B: 160, A: 255})
+	img.SetNRGBA(0, 0, color.NRGBA{
+		R: uint8(i * 20),
+		G: 80,
+		B: 160,
+		A: 255,
+	})
 	var b bytes.Buffer
 	if err := png.Encode(&b, img); err != nil {
 		panic(fmt.Sprintf("providersim: encode image: %v", err)) // writing to a buffer does not fail
@@ -208,9 +218,13 @@ func (s *imageScript) completed(i int64) event {
 func (s *imageScript) event(kind string, i int64) imageEvent {
 	m := s.x.members
 	return imageEvent{
-		Type: kind, B64JSON: base64.StdEncoding.EncodeToString(imagePNG(i)), CreatedAt: s.created,
-		Size: chosen(m, "size", "1024x1024"), Quality: chosen(m, "quality", "low"),
-		Background: chosen(m, "background", "opaque"), OutputFormat: chosen(m, "output_format", "png"),
+		Type:         kind,
+		B64JSON:      base64.StdEncoding.EncodeToString(imagePNG(i)),
+		CreatedAt:    s.created,
+		Size:         chosen(m, "size", "1024x1024"),
+		Quality:      chosen(m, "quality", "low"),
+		Background:   chosen(m, "background", "opaque"),
+		OutputFormat: chosen(m, "output_format", "png"),
 	}
 }
 

@@ -68,13 +68,17 @@ type messageAnswer struct {
 
 func (x *exchange) messages() error {
 	a := &messageAnswer{
-		id: x.id("msg_"), requestID: x.entry.RequestID, model: x.answerModel(),
-		plan: planText(Messages, x.members, x.d), d: x.d,
+		id:        x.id("msg_"),
+		requestID: x.entry.RequestID,
+		model:     x.answerModel(),
+		plan:      planText(Messages, x.members, x.d),
+		d:         x.d,
 	}
 	x.entry.AnswerID = a.id
 	if x.streaming() {
 		return x.play(a)
 	}
+
 	whole := a.start()
 	whole.Content = a.blocks()
 	whole.StopReason, whole.StopDetails = a.stop()
@@ -87,12 +91,20 @@ func (x *exchange) messages() error {
 		whole.Usage.ServerToolUse = &none
 		usage = whole.Usage
 	}
+
 	return x.sendJSON(mustJSON(whole), a.plan, usage)
 }
 
 // start returns the message without content, for message_start.
 func (a *messageAnswer) start() message {
-	m := message{ID: a.id, Type: "message", Role: "assistant", Model: a.model, Content: []messageBlock{}}
+	m := message{
+		ID:      a.id,
+		Type:    "message",
+		Role:    "assistant",
+		Model:   a.model,
+		Content: []messageBlock{},
+	}
+
 	switch {
 	case a.d.noUsage:
 	case a.d.zeroStart:
@@ -100,19 +112,27 @@ func (a *messageAnswer) start() message {
 	default:
 		c := a.plan.counts(Messages)
 		m.Usage = &messageUsage{
-			InputTokens: c.Input, CacheWriteTokens: &c.CacheWrite5m, CacheReadTokens: &c.CachedInput,
-			CacheCreation: &cacheCreation{Ephemeral5m: c.CacheWrite5m},
-			OutputTokens:  min(1, c.Output), ServiceTier: "standard", InferenceGeo: "not_available",
+			InputTokens:      c.Input,
+			CacheWriteTokens: &c.CacheWrite5m,
+			CacheReadTokens:  &c.CachedInput,
+			CacheCreation:    &cacheCreation{Ephemeral5m: c.CacheWrite5m},
+			OutputTokens:     min(1, c.Output),
+			ServiceTier:      "standard",
+			InferenceGeo:     "not_available",
 		}
 	}
+
 	return m
 }
 
 func (a *messageAnswer) finalUsage() *messageUsage {
 	c := a.plan.counts(Messages)
 	return &messageUsage{
-		InputTokens: c.Input, CacheWriteTokens: &c.CacheWrite5m, CacheReadTokens: &c.CachedInput,
-		OutputTokens: c.Output, OutputDetails: &thinkingTokens{c.Reasoning},
+		InputTokens:      c.Input,
+		CacheWriteTokens: &c.CacheWrite5m,
+		CacheReadTokens:  &c.CachedInput,
+		OutputTokens:     c.Output,
+		OutputDetails:    &thinkingTokens{c.Reasoning},
 	}
 }
 
@@ -122,17 +142,25 @@ func (a *messageAnswer) blocks() []messageBlock {
 	if a.d.refuse {
 		return blocks
 	}
+
 	if a.plan.reasoning > 0 {
 		thought, sig := words(0, a.plan.reasoning, a.d.wordBytes), signature
 		blocks = append(blocks, messageBlock{Type: "thinking", Thinking: &thought, Signature: &sig})
 	}
+
 	switch {
 	case a.plan.tool != nil:
-		blocks = append(blocks, messageBlock{Type: "tool_use", ID: "toolu_" + a.id, Name: a.plan.tool.name, Input: json.RawMessage(a.plan.tool.arguments)})
+		blocks = append(blocks, messageBlock{
+			Type:  "tool_use",
+			ID:    "toolu_" + a.id,
+			Name:  a.plan.tool.name,
+			Input: json.RawMessage(a.plan.tool.arguments),
+		})
 	case a.plan.text > 0:
 		text := words(0, a.plan.text, a.d.wordBytes)
 		blocks = append(blocks, messageBlock{Type: "text", Text: &text})
 	}
+
 	return blocks
 }
 
@@ -245,6 +273,7 @@ func (a *messageAnswer) deltas(yield func(event) bool, index int, block messageB
 	send := func(d messageDelta, tokens int64) bool {
 		return yield(event{name: "content_block_delta", data: mustJSON(blockDelta{"content_block_delta", index, d}), words: tokens})
 	}
+
 	sendWords := func(total int64, delta func(text *string) messageDelta) bool {
 		for from := int64(0); from < total; from += a.d.perEvent {
 			until := min(from+a.d.perEvent, total)
@@ -255,13 +284,18 @@ func (a *messageAnswer) deltas(yield func(event) bool, index int, block messageB
 		}
 		return true
 	}
+
 	switch block.Type {
 	case "thinking":
-		return sendWords(a.plan.reasoning, func(text *string) messageDelta { return messageDelta{Type: "thinking_delta", Thinking: text} }) &&
+		return sendWords(
+			a.plan.reasoning,
+			func(text *string) messageDelta { return messageDelta{Type: "thinking_delta", Thinking: text} },
+		) &&
 			send(messageDelta{Type: "signature_delta", Signature: block.Signature}, 0)
 	case "text":
 		return sendWords(a.plan.text, func(text *string) messageDelta { return messageDelta{Type: "text_delta", Text: text} })
 	}
+
 	tokens := a.plan.text // all tokens count with the first piece
 	for _, piece := range append([]string{""}, argumentPieces(string(block.Input))...) {
 		if !send(messageDelta{Type: "input_json_delta", PartialJSON: &piece}, tokens) {
@@ -269,6 +303,7 @@ func (a *messageAnswer) deltas(yield func(event) bool, index int, block messageB
 		}
 		tokens = 0
 	}
+
 	return true
 }
 
@@ -279,7 +314,12 @@ func (a *messageAnswer) closing() event {
 		return event{name: end.Type, data: mustJSON(end)}
 	}
 	end.Usage = a.finalUsage()
-	return event{name: end.Type, data: mustJSON(end), usage: end.Usage, counts: a.plan.counts(Messages)}
+	return event{
+		name:   end.Type,
+		data:   mustJSON(end),
+		usage:  end.Usage,
+		counts: a.plan.counts(Messages),
+	}
 }
 
 func (a *messageAnswer) keepalive() event {

@@ -68,6 +68,7 @@ func checkChatTurns(m members) *fault {
 	if json.Unmarshal(m["messages"], &turns) != nil {
 		return Chat.refused("invalid_type", "messages", "every entry must be an object with a role")
 	}
+
 	for i, t := range turns {
 		at := fmt.Sprintf("messages[%d]", i)
 		if !slices.Contains(chatRoles, t.Role) {
@@ -76,6 +77,7 @@ func checkChatTurns(m members) *fault {
 		if t.Role == "tool" && t.ToolCallID == "" {
 			return Chat.missing(at + ".tool_call_id")
 		}
+
 		hasContent := len(t.Content) > 0 && kindOf(t.Content) != "null"
 		if !hasContent {
 			if t.Role == "assistant" && (t.ToolCalls != nil || t.FunctionCall != nil || t.Refusal != nil || t.Audio != nil) {
@@ -83,10 +85,12 @@ func checkChatTurns(m members) *fault {
 			}
 			return Chat.refused("invalid_type", at+".content", "expected string or array of parts")
 		}
+
 		if bad := checkParts(Chat, at, t.Content, chatParts); bad != nil {
 			return bad
 		}
 	}
+
 	return nil
 }
 
@@ -101,10 +105,12 @@ func checkParts(f Format, at string, content json.RawMessage, allowed []string) 
 	default:
 		return f.refused("invalid_type", at, "expected string or array of parts")
 	}
+
 	var parts []part
 	if json.Unmarshal(content, &parts) != nil {
 		return f.refused("invalid_type", at, "every part must be an object with a type")
 	}
+
 	for i, p := range parts {
 		if p.Type == "" || allowed != nil && !slices.Contains(allowed, p.Type) {
 			return f.refused("invalid_value", fmt.Sprintf("%s[%d].type", at, i), "unknown part '%s'", p.Type)
@@ -113,6 +119,7 @@ func checkParts(f Format, at string, content json.RawMessage, allowed []string) 
 			return f.missing(fmt.Sprintf("%s[%d].text", at, i))
 		}
 	}
+
 	return nil
 }
 
@@ -149,9 +156,11 @@ func checkInput(m members) *fault {
 		}
 		return Responses.missing("input")
 	}
+
 	if kindOf(m["input"]) == "string" {
 		return nil
 	}
+
 	var items []struct {
 		Type    string          `json:"type"`
 		Role    string          `json:"role"`
@@ -160,17 +169,26 @@ func checkInput(m members) *fault {
 		// EncryptedContent is that of a reasoning item.
 		EncryptedContent string `json:"encrypted_content"`
 	}
+
 	if json.Unmarshal(m["input"], &items) != nil {
 		return Responses.refused("invalid_type", "input", "every item must be an object")
 	}
+
 	for i, item := range items {
 		at := fmt.Sprintf("input[%d]", i)
 		switch {
 		case item.Type == "item_reference":
-			return &fault{status: http.StatusNotFound, kind: "invalid_request_error", param: "input", message: fmt.Sprintf("Item '%s' is not stored.", item.ID)}
+			return &fault{
+				status:  http.StatusNotFound,
+				kind:    "invalid_request_error",
+				param:   "input",
+				message: fmt.Sprintf("Item '%s' is not stored.", item.ID),
+			}
 		case item.Type == "reasoning" && item.ID != "" && item.EncryptedContent == "": // a reference, too
 			return &fault{
-				status: http.StatusNotFound, kind: "invalid_request_error", param: "input",
+				status:  http.StatusNotFound,
+				kind:    "invalid_request_error",
+				param:   "input",
 				message: fmt.Sprintf("Item with id '%s' not found. Items are not persisted when `store` is set to false.", item.ID),
 			}
 		case item.Type == "" && item.Role == "":
@@ -182,10 +200,12 @@ func checkInput(m members) *fault {
 		case len(item.Content) == 0:
 			return Responses.missing(at + ".content")
 		}
+
 		if bad := checkParts(Responses, at, item.Content, nil); bad != nil {
 			return bad
 		}
 	}
+
 	return nil
 }
 
@@ -211,6 +231,7 @@ func checkMessageTurns(m members, h http.Header) *fault {
 	if json.Unmarshal(m["messages"], &turns) != nil {
 		return Messages.refused("invalid_type", "messages", "every entry must be an object with a role")
 	}
+
 	newest := h.Get("Anthropic-Version") >= "2026-10-21"
 	for i, t := range turns {
 		at := fmt.Sprintf("messages.%d", i)
@@ -229,6 +250,7 @@ func checkMessageTurns(m members, h http.Header) *fault {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -256,6 +278,7 @@ func checkThinking(m members) *fault {
 		Type   string `json:"type"`
 		Budget *int64 `json:"budget_tokens"`
 	}
+
 	if !m.has("thinking") {
 		return nil
 	}
@@ -271,6 +294,7 @@ func checkThinking(m members) *fault {
 	if *thinking.Budget < 1024 || *thinking.Budget >= m.number("max_tokens", 0) {
 		return Messages.refused("invalid_value", "thinking.budget_tokens", "must be at least 1024 and below max_tokens")
 	}
+
 	return nil
 }
 
@@ -279,9 +303,11 @@ func checkTools(f Format, m members) *fault {
 		Type  string `json:"type"`
 		Defer bool   `json:"defer_loading"`
 	}
+
 	if json.Unmarshal(m.raw("tools", "[]"), &tools) != nil {
 		return f.refused("invalid_type", "tools", "every tool must be an object")
 	}
+
 	for i, t := range tools {
 		if f == Chat && t.Type != "function" && t.Type != "custom" {
 			return f.refused("invalid_value", fmt.Sprintf("tools[%d].type", i), "unknown tool '%s'", t.Type)
@@ -290,24 +316,29 @@ func checkTools(f Format, m members) *fault {
 			return f.missing(fmt.Sprintf("tools[%d].type", i))
 		}
 	}
+
 	deferred, searches := false, false
 	for _, t := range tools {
 		deferred, searches = deferred || t.Defer, searches || strings.HasPrefix(t.Type, "tool_search")
 	}
+
 	if deferred && !searches {
 		return f.refused("invalid_value", "tools", "deferred tools require a tool search")
 	}
+
 	fns := functions(f, m)
 	for i, fn := range fns {
 		if !toolName.MatchString(fn.name) {
 			return f.refused("invalid_value", fmt.Sprintf("tools[%d].name", i), "'%s' is not a name", fn.name)
 		}
 	}
+
 	name, forced := toolChoice(f, m)
 	known := name == "" || slices.ContainsFunc(fns, func(fn function) bool { return fn.name == name })
 	if forced && (len(tools) == 0 || !known) {
 		return f.refused("invalid_value", "tool_choice", "names a tool that is not in 'tools'")
 	}
+
 	return nil
 }
 

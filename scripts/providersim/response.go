@@ -103,19 +103,25 @@ type responseAnswer struct {
 
 func (x *exchange) responses() error {
 	a := &responseAnswer{
-		id: x.id("resp_"), model: x.answerModel(), created: x.sim.cfg.Now().Unix(),
-		m: x.members, plan: planText(Responses, x.members, x.d), d: x.d,
+		id:        x.id("resp_"),
+		model:     x.answerModel(),
+		created:   x.sim.cfg.Now().Unix(),
+		m:         x.members,
+		plan:      planText(Responses, x.members, x.d),
+		d:         x.d,
 		encrypted: strings.Contains(string(x.members["include"]), "reasoning.encrypted_content"),
 	}
 	x.entry.AnswerID = a.id
 	if x.streaming() {
 		return x.play(a)
 	}
+
 	final := a.final()
 	var usage any
 	if final.Usage != nil {
 		usage = final.Usage
 	}
+
 	return x.sendJSON(mustJSON(final), a.plan, usage)
 }
 
@@ -124,7 +130,11 @@ func (x *exchange) responses() error {
 func (a *responseAnswer) object() responseObject {
 	m := a.m
 	return responseObject{
-		ID: a.id, Object: "response", CreatedAt: a.created, Status: "in_progress", Model: a.model,
+		ID:                 a.id,
+		Object:             "response",
+		CreatedAt:          a.created,
+		Status:             "in_progress",
+		Model:              a.model,
 		Output:             []responseItem{},
 		Instructions:       m.raw("instructions", "null"),
 		MaxOutputTokens:    m.raw("max_output_tokens", "null"),
@@ -169,14 +179,17 @@ func (a *responseAnswer) final() responseObject {
 			o.IncompleteDetails.Reason = "content_filter"
 		}
 	}
+
 	if a.plan.reasoning > 0 {
 		o.Output = append(o.Output, a.reasoningItem())
 	}
+
 	o.Output = append(o.Output, a.mainItem())
 	if !a.d.noUsage {
 		u := a.usage()
 		o.Usage = &u
 	}
+
 	return o
 }
 
@@ -212,12 +225,19 @@ func (a *responseAnswer) reasoningItem() responseItem {
 func (a *responseAnswer) mainItem() responseItem {
 	if a.calling() {
 		return responseItem{
-			ID: "fc_" + a.id, Type: "function_call", Status: a.status(), CallID: "call_" + a.id,
-			Name: a.plan.tool.name, Arguments: &a.plan.tool.arguments,
+			ID:        "fc_" + a.id,
+			Type:      "function_call",
+			Status:    a.status(),
+			CallID:    "call_" + a.id,
+			Name:      a.plan.tool.name,
+			Arguments: &a.plan.tool.arguments,
 		}
 	}
 	return responseItem{
-		ID: "msg_" + a.id, Type: "message", Status: a.status(), Role: "assistant",
+		ID:      "msg_" + a.id,
+		Type:    "message",
+		Status:  a.status(),
+		Role:    "assistant",
 		Content: &[]responsePart{a.part(words(0, a.plan.text, a.d.wordBytes))},
 	}
 }
@@ -228,5 +248,10 @@ func (a *responseAnswer) part(text string) responsePart {
 	if a.d.refuse {
 		return responsePart{Type: "refusal", Refusal: &text}
 	}
-	return responsePart{Type: "output_text", Text: &text, Annotations: &[]string{}, Logprobs: &[]string{}}
+	return responsePart{
+		Type:        "output_text",
+		Text:        &text,
+		Annotations: &[]string{},
+		Logprobs:    &[]string{},
+	}
 }

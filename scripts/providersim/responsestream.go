@@ -43,6 +43,7 @@ func (a *responseAnswer) events() iter.Seq[event] {
 				return
 			}
 		}
+
 		index := 0
 		if a.plan.reasoning > 0 {
 			if !a.reasoning(yield, index) {
@@ -50,6 +51,7 @@ func (a *responseAnswer) events() iter.Seq[event] {
 			}
 			index++
 		}
+
 		if a.calling() {
 			if !a.call(yield, index) {
 				return
@@ -57,6 +59,7 @@ func (a *responseAnswer) events() iter.Seq[event] {
 		} else if !a.message(yield, index) {
 			return
 		}
+
 		yield(a.closing())
 	}
 }
@@ -68,14 +71,21 @@ func (a *responseAnswer) reasoning(yield func(event) bool, index int) bool {
 	if a.encrypted {
 		begun.EncryptedContent = new(string)
 	}
+
 	text, none := summary, ""
 	at := responseEvent{ItemID: done.ID, OutputIndex: &index, SummaryIndex: &zero}
 	steps := []responseEvent{
 		{Type: "response.output_item.added", OutputIndex: &index, Item: &begun},
-		at.with("response.reasoning_summary_part.added", func(e *responseEvent) { e.Part = &responsePart{Type: "summary_text", Text: &none} }),
+		at.with(
+			"response.reasoning_summary_part.added",
+			func(e *responseEvent) { e.Part = &responsePart{Type: "summary_text", Text: &none} },
+		),
 		at.with("response.reasoning_summary_text.delta", func(e *responseEvent) { e.Delta, e.Obfuscation = &text, "xxx" }),
 		at.with("response.reasoning_summary_text.done", func(e *responseEvent) { e.Text = &text }),
-		at.with("response.reasoning_summary_part.done", func(e *responseEvent) { e.Part = &responsePart{Type: "summary_text", Text: &text} }),
+		at.with(
+			"response.reasoning_summary_part.done",
+			func(e *responseEvent) { e.Part = &responsePart{Type: "summary_text", Text: &text} },
+		),
 		{Type: "response.output_item.done", OutputIndex: &index, Item: &done},
 	}
 	return a.all(yield, steps)
@@ -148,11 +158,16 @@ func (a *responseAnswer) call(yield func(event) bool, index int) bool {
 	if !yield(added) {
 		return false
 	}
+
 	at := responseEvent{ItemID: done.ID, OutputIndex: &index}
 	var steps []responseEvent
 	for _, piece := range argumentPieces(a.plan.tool.arguments) {
-		steps = append(steps, at.with("response.function_call_arguments.delta", func(e *responseEvent) { e.Delta, e.Obfuscation = &piece, "xx" }))
+		steps = append(
+			steps,
+			at.with("response.function_call_arguments.delta", func(e *responseEvent) { e.Delta, e.Obfuscation = &piece, "xx" }),
+		)
 	}
+
 	steps = append(steps,
 		at.with("response.function_call_arguments.done", func(e *responseEvent) { e.Name, e.Arguments = done.Name, done.Arguments }),
 		responseEvent{Type: "response.output_item.done", OutputIndex: &index, Item: &done})
@@ -184,6 +199,7 @@ func (a *responseAnswer) failure(f *fault) []event {
 		a.seq++
 		return []event{e}
 	}
+
 	o := a.withStatus("failed")
 	o.Error = &responseError{Code: f.code, Message: f.message}
 	return []event{

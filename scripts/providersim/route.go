@@ -20,6 +20,7 @@ func (x *exchange) answer() error {
 		}
 		return x.refuse(f)
 	}
+
 	handle, bad := x.route()
 	if bad != nil {
 		return x.refuse(bad)
@@ -30,10 +31,12 @@ func (x *exchange) answer() error {
 	if bad := x.applyDirectives(); bad != nil {
 		return x.refuse(bad)
 	}
+
 	x.sim.journal.update(&x.entry)
 	if ended, err := x.replaceAnswer(); ended {
 		return err
 	}
+
 	return handle()
 }
 
@@ -46,6 +49,7 @@ func (x *exchange) route() (func() error, *fault) {
 		"/v1/images/generations": x.images,
 		"/v1/videos":             x.createVideo,
 	}
+
 	method, path := x.r.Method, x.r.URL.Path
 	post, known := posts[path]
 	switch {
@@ -58,6 +62,7 @@ func (x *exchange) route() (func() error, *fault) {
 	case known:
 		return nil, &fault{status: http.StatusMethodNotAllowed, code: "method_not_allowed", message: "The method is not allowed here."}
 	}
+
 	return nil, &fault{status: http.StatusNotFound, code: "unknown_url", message: "There is no such path."}
 }
 
@@ -66,6 +71,7 @@ func (x *exchange) parse() *fault {
 	if x.r.Method != http.MethodPost {
 		return nil
 	}
+
 	f := x.entry.Format
 	if f == Messages {
 		version := x.r.Header.Get("Anthropic-Version")
@@ -76,6 +82,7 @@ func (x *exchange) parse() *fault {
 			return invalid("", "", "anthropic-version: %q is not a valid version", version)
 		}
 	}
+
 	var err error
 	switch {
 	case hasMediaType(x.r.Header, "application/json"):
@@ -83,11 +90,17 @@ func (x *exchange) parse() *fault {
 	case f == Videos && hasMediaType(x.r.Header, "multipart/form-data"):
 		x.members, err = splitForm(x.r.Header, x.body)
 	default:
-		return &fault{status: http.StatusUnsupportedMediaType, code: "unsupported_content_type", message: "The content type is not supported."}
+		return &fault{
+			status:  http.StatusUnsupportedMediaType,
+			code:    "unsupported_content_type",
+			message: "The content type is not supported.",
+		}
 	}
+
 	if err != nil {
 		return invalid("invalid_json", "", "The body of the request could not be parsed: %v.", err)
 	}
+
 	x.entry.Model = x.members.text("model", "")
 	x.entry.Stream = x.members.isTrue("stream")
 	x.entry.PromptCount = TokensOf(x.members.contentBytes(f))
@@ -134,6 +147,7 @@ func (x *exchange) directedError() error {
 	if x.d.retryAfter != "" {
 		x.w.Header().Set("Retry-After", x.d.retryAfter)
 	}
+
 	status := int(x.d.status)
 	orElse := func(fallback int) int {
 		if status != 0 {
@@ -144,12 +158,15 @@ func (x *exchange) directedError() error {
 	if canned, ok := cannedBodies[x.d.body]; ok {
 		return x.bytes(orElse(canned.status), canned.contentType, []byte(canned.body))
 	}
+
 	if canned, ok := cannedFaults[x.d.body]; ok {
 		canned.status = orElse(canned.status)
 		return x.refuse(canned.override(x.d))
 	}
+
 	if x.d.body != "" {
 		return x.json(orElse(http.StatusInternalServerError), []byte(x.d.body))
 	}
+
 	return x.refuse(faultOf(status).override(x.d))
 }

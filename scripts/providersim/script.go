@@ -47,10 +47,12 @@ func (x *exchange) play(s script) error {
 	if err := x.pause(x.d.delay); err != nil {
 		return err
 	}
+
 	x.header(http.StatusOK, "text/event-stream; charset=utf-8")
 	if err := x.injectFailure(s); err != nil {
 		return err
 	}
+
 	for e := range s.events() {
 		if err := x.send(e); err != nil {
 			return err
@@ -64,10 +66,12 @@ func (x *exchange) play(s script) error {
 			return err
 		}
 	}
+
 	// A cut after the last event: the stream is complete, but its connection is aborted.
 	if reached(x.d.cut, x.entry.EventsSent) {
 		return x.cutHere()
 	}
+
 	return nil
 }
 
@@ -137,12 +141,14 @@ func (x *exchange) send(e event) error {
 	} else {
 		err = x.write(frame, true)
 	}
+
 	if err != nil {
 		return err
 	}
 	if e.data != nil {
 		x.entry.EventsSent++
 	}
+
 	x.entry.Delivered += e.words
 	x.report(e.usage, e.counts)
 	return nil

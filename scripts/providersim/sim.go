@@ -69,10 +69,17 @@ func New(cfg Config) *Sim {
 	if cfg.IDPrefix == "" {
 		cfg.IDPrefix = randomPrefix()
 	}
+
 	s := &Sim{cfg: cfg}
 	s.waiting, s.release = context.WithCancel(context.Background())
-	s.journal = journal{next: 1, maxEntries: cfg.JournalMax, maxBytes: cfg.JournalMaxBytes, out: cfg.JournalWriter}
+	s.journal = journal{
+		next:       1,
+		maxEntries: cfg.JournalMax,
+		maxBytes:   cfg.JournalMaxBytes,
+		out:        cfg.JournalWriter,
+	}
 	s.stats.reset()
+
 	return s
 }
 

@@ -69,6 +69,7 @@ func (s *stats) end(e *Entry) {
 	if e.Counts != nil {
 		s.s.Usage = s.s.Usage.Add(*e.Counts)
 	}
+
 	if s.s.InFlight == 0 && s.idle != nil {
 		close(s.idle)
 		s.idle = nil
@@ -89,11 +90,14 @@ func (s *stats) waitIdle(ctx context.Context) error {
 		s.mu.Unlock()
 		return nil
 	}
+
 	if s.idle == nil {
 		s.idle = make(chan struct{})
 	}
+
 	idle := s.idle
 	s.mu.Unlock()
+
 	select {
 	case <-idle:
 		return nil

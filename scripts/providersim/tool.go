@@ -38,6 +38,7 @@ func toolChoice(f Format, m members) (name string, forced bool) {
 	if m.text("tool_choice", "") == "required" {
 		return "", true
 	}
+
 	var choice struct {
 		Type     string `json:"type"`
 		Name     string `json:"name"`
@@ -45,9 +46,11 @@ func toolChoice(f Format, m members) (name string, forced bool) {
 			Name string `json:"name"`
 		} `json:"function"`
 	}
+
 	if json.Unmarshal(m.raw("tool_choice", "{}"), &choice) != nil {
 		return "", false
 	}
+
 	switch {
 	case f == Chat && choice.Type == "function":
 		return choice.Function.Name, true
@@ -58,6 +61,7 @@ func toolChoice(f Format, m members) (name string, forced bool) {
 	case f == Messages && choice.Type == "tool":
 		return choice.Name, true
 	}
+
 	return "", false
 }
 
@@ -72,9 +76,11 @@ func functions(f Format, m members) []function {
 			Parameters json.RawMessage `json:"parameters"`
 		} `json:"function"`
 	}
+
 	if json.Unmarshal(m.raw("tools", "[]"), &tools) != nil {
 		return nil
 	}
+
 	var fns []function
 	for _, t := range tools {
 		switch {
@@ -86,6 +92,7 @@ func functions(f Format, m members) []function {
 			fns = append(fns, function{t.Name, t.InputSchema})
 		}
 	}
+
 	return fns
 }
 
@@ -99,17 +106,21 @@ func sampleArguments(schema json.RawMessage) string {
 			Enum []any `json:"enum"`
 		} `json:"properties"`
 	}
+
 	if len(schema) == 0 || json.Unmarshal(schema, &s) != nil {
 		return "{}"
 	}
+
 	args := make(map[string]any, len(s.Required))
 	sort.Strings(s.Required)
+
 	for _, name := range s.Required {
 		p := s.Properties[name]
 		if len(p.Enum) > 0 {
 			args[name] = p.Enum[0]
 			continue
 		}
+
 		switch p.Type {
 		case "integer", "number":
 			args[name] = 1
@@ -123,6 +134,7 @@ func sampleArguments(schema json.RawMessage) string {
 			args[name] = vocabulary[0]
 		}
 	}
+
 	return string(mustJSON(args))
 }
 

@@ -21,15 +21,21 @@ func (x *exchange) createVideo() error {
 	if x.d.refuse {
 		return x.refuse(invalid("moderation_blocked", "prompt", "The request was refused by the safety system."))
 	}
+
 	job := x.sim.videos.create(key, &videoJob{
-		id: x.id("video_"), model: x.answerModel(), prompt: x.members.text("prompt", ""),
-		size: x.members.text("size", "720x1280"), seconds: videoSeconds(x.members, x.d),
-		created: x.sim.cfg.Now(), d: x.d,
+		id:      x.id("video_"),
+		model:   x.answerModel(),
+		prompt:  x.members.text("prompt", ""),
+		size:    x.members.text("size", "720x1280"),
+		seconds: videoSeconds(x.members, x.d),
+		created: x.sim.cfg.Now(),
+		d:       x.d,
 	})
 	x.entry.AnswerID = job.ID
 	if x.d.lostCreate {
 		return errCut
 	}
+
 	return x.json(http.StatusOK, mustJSON(job))
 }
 
@@ -51,10 +57,12 @@ func (x *exchange) routeVideo(rest string) (func() error, *fault) {
 	if strings.Contains(id, "/") {
 		return nil, &fault{status: http.StatusNotFound, code: "unknown_url", message: "There is no such path."}
 	}
+
 	x.entry.AnswerID = id
 	if job, _, ok := x.sim.videos.get(id); ok {
 		x.entry.Model = job.Model // for the rules and the journal
 	}
+
 	switch {
 	case x.r.Method == http.MethodGet && content:
 		return func() error { return x.videoContent(id) }, nil
@@ -63,11 +71,18 @@ func (x *exchange) routeVideo(rest string) (func() error, *fault) {
 	case x.r.Method == http.MethodDelete && !content:
 		return func() error { return x.deleteVideo(id) }, nil
 	}
+
 	return nil, &fault{status: http.StatusMethodNotAllowed, code: "method_not_allowed", message: "The method is not allowed here."}
 }
 
 func videoNotFound() *fault {
-	return &fault{status: http.StatusNotFound, kind: "invalid_request_error", code: "not_found", param: "video_id", message: "Video not found."}
+	return &fault{
+		status:  http.StatusNotFound,
+		kind:    "invalid_request_error",
+		code:    "not_found",
+		param:   "video_id",
+		message: "Video not found.",
+	}
 }
 
 func (x *exchange) pollVideo(id string) error {
@@ -75,10 +90,12 @@ func (x *exchange) pollVideo(id string) error {
 	if !ok {
 		return x.refuse(videoNotFound())
 	}
+
 	x.w.Header().Set("Openai-Poll-After-Ms", "10")
 	if err := x.json(http.StatusOK, mustJSON(job)); err != nil {
 		return err
 	}
+
 	if job.finished {
 		n, err := strconv.ParseInt(job.Seconds, 10, 64)
 		if err != nil {
@@ -86,6 +103,7 @@ func (x *exchange) pollVideo(id string) error {
 		}
 		x.report(nil, Counts{Seconds: n})
 	}
+
 	return nil
 }
 
@@ -132,28 +150,49 @@ func (x *exchange) videoContent(id string) error {
 	if variant == "" {
 		variant = "video"
 	}
+
 	kind, ok := videoVariants[variant]
 	if !ok {
 		return x.refuse(Videos.refused("invalid_value", "variant", "supported values are video, thumbnail, spritesheet"))
 	}
+
 	job, d, ok := x.sim.videos.get(id)
 	switch {
 	case !ok:
 		return x.refuse(videoNotFound())
 	case !job.finished:
-		return x.refuse(&fault{status: http.StatusNotFound, kind: "invalid_request_error", code: "not_found", message: "Video is not ready yet."})
+		return x.refuse(&fault{
+			status:  http.StatusNotFound,
+			kind:    "invalid_request_error",
+			code:    "not_found",
+			message: "Video is not ready yet.",
+		})
 	case d.expired:
-		return x.refuse(&fault{status: http.StatusNotFound, kind: "invalid_request_error", code: "expired", message: "Video content has expired."})
+		return x.refuse(&fault{
+			status:  http.StatusNotFound,
+			kind:    "invalid_request_error",
+			code:    "expired",
+			message: "Video content has expired.",
+		})
 	}
+
 	if err := x.pause(x.d.delay); err != nil {
 		return err
 	}
+
 	h := x.w.Header()
 	h.Set("Content-Type", kind.contentType)
 	h.Set("Etag", strconv.Quote(id+"-"+variant))
 	x.providerHeaders(h)
-	out := &contentWriter{x: x, slow: d.slow || x.d.slow, chunk: max(d.chunk, x.d.chunk), cut: x.d.cut}
+
+	out := &contentWriter{
+		x:     x,
+		slow:  d.slow || x.d.slow,
+		chunk: max(d.chunk, x.d.chunk),
+		cut:   x.d.cut,
+	}
 	http.ServeContent(out, x.r, "", job.createdAt, &pattern{head: kind.head, size: d.content})
+
 	return out.end()
 }
 
@@ -186,19 +225,23 @@ func (c *contentWriter) Write(b []byte) (int, error) {
 	if c.err != nil {
 		return 0, c.err
 	}
+
 	n := len(b)
 	piece := n
 	if c.slow {
 		piece = 4 << 10
 	}
+
 	for len(b) > 0 && c.err == nil {
 		now := b[:min(piece, len(b))]
 		b = b[len(now):]
 		c.err = c.pass(now)
 	}
+
 	if c.err != nil {
 		return 0, c.err
 	}
+
 	return n, nil
 }
 
@@ -211,6 +254,7 @@ func (c *contentWriter) pass(b []byte) error {
 		}
 		return errCut
 	}
+
 	c.sent += int64(len(b))
 	all := slices.Concat(c.last, b)
 	c.last = []byte{all[len(all)-1]}
@@ -220,6 +264,7 @@ func (c *contentWriter) pass(b []byte) error {
 	if !c.slow {
 		return nil
 	}
+
 	return c.x.pause(c.chunk)
 }
 
@@ -280,6 +325,7 @@ func splitForm(h http.Header, body []byte) (members, error) {
 	if err != nil {
 		return nil, fmt.Errorf("parse content type: %w", err)
 	}
+
 	m := make(members)
 	reader := multipart.NewReader(bytes.NewReader(body), params["boundary"])
 	for {
@@ -290,14 +336,17 @@ func splitForm(h http.Header, body []byte) (members, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read part: %w", err)
 		}
+
 		value, err := io.ReadAll(p)
 		if err != nil {
 			return nil, fmt.Errorf("read part %q: %w", p.FormName(), err)
 		}
+
 		name, raw := formMember(p, value)
 		if _, duplicate := m[name]; duplicate {
 			return nil, fmt.Errorf("field %q appears twice", name)
 		}
+
 		m[name] = raw
 	}
 }

@@ -58,9 +58,16 @@ func (j *videoJob) advance(now time.Time) {
 
 func (j *videoJob) object() Video {
 	v := Video{
-		ID: j.id, Object: "video", Model: j.model, Prompt: j.prompt, Size: j.size,
-		Seconds: strconv.FormatInt(j.seconds, 10), CreatedAt: j.created.Unix(), createdAt: j.created,
+		ID:        j.id,
+		Object:    "video",
+		Model:     j.model,
+		Prompt:    j.prompt,
+		Size:      j.size,
+		Seconds:   strconv.FormatInt(j.seconds, 10),
+		CreatedAt: j.created.Unix(),
+		createdAt: j.created,
 	}
+
 	switch {
 	case j.ended.IsZero() && j.polls == 0:
 		v.Status = "queued"
@@ -84,9 +91,11 @@ func (j *videoJob) object() Video {
 			v.ExpiresAt = unix(j.created)
 		}
 	}
+
 	if j.d.foreign {
 		v.Status = foreignStatus[v.Status]
 	}
+
 	return v
 }
 
@@ -169,6 +178,7 @@ func (s *videoStore) list(after string, oldestFirst bool, limit int) ([]Video, b
 	for _, job := range s.jobs {
 		shown = append(shown, job.object())
 	}
+
 	if !oldestFirst {
 		slices.Reverse(shown)
 	}
@@ -178,6 +188,7 @@ func (s *videoStore) list(after string, oldestFirst bool, limit int) ([]Video, b
 	if len(shown) > limit {
 		return shown[:limit], true
 	}
+
 	return shown, false
 }
 

@@ -59,7 +59,13 @@ type Scenario struct {
 
 // JSON returns the most common load: small requests at the maximum rate.
 func JSON() Scenario {
-	return Scenario{Name: "JSON, 1 KB prompt", Unit: "request", PerRequest: 1, Prompt: 1000, Conns: 64}
+	return Scenario{
+		Name:       "JSON, 1 KB prompt",
+		Unit:       "request",
+		PerRequest: 1,
+		Prompt:     1000,
+		Conns:      64,
+	}
 }
 
 // Scenarios returns all scenarios. Memory is measured first, because the other loads leave
@@ -99,11 +105,18 @@ func Measure(ctx context.Context, s Scenario, t Target, d time.Duration) (Result
 	if err := resetPeak(t.PID); err != nil {
 		return Result{}, err
 	}
+
 	transport := &http.Transport{MaxIdleConnsPerHost: s.Conns, DisableCompression: true}
 	defer transport.CloseIdleConnections()
+
 	l := &load{
-		scenario: s, target: t, client: &http.Client{Transport: transport}, body: prompt(s), answered: make(chan struct{}),
+		scenario: s,
+		target:   t,
+		client:   &http.Client{Transport: transport},
+		body:     prompt(s),
+		answered: make(chan struct{}),
 	}
+
 	ctx, stop := context.WithCancel(ctx)
 	var workers sync.WaitGroup
 	for i := range s.Conns {
@@ -118,6 +131,7 @@ func Measure(ctx context.Context, s Scenario, t Target, d time.Duration) (Result
 	if err != nil {
 		return Result{}, err
 	}
+
 	pause(ctx, d)
 	for ctx.Err() == nil && l.complete.Load() == requests && l.failures.Load() == failures {
 		select {
@@ -125,27 +139,40 @@ func Measure(ctx context.Context, s Scenario, t Target, d time.Duration) (Result
 		case <-ctx.Done():
 		}
 	}
+
 	after, err := t.cpuTimes()
 	if err != nil {
 		return Result{}, err
 	}
+
 	peak, err := peakMemory(t.PID)
 	if err != nil {
 		return Result{}, err
 	}
+
 	requests = l.complete.Load() - requests
 	took := l.latencies()
-	r := Result{Requests: requests, Failures: l.failures.Load(), Err: l.err(), Peak: peak, P50: took.Quantile(.5), P99: took.Quantile(.99)}
+	r := Result{
+		Requests: requests,
+		Failures: l.failures.Load(),
+		Err:      l.err(),
+		Peak:     peak,
+		P50:      took.Quantile(.5),
+		P99:      took.Quantile(.99),
+	}
+
 	units := time.Duration(requests * int64(s.PerRequest))
 	if s.Paced {
 		units = time.Duration(len(took.Times)) // most streams are longer than the measurement
 	}
+
 	if units > 0 && !s.Memory {
 		r.CPU = (after[0] - before[0]) / units
 		for i, part := range t.Parts {
 			r.Parts = append(r.Parts, PartCPU{part.Name, (after[i+1] - before[i+1]) / units})
 		}
 	}
+
 	return r, ctx.Err()
 }
 
@@ -223,10 +250,12 @@ func (l *load) work(ctx context.Context, i int) {
 		interval = time.Second * time.Duration(l.scenario.Conns) / time.Duration(l.scenario.Rate)
 		due = due.Add(interval * time.Duration(i) / time.Duration(l.scenario.Conns))
 	}
+
 	for ; ctx.Err() == nil; due = due.Add(interval) {
 		if interval > 0 {
 			pause(ctx, time.Until(due))
 		}
+
 		err := l.request(ctx, &answer)
 		switch {
 		case err == nil:
@@ -240,6 +269,7 @@ func (l *load) work(ctx context.Context, i int) {
 			l.failures.Add(1)
 			l.first.CompareAndSwap(nil, &err)
 		}
+
 		select {
 		case l.answered <- struct{}{}:
 		default:
@@ -295,6 +325,7 @@ func (l *load) request(ctx context.Context, answer *bytes.Buffer) error {
 	if err != nil {
 		return fmt.Errorf("make request: %w", err)
 	}
+
 	r.Header.Set("Authorization", "Bearer "+l.target.Key)
 	r.Header.Set("Content-Type", "application/json")
 	response, err := l.client.Do(r)
@@ -313,6 +344,7 @@ func (l *load) request(ctx context.Context, answer *bytes.Buffer) error {
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("status %d: %.200s", response.StatusCode, answer)
 	}
+
 	if l.scenario.Stream {
 		if n := bytes.Count(answer.Bytes(), sentAt); n != eventsPerStream || !bytes.HasSuffix(answer.Bytes(), []byte("data: [DONE]\n\n")) {
 			return fmt.Errorf("%w: %d events", errIncomplete, n)
@@ -320,5 +352,6 @@ func (l *load) request(ctx context.Context, answer *bytes.Buffer) error {
 	} else if !bytes.Contains(answer.Bytes(), []byte(`"word word`)) {
 		return errIncomplete
 	}
+
 	return nil
 }

@@ -24,9 +24,14 @@ type plain struct {
 // Plain returns a minimal proxy in front of a provider, for one key.
 func Plain(target *url.URL, key string) http.Handler {
 	return &plain{
-		target: target, key: sha256.Sum256([]byte(key)),
+		target: target,
+		key:    sha256.Sum256([]byte(key)),
 		transport: &http.Transport{
-			MaxIdleConnsPerHost: 1024, IdleConnTimeout: 90 * time.Second, DisableCompression: true, WriteBufferSize: 16 << 10, ReadBufferSize: 16 << 10,
+			MaxIdleConnsPerHost: 1024,
+			IdleConnTimeout:     90 * time.Second,
+			DisableCompression:  true,
+			WriteBufferSize:     16 << 10,
+			ReadBufferSize:      16 << 10,
 		},
 		prompts: sync.Pool{New: func() any { return new(bytes.Buffer) }},
 		buffers: sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }},
@@ -40,18 +45,26 @@ func (p *plain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no such key", http.StatusUnauthorized)
 		return
 	}
+
 	prompt := p.prompts.Get().(*bytes.Buffer)
 	defer p.prompts.Put(prompt) // the provider has read the whole prompt by then
 	prompt.Reset()
 	if _, err := prompt.ReadFrom(r.Body); err != nil {
 		return // the client has closed the connection
 	}
+
 	to := *p.target
 	to.Path = r.URL.Path
 	out := (&http.Request{
-		Method: r.Method, URL: &to, Host: p.target.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"Authorization": {"Bearer provider"}, "Content-Type": r.Header["Content-Type"], "User-Agent": {"plain"}},
-		Body:   io.NopCloser(bytes.NewReader(prompt.Bytes())), ContentLength: int64(prompt.Len()),
+		Method:        r.Method,
+		URL:           &to,
+		Host:          p.target.Host,
+		Proto:         "HTTP/1.1",
+		ProtoMajor:    1,
+		ProtoMinor:    1,
+		Header:        http.Header{"Authorization": {"Bearer provider"}, "Content-Type": r.Header["Content-Type"], "User-Agent": {"plain"}},
+		Body:          io.NopCloser(bytes.NewReader(prompt.Bytes())),
+		ContentLength: int64(prompt.Len()),
 	}).WithContext(r.Context())
 	answer, err := p.transport.RoundTrip(out)
 	if err != nil {
@@ -68,9 +81,11 @@ func (p *plain) relay(w http.ResponseWriter, answer *http.Response) {
 			w.Header()[name] = v
 		}
 	}
+
 	w.WriteHeader(answer.StatusCode)
 	buffer := p.buffers.Get().(*[]byte)
 	defer p.buffers.Put(buffer)
+
 	for {
 		n, err := answer.Body.Read(*buffer)
 		_, _ = w.Write((*buffer)[:n])

@@ -18,6 +18,7 @@ func cpuTime(pid int) (time.Duration, error) {
 	if err != nil || len(files) == 0 {
 		return 0, fmt.Errorf("no process %d: %w", pid, errors.Join(err, os.ErrNotExist))
 	}
+
 	var total time.Duration
 	for _, name := range files {
 		text, err := os.ReadFile(name)
@@ -31,6 +32,7 @@ func cpuTime(pid int) (time.Duration, error) {
 		}
 		total += time.Duration(n)
 	}
+
 	return total, nil
 }
 
@@ -41,15 +43,18 @@ func familyTime(pid int) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	_, ended, err := processStat(pid)
 	if err != nil {
 		return 0, err
 	}
+
 	total += ended
 	all, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		return 0, fmt.Errorf("list processes: %w", err)
 	}
+
 	for _, folder := range all {
 		child, _ := strconv.Atoi(filepath.Base(folder))
 		parent, _, err := processStat(child)
@@ -60,6 +65,7 @@ func familyTime(pid int) (time.Duration, error) {
 			total += own
 		}
 	}
+
 	return total, nil
 }
 

@@ -22,12 +22,19 @@ const eventsPerStream = 100
 const usage = `"usage":{"prompt_tokens":250,"completion_tokens":150,"total_tokens":400}`
 
 var (
-	answerJSON = []byte(`{"id":"c","object":"chat.completion","created":1,"model":"bench","choices":[{"index":0,"message":{"role":"assistant","content":"` +
-		strings.Repeat("word ", 140) + `"},"finish_reason":"stop"}],` + usage + `}`)
-	answerEvent = []byte(`data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"bench","choices":[{"index":0,"delta":{"content":"` +
-		strings.Repeat("word ", 10) + `"},"finish_reason":null}]}` + "\n\n")
-	answerEnd = []byte(`data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"bench","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\n" +
-		`data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"bench","choices":[],` + usage + "}\n\ndata: [DONE]\n\n")
+	answerJSON = []byte(
+		`{"id":"c","object":"chat.completion","created":1,"model":"bench","choices":[{"index":0,"message":{"role":"assistant","content":"` +
+			strings.Repeat("word ", 140) + `"},"finish_reason":"stop"}],` + usage + `}`,
+	)
+	answerEvent = []byte(
+		`data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"bench","choices":[{"index":0,"delta":{"content":"` +
+			strings.Repeat("word ", 10) + `"},"finish_reason":null}]}` + "\n\n",
+	)
+	answerEnd = []byte(
+		`data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"bench",` +
+			`"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\n" +
+			`data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"bench","choices":[],` + usage + "}\n\ndata: [DONE]\n\n",
+	)
 )
 
 const (
@@ -45,12 +52,14 @@ func Provider(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // the client has closed the connection
 	}
+
 	if !bytes.Contains(body, []byte(`"stream":true`)) {
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Content-Length", strconv.Itoa(len(answerJSON)))
 		_, _ = w.Write(answerJSON)
 		return
 	}
+
 	w.Header().Set("Content-Type", "text/event-stream")
 	flush := http.NewResponseController(w)
 	ticker := time.NewTicker(pace)
@@ -58,7 +67,9 @@ func Provider(w http.ResponseWriter, r *http.Request) {
 	slowly := bytes.Contains(body, []byte(paced))
 	for range eventsPerStream {
 		if slowly {
-			_, _ = w.Write(bytes.Replace(answerEvent, sentAt, append(strconv.AppendInt(slices.Clip(sentAt), time.Now().UnixNano(), 10), ' '), 1))
+			_, _ = w.Write(
+				bytes.Replace(answerEvent, sentAt, append(strconv.AppendInt(slices.Clip(sentAt), time.Now().UnixNano(), 10), ' '), 1),
+			)
 		} else {
 			_, _ = w.Write(answerEvent)
 		}
@@ -67,6 +78,7 @@ func Provider(w http.ResponseWriter, r *http.Request) {
 			<-ticker.C
 		}
 	}
+
 	_, _ = w.Write(answerEnd)
 }
 
@@ -76,5 +88,11 @@ func prompt(s Scenario) []byte {
 	if s.Paced {
 		text += paced
 	}
-	return fmt.Appendf(nil, `{"model":"%s","stream":%v,"messages":[{"role":"user","content":"%s"}]}`, cmp.Or(s.Model, "bench"), s.Stream, text)
+	return fmt.Appendf(
+		nil,
+		`{"model":"%s","stream":%v,"messages":[{"role":"user","content":"%s"}]}`,
+		cmp.Or(s.Model, "bench"),
+		s.Stream,
+		text,
+	)
 }

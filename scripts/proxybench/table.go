@@ -32,10 +32,12 @@ func (t *Table) Write(out io.Writer) {
 	for _, name := range t.targets {
 		fmt.Fprintf(out, " %s |", name)
 	}
+
 	fmt.Fprint(out, " × |\n| --- |")
 	for range len(t.targets) + 1 {
 		fmt.Fprint(out, " --- |")
 	}
+
 	fmt.Fprintln(out)
 	for _, r := range t.rows {
 		for _, f := range r.scenario.figures() {
@@ -55,11 +57,13 @@ func (t *Table) writeParts(out io.Writer, r *row) {
 		fmt.Fprintf(out, "| %s, %s, per %s |%s %.1f µs | |\n", r.scenario.Name, name, r.scenario.Unit,
 			strings.Repeat(" |", len(t.targets)-1), median(r.results[len(r.results)-1], of))
 	}
+
 	results := r.results[len(r.results)-1]
 	parts := results[0].Parts
 	for i := range parts {
 		write(parts[i].Name, func(r Result) float64 { return microseconds(r.Parts[i].CPU) })
 	}
+
 	if len(parts) > 0 {
 		write("all other parts", func(r Result) (sum float64) {
 			for _, part := range r.Parts {

@@ -86,20 +86,24 @@ func readBuild(root, program string, environ []string) (build, error) {
 	if err != nil {
 		return build{}, err
 	}
+
 	// In the workspace a tool could change the versions of the product's modules.
 	environ = append(slices.Clone(environ), "GOWORK=off")
 	environment, err := goCommand(dir, environ, "env", "-json", "GOVERSION", "GOOS", "GOARCH")
 	if err != nil {
 		return build{}, err
 	}
+
 	b := build{modules: map[string]module{}, uses: map[string]map[string]bool{}}
 	if err := json.Unmarshal(environment, &b.platform); err != nil {
 		return build{}, fmt.Errorf("read the output of go env: %w", err)
 	}
+
 	list, err := goCommand(dir, environ, "list", "-deps", "-json=ImportPath,Name,Standard,Imports,DepOnly,Module", pkg)
 	if err != nil {
 		return build{}, err
 	}
+
 	owner := map[string]string{"C": StandardLibrary, "unsafe": StandardLibrary}
 	decoder := json.NewDecoder(bytes.NewReader(list))
 	for {
@@ -112,9 +116,11 @@ func readBuild(root, program string, environ []string) (build, error) {
 		}
 		b.add(p, owner)
 	}
+
 	if b.program == "" {
 		return build{}, fmt.Errorf("%s is not a program of a module", program)
 	}
+
 	return b, nil
 }
 
@@ -122,19 +128,23 @@ func readBuild(root, program string, environ []string) (build, error) {
 func (b *build) add(p goPackage, owner map[string]string) {
 	self := p.owner()
 	owner[p.ImportPath] = self
+
 	if self == StandardLibrary {
 		b.modules[self] = module{Path: self, Version: strings.TrimPrefix(b.platform["GOVERSION"], "go")}
 		return
 	}
+
 	b.modules[self] = *p.Module
 	if b.uses[self] == nil {
 		b.uses[self] = map[string]bool{}
 	}
+
 	for _, imported := range p.Imports {
 		if other, known := owner[imported]; known && other != self {
 			b.uses[self][other] = true
 		}
 	}
+
 	if !p.DepOnly && p.Name == "main" {
 		b.program, b.module = p.ImportPath, self
 	}

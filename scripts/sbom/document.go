@@ -41,31 +41,42 @@ func describe(b build, version, created string) *cdx.BOM {
 	document.Metadata = &cdx.Metadata{
 		Timestamp: created,
 		Component: &cdx.Component{
-			BOMRef: root, Type: cdx.ComponentTypeApplication, Name: path.Base(b.program), Version: version,
+			BOMRef:  root,
+			Type:    cdx.ComponentTypeApplication,
+			Name:    path.Base(b.program),
+			Version: version,
 			Properties: &[]cdx.Property{
 				{Name: "cdx:gomod:build:env:GOARCH", Value: b.platform["GOARCH"]},
 				{Name: "cdx:gomod:build:env:GOOS", Value: b.platform["GOOS"]},
 			},
 		},
 	}
+
 	components := []cdx.Component{}
 	dependencies := []cdx.Dependency{{Ref: root, Dependencies: &[]string{ref(b.module)}}}
 	for _, modulePath := range slices.Sorted(maps.Keys(b.modules)) {
 		m := b.modules[modulePath].source()
 		component := cdx.Component{
-			BOMRef: ref(modulePath), PackageURL: ref(modulePath), Type: cdx.ComponentTypeLibrary,
-			Name: m.Path, Version: versionOf(m, version), Scope: cdx.ScopeRequired,
+			BOMRef:     ref(modulePath),
+			PackageURL: ref(modulePath),
+			Type:       cdx.ComponentTypeLibrary,
+			Name:       m.Path,
+			Version:    versionOf(m, version),
+			Scope:      cdx.ScopeRequired,
 		}
 		if hash, known := strings.CutPrefix(m.Sum, "h1:"); known {
 			component.Hashes = hashes(hash)
 		}
+
 		components = append(components, component)
 		uses := []string{}
 		for _, used := range slices.Sorted(maps.Keys(b.uses[modulePath])) {
 			uses = append(uses, ref(used))
 		}
+
 		dependencies = append(dependencies, cdx.Dependency{Ref: ref(modulePath), Dependencies: &uses})
 	}
+
 	document.Components, document.Dependencies = &components, &dependencies
 	return document
 }

@@ -117,6 +117,7 @@ func (r *rawDocument) operations(path member[members[yaml.Node]]) ([]*Operation,
 			return nil, fmt.Errorf("apidoc: %s: %w", path.name, err)
 		}
 	}
+
 	var found []*Operation
 	for _, each := range path.value {
 		if !slices.Contains(methods, each.name) {
@@ -131,16 +132,22 @@ func (r *rawDocument) operations(path member[members[yaml.Node]]) ([]*Operation,
 		}
 		found = append(found, r.operation(strings.ToUpper(each.name), path.name, &raw, shared))
 	}
+
 	return found, nil
 }
 
 func (r *rawDocument) operation(method, path string, raw *rawOperation, shared []rawParam) *Operation {
 	op := &Operation{
-		ID: raw.ID, Method: method, Path: path, Summary: raw.Summary, Description: strings.TrimSpace(raw.Description),
+		ID:          raw.ID,
+		Method:      method,
+		Path:        path,
+		Summary:     raw.Summary,
+		Description: strings.TrimSpace(raw.Description),
 	}
 	if len(raw.Tags) > 0 {
 		op.Tag = raw.Tags[0]
 	}
+
 	for _, alternative := range raw.Security {
 		for _, scopes := range alternative {
 			if len(scopes) > 0 {
@@ -148,12 +155,14 @@ func (r *rawDocument) operation(method, path string, raw *rawOperation, shared [
 			}
 		}
 	}
+
 	for _, p := range slices.Concat(shared, raw.Parameters) {
 		if p.Ref != "" {
 			p = r.Components.Parameters[refName(p.Ref)]
 		}
 		op.Params = append(op.Params, p.Param)
 	}
+
 	if body := raw.RequestBody; body != nil {
 		if body.Ref != "" {
 			body = r.Components.RequestBodies[refName(body.Ref)]
@@ -162,15 +171,20 @@ func (r *rawDocument) operation(method, path string, raw *rawOperation, shared [
 			op.Body = &Body{Required: body.Required, Media: r.media(body.Content)}
 		}
 	}
+
 	for _, each := range raw.Responses {
 		answer := each.value
 		if answer.Ref != "" {
 			answer = r.Components.Responses[refName(answer.Ref)]
 		}
 		op.Responses = append(op.Responses, Response{
-			Status: each.name, Description: answer.Description, Headers: r.headers(answer.Headers), Media: r.media(answer.Content),
+			Status:      each.name,
+			Description: answer.Description,
+			Headers:     r.headers(answer.Headers),
+			Media:       r.media(answer.Content),
 		})
 	}
+
 	return op
 }
 
@@ -193,6 +207,7 @@ func (r *rawDocument) media(content members[rawMedia]) []Media {
 		}
 		all = append(all, m)
 	}
+
 	return all
 }
 

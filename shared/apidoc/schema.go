@@ -64,6 +64,7 @@ func (d *Document) resolve(s *Schema, depth int) *Schema {
 	if s == nil || depth > maxDepth {
 		return &Schema{}
 	}
+
 	whole := *s
 	if s.Ref != "" {
 		target := d.schemas[refName(s.Ref)]
@@ -75,10 +76,12 @@ func (d *Document) resolve(s *Schema, depth int) *Schema {
 			whole.Default = s.Default
 		}
 	}
+
 	parts := s.AllOf
 	if alternative := d.alternative(s); alternative != nil {
 		parts = append(slices.Clone(parts), alternative)
 	}
+
 	for _, part := range parts {
 		p := d.resolve(part, depth+1)
 		if len(whole.Type) == 0 {
@@ -96,6 +99,7 @@ func (d *Document) resolve(s *Schema, depth int) *Schema {
 			whole.Enum = p.Enum
 		}
 	}
+
 	return &whole
 }
 

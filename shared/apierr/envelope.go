@@ -18,7 +18,13 @@ type body struct {
 func (e *Error) Envelope(requestID string) []byte {
 	return encode(struct {
 		Error body `json:"error"`
-	}{body{Message: e.Message, Type: e.Type(), Code: e.Code, Param: e.param(), RequestID: requestID}})
+	}{body{
+		Message:   e.Message,
+		Type:      e.Type(),
+		Code:      e.Code,
+		Param:     e.param(),
+		RequestID: requestID,
+	}})
 }
 
 // MessagesEnvelope returns the error in the envelope of the messages format:
@@ -28,7 +34,13 @@ func (e *Error) MessagesEnvelope(requestID string) []byte {
 		Type      string `json:"type"`
 		Error     body   `json:"error"`
 		RequestID string `json:"request_id"`
-	}{"error", body{Message: e.Message, Type: e.MessagesType(), Code: e.Code, Param: e.param(), Details: e.Details}, requestID})
+	}{"error", body{
+		Message: e.Message,
+		Type:    e.MessagesType(),
+		Code:    e.Code,
+		Param:   e.param(),
+		Details: e.Details,
+	}, requestID})
 }
 
 // param returns the parameter for an envelope, nil if the error is about none.

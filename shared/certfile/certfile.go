@@ -89,13 +89,16 @@ func (s *source) load(now time.Time) error {
 		}
 		modified[i] = info.ModTime()
 	}
+
 	if s.cert != nil && modified == s.modified {
 		return nil
 	}
+
 	cert, err := tls.LoadX509KeyPair(s.files.Cert, s.files.Key)
 	if err != nil {
 		return fmt.Errorf("certfile: %w", err)
 	}
+
 	s.cert, s.modified = &cert, modified
 	return nil
 }

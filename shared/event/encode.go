@@ -38,6 +38,7 @@ func (u *Usage) AppendJSON(b []byte) []byte {
 		b = append(b, `,"attempts":`...)
 		b = u.AppendAttempts(b)
 	}
+
 	b = jsonappend.NonEmpty(b, "trace", u.Trace)
 	return append(b, '}')
 }

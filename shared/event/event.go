@@ -189,6 +189,7 @@ func (u *Usage) Check() (IDs, error) {
 	if u.V < 1 || u.V > Version {
 		errs = append(errs, fmt.Errorf("event: unknown version %d", u.V))
 	}
+
 	parse := func(kind ident.Kind, text string) ident.UUID {
 		id, err := kind.Parse(text)
 		if err != nil {
@@ -212,6 +213,7 @@ func (u *Usage) Check() (IDs, error) {
 	if u.Model == "" || u.Status == "" {
 		errs = append(errs, errors.New("event: model or status is missing"))
 	}
+
 	return ids, errors.Join(errs...)
 }
 

@@ -35,7 +35,13 @@ func fieldsOf(t reflect.Type) *fields {
 	for i := range t.NumField() {
 		member := t.Field(i)
 		name, options, _ := strings.Cut(member.Tag.Get("json"), ",")
-		f := field{index: i, quoted: strconv.Quote(name) + ":", kind: member.Type.Kind(), omitEmpty: options == "omitempty"}
+		f := field{
+			index:     i,
+			quoted:    strconv.Quote(name) + ":",
+			kind:      member.Type.Kind(),
+			omitEmpty: options == "omitempty",
+		}
+
 		switch {
 		case reflect.PointerTo(member.Type).Implements(unmarshaler):
 			f.kind = reflect.Invalid // only its UnmarshalJSON can decode it
@@ -44,9 +50,11 @@ func fieldsOf(t reflect.Type) *fields {
 		case f.kind == reflect.Slice && member.Type.Elem().Kind() == reflect.Struct:
 			f.within = fieldsOf(member.Type.Elem())
 		}
+
 		all.byName[name] = len(all.list)
 		all.list = append(all.list, f)
 	}
+
 	return all
 }
 
@@ -61,6 +69,7 @@ func (s *scanner) object(all *fields, into reflect.Value) bool {
 	if s.skip("}") {
 		return true
 	}
+
 	for next := 0; ; {
 		f := s.name(all, next)
 		if f == nil || !s.value(f, into.Field(f.index)) {

@@ -107,5 +107,6 @@ func (u *Usage) absurd() (Part, string) {
 			return count.part, fmt.Sprintf("implausible usage: %s is %d", count.name, count.n)
 		}
 	}
+
 	return "", ""
 }

@@ -60,6 +60,7 @@ func scanBatch(message []byte) (session int64, events []BatchEvent, ok bool) {
 	if session, ok = s.integer(); !ok || !s.skip(`,"events":[`) {
 		return 0, nil, false
 	}
+
 	events = make([]BatchEvent, 0, bytes.Count(message, []byte("},{"))+1)
 	for {
 		start := s.at
@@ -145,11 +146,13 @@ func isLiteral(text string) bool {
 			return false
 		}
 	}
+
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c == '\\' || c >= utf8.RuneSelf {
 			return false
 		}
 	}
+
 	return true
 }
 

@@ -79,6 +79,7 @@ func (k Kind) Range(prefix string) (lowest, highest UUID, ok bool) {
 	if len(prefix) < at || len(prefix) > at+2*len(lowest) || prefix[:at-1] != string(k) || prefix[at-1] != '_' {
 		return UUID{}, UUID{}, false
 	}
+
 	for i := range lowest {
 		low, high := [2]byte{}, [2]byte{15, 15}
 		for j := range low {
@@ -91,6 +92,7 @@ func (k Kind) Range(prefix string) (lowest, highest UUID, ok bool) {
 		}
 		lowest[i], highest[i] = low[0]<<4|low[1], high[0]<<4|high[1]
 	}
+
 	return lowest, highest, true
 }
 

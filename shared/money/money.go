@@ -52,6 +52,7 @@ func Parse(s string) (Nano, error) {
 	if whole == "" || len(fraction) > digits || (dotted && fraction == "") {
 		return 0, fmt.Errorf("money: %q is not a decimal with at most %d places", s, digits)
 	}
+
 	var n uint64
 	for _, r := range whole + fraction + strings.Repeat("0", digits-len(fraction)) {
 		if r < '0' || r > '9' {
@@ -62,12 +63,14 @@ func Parse(s string) (Nano, error) {
 		}
 		n = n*10 + uint64(r-'0')
 	}
+
 	if n > math.MaxInt64 {
 		return 0, fmt.Errorf("money: parse %q: %w", s, ErrOverflow)
 	}
 	if negative {
 		return -Nano(n), nil
 	}
+
 	return Nano(n), nil
 }
 

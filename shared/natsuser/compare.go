@@ -29,6 +29,7 @@ func (u *User) Compare(found *Permissions) (missing, extra []string) {
 	if found == nil {
 		found = &Permissions{}
 	}
+
 	compare := func(use string, wanted []string, subjects Subjects) {
 		if subjects.Allow == nil {
 			subjects.Allow = []string{">"}
@@ -47,17 +48,28 @@ func (u *User) Compare(found *Permissions) (missing, extra []string) {
 	}
 	compare("publish ", u.Publish, found.Publish)
 	compare("subscribe ", u.Subscribe, found.Subscribe)
+
 	return missing, extra
 }
 
 // covers reports whether a pattern matches every subject that another one matches.
 func covers(pattern, other string) bool {
-	return match(pattern, other, func(a, b string) bool { return a == b || (a == "*" && b != ">") }, func(a, _ string) bool { return a == ">" })
+	return match(
+		pattern,
+		other,
+		func(a, b string) bool { return a == b || (a == "*" && b != ">") },
+		func(a, _ string) bool { return a == ">" },
+	)
 }
 
 // overlap reports whether there is a subject that both patterns match.
 func overlap(pattern, other string) bool {
-	return match(pattern, other, func(a, b string) bool { return a == b || a == "*" || b == "*" }, func(a, b string) bool { return a == ">" || b == ">" })
+	return match(
+		pattern,
+		other,
+		func(a, b string) bool { return a == b || a == "*" || b == "*" },
+		func(a, b string) bool { return a == ">" || b == ">" },
+	)
 }
 
 // match compares patterns token by token, until rest says that the tokens match all

@@ -100,13 +100,21 @@ func dataPlane(name, token string) User {
 		},
 		Subscribe: []string{
 			subject.ProxyInbox + "." + token + ".>",
-			subject.KeyChange, subject.Reserved, subject.Describe, subject.Explain, subject.Tail, "mgw.session.*.recall", "mgw.session.*.settled",
+			subject.KeyChange,
+			subject.Reserved,
+			subject.Describe,
+			subject.Explain,
+			subject.Tail,
+			"mgw.session.*.recall",
+			"mgw.session.*.settled",
 			subject.ChangedAll,
 		},
 	}
+
 	for _, request := range requests {
 		u.Publish = append(u.Publish, request+"."+token)
 	}
+
 	slices.Sort(u.Publish)
 	return u
 }
@@ -130,19 +138,34 @@ func ForControlPlane() User {
 	u := User{
 		Name: ControlPlane,
 		Publish: []string{
-			subject.KeyChange, subject.Reserved, subject.Describe, subject.Explain, subject.Tail, "mgw.session.*.recall", "mgw.session.*.settled",
-			subject.ProxyInbox + ".>", subject.VideoPollAll, subject.VideoJobAll,
-			"$KV." + subject.CatalogBucket + ".>", "$KV." + subject.RecoveryBucket + ".>", subject.KeyPrefix + ">",
-			subject.ChangeAll, subject.FromAll(subject.FreshProbe),
-			InfoSubject, "$JS.API.INFO", "$JS.API.STREAM.PURGE." + subject.UsageStream,
+			subject.KeyChange,
+			subject.Reserved,
+			subject.Describe,
+			subject.Explain,
+			subject.Tail,
+			"mgw.session.*.recall",
+			"mgw.session.*.settled",
+			subject.ProxyInbox + ".>",
+			subject.VideoPollAll,
+			subject.VideoJobAll,
+			"$KV." + subject.CatalogBucket + ".>",
+			"$KV." + subject.RecoveryBucket + ".>",
+			subject.KeyPrefix + ">",
+			subject.ChangeAll,
+			subject.FromAll(subject.FreshProbe),
+			InfoSubject,
+			"$JS.API.INFO",
+			"$JS.API.STREAM.PURGE." + subject.UsageStream,
 			"$JS.API.CONSUMER.NAMES." + subject.UsageStream,
 			"$JS.API.CONSUMER.MSG.NEXT." + subject.UsageStream + ".>",
 			"$JS.API.CONSUMER.MSG.NEXT." + subject.VideoJobStream + ".>",
 			"$JS.ACK." + subject.UsageStream + ".>",
-			"$JS.FC." + catalog + ".>", "$JS.FC." + recovery + ".>",
+			"$JS.FC." + catalog + ".>",
+			"$JS.FC." + recovery + ".>",
 		},
 		Subscribe: []string{subject.ControlInbox + ".>", subject.AnswerPrefix + ">", subject.FromAll(subject.Pulse)},
 	}
+
 	for _, stream := range []string{subject.UsageStream, subject.VideoPollStream, subject.VideoJobStream, catalog, recovery} {
 		for _, call := range []string{"STREAM.INFO", "STREAM.CREATE", "STREAM.UPDATE", "STREAM.MSG.GET", "DIRECT.GET"} {
 			u.Publish = append(u.Publish, "$JS.API."+call+"."+stream)
@@ -151,14 +174,17 @@ func ForControlPlane() User {
 			u.Publish = append(u.Publish, "$JS.API."+call+"."+stream+".>")
 		}
 	}
+
 	for _, call := range []string{"STREAM.INFO", "STREAM.CREATE", "STREAM.UPDATE", "STREAM.MSG.GET"} {
 		u.Publish = append(u.Publish, "$JS.API."+call+"."+subject.ChangeStream, "$JS.API."+call+"."+subject.KeyStream)
 	}
+
 	// Keys of the buckets are read by their subject.
 	u.Publish = append(u.Publish, "$JS.API.DIRECT.GET."+catalog+".>", "$JS.API.DIRECT.GET."+recovery+".>")
 	for _, request := range requests {
 		u.Subscribe = append(u.Subscribe, subject.FromAll(request))
 	}
+
 	slices.Sort(u.Publish)
 	return u
 }

@@ -83,12 +83,14 @@ func (t *total) add(i Item) error {
 		}
 		hi, lo = sum, scaled
 	}
+
 	var carry uint64
 	t.lo, carry = bits.Add64(t.lo, lo, 0)
 	t.hi, carry = bits.Add64(t.hi, hi, carry)
 	if carry != 0 {
 		return ErrRange
 	}
+
 	return nil
 }
 
@@ -99,22 +101,26 @@ func (t *total) round(m Multiplier) (money.Nano, error) {
 	if m < 0 {
 		return 0, ErrRange
 	}
+
 	over, middle := bits.Mul64(t.hi, uint64(m))
 	carried, lo := bits.Mul64(t.lo, uint64(m))
 	hi, carry := bits.Add64(middle, carried, 0)
 	if over != 0 || carry != 0 {
 		return 0, ErrRange
 	}
+
 	const divisor = perMillion * uint64(One)
 	lo, carry = bits.Add64(lo, divisor/2, 0)
 	hi, carry = bits.Add64(hi, 0, carry)
 	if carry != 0 || hi >= divisor {
 		return 0, ErrRange
 	}
+
 	quotient, _ := bits.Div64(hi, lo, divisor)
 	if quotient > 1<<63-1 {
 		return 0, ErrRange
 	}
+
 	return money.Nano(quotient), nil
 }
 
@@ -125,6 +131,7 @@ func (s *Sheet) forEachItem(u *Usage, add func(Item) error) error {
 	// Audio, images and reasoning are part of input and output. Each is a line of
 	// its own only if the sheet has a price for it.
 	plainIn, plainOut := u.Input, u.Output
+
 	split := func(l Line, n int64, rest *int64) int64 {
 		if n == 0 {
 			return 0
@@ -171,10 +178,12 @@ func (s *Sheet) forEachItem(u *Usage, add func(Item) error) error {
 			return err
 		}
 	}
+
 	images, pricedImages := unitPrice(s.Images, u.Size, u.Quality)
 	if !pricedImages && len(s.Rates) > 0 {
 		u = withoutImages(u) // images in an answer that is priced by tokens are part of its output tokens
 	}
+
 	seconds, pricedSeconds := unitPrice(s.Seconds, u.Size, u.Quality)
 	for _, part := range [...]struct {
 		item   Item
@@ -191,6 +200,7 @@ func (s *Sheet) forEachItem(u *Usage, add func(Item) error) error {
 			return err
 		}
 	}
+
 	return s.forEachSecondaryItem(&u.Secondary, add)
 }
 

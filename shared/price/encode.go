@@ -26,5 +26,6 @@ func (u *Usage) AppendMembers(b []byte) []byte {
 	if u.Secondary != (Secondary{}) {
 		b = append(u.Secondary.appendMembers(jsonappend.Object(b, "secondary")), '}')
 	}
+
 	return b
 }

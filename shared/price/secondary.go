@@ -74,15 +74,25 @@ func (s *Sheet) forEachSecondaryItem(second *Secondary, add func(Item) error) er
 	if *second == (Secondary{}) {
 		return nil
 	}
+
 	p := s.secondaryPrice(second.Kind, second.Model)
 	if p == nil {
 		return fmt.Errorf("%w for a secondary model of kind %s", ErrUnpriced, second.Kind)
 	}
+
 	sheet := Sheet{Rates: p.Rates, Images: p.Images}
 	usage := Usage{
-		Input: second.Input, CachedInput: second.CachedInput, CacheWrite5m: second.CacheWrite5m, CacheWrite1h: second.CacheWrite1h, ImageIn: second.ImageIn,
-		Output: second.Output, Reasoning: second.Reasoning, ImageOut: second.ImageOut, Images: second.Images,
+		Input:        second.Input,
+		CachedInput:  second.CachedInput,
+		CacheWrite5m: second.CacheWrite5m,
+		CacheWrite1h: second.CacheWrite1h,
+		ImageIn:      second.ImageIn,
+		Output:       second.Output,
+		Reasoning:    second.Reasoning,
+		ImageOut:     second.ImageOut,
+		Images:       second.Images,
 	}
+
 	return sheet.forEachItem(&usage, func(i Item) error {
 		i.Line = Line(second.Kind) + "." + i.Line
 		return add(i)

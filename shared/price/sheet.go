@@ -32,9 +32,17 @@ const (
 
 // fallbackLines holds the line whose rate applies if the sheet has no rate for a line.
 var fallbackLines = map[Line]Line{
-	CachedInput: Input, CacheWrite5m: Input, CacheWrite1h: Input, CacheWrite30m: Input, CacheWrite12h: Input,
-	CacheWriteOther: Input, AudioIn: Input, ImageIn: Input,
-	Reasoning: Output, AudioOut: Output, ImageOut: Output,
+	CachedInput:     Input,
+	CacheWrite5m:    Input,
+	CacheWrite1h:    Input,
+	CacheWrite30m:   Input,
+	CacheWrite12h:   Input,
+	CacheWriteOther: Input,
+	AudioIn:         Input,
+	ImageIn:         Input,
+	Reasoning:       Output,
+	AudioOut:        Output,
+	ImageOut:        Output,
 }
 
 // Rates holds nano-units per million tokens by line. A missing input line has
@@ -106,17 +114,20 @@ func (s *Sheet) Validate() error {
 		}
 	}
 	check("rates", s.Rates)
+
 	for i, tier := range s.Tiers {
 		check(fmt.Sprintf("tier above %d", tier.AboveInput), tier.Rates)
 		if tier.AboveInput <= 0 || (i > 0 && tier.AboveInput <= s.Tiers[i-1].AboveInput) {
 			errs = append(errs, fmt.Errorf("price: tiers are not in ascending order at %d", tier.AboveInput))
 		}
 	}
+
 	for _, unit := range slices.Concat(s.Images, s.Seconds) {
 		if unit.Price < 0 {
 			errs = append(errs, fmt.Errorf("price: unit price of size %q, quality %q is negative", unit.Size, unit.Quality))
 		}
 	}
+
 	if s.ServerTool < 0 {
 		errs = append(errs, errors.New("price: server_tool is negative"))
 	}
@@ -126,6 +137,7 @@ func (s *Sheet) Validate() error {
 	if len(s.Rates) == 0 && len(s.Images) == 0 && len(s.Seconds) == 0 {
 		errs = append(errs, errors.New("price: the sheet has no prices"))
 	}
+
 	errs = append(errs, s.validateSecondary())
 	return errors.Join(errs...)
 }
@@ -170,6 +182,7 @@ func unitPrice(prices []UnitPrice, size, quality string) (int64, bool) {
 			best, found = score, p.Price
 		}
 	}
+
 	return found, best >= 0
 }
 

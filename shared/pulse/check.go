@@ -25,28 +25,53 @@ func (r *Report) Check() error {
 	if len(r.InFlight) > maxInFlight {
 		return fmt.Errorf("pulse: %d endpoints", len(r.InFlight))
 	}
+
 	for endpoint, n := range r.InFlight {
 		if err := first(label("endpoint", endpoint), number("in_flight", n, maxCount)); err != nil {
 			return err
 		}
 	}
-	err := first(number("uptime_ms", r.UptimeMS, maxMS), number("spool", r.Spool.Used, maxCount), number("spool", r.Spool.Capacity, maxCount),
-		number("spool", r.Spool.Bytes, maxCount), number("spool", r.Spool.MaxBytes, maxCount), number("spool", r.Spool.UnsettledMS, maxMS))
+
+	err := first(
+		number("uptime_ms", r.UptimeMS, maxMS),
+		number("spool", r.Spool.Used, maxCount),
+		number("spool", r.Spool.Capacity, maxCount),
+		number("spool", r.Spool.Bytes, maxCount),
+		number("spool", r.Spool.MaxBytes, maxCount),
+		number("spool", r.Spool.UnsettledMS, maxMS),
+	)
+
 	for i := 0; i < len(r.Totals) && err == nil; i++ {
 		err = r.Totals[i].check()
 	}
+
 	for i := 0; i < len(r.Breakers) && err == nil; i++ {
 		err = r.Breakers[i].check()
 	}
+
 	for i := 0; i < len(r.Refusals) && err == nil; i++ {
 		err = r.Refusals[i].check()
 	}
+
 	return err
 }
 
 func (t *Total) check() error {
-	err := first(label("measure", string(t.Measure)), label("endpoint", t.Endpoint), label("model", t.Model), label("provider", t.Provider), label("route", t.Route),
-		label("code", t.Code), label("outcome", t.Outcome), number("status", int64(t.Status), 999), number("n", t.N, maxCount), number("sum_ms", t.SumMS, maxCount))
+	err := first(
+		label("measure", string(t.Measure)),
+		label("endpoint", t.Endpoint),
+		label("model", t.Model),
+		label("provider", t.Provider),
+		label("route", t.Route),
+		label(
+			"code",
+			t.Code,
+		),
+		label("outcome", t.Outcome),
+		number("status", int64(t.Status), 999),
+		number("n", t.N, maxCount),
+		number("sum_ms", t.SumMS, maxCount),
+	)
 	if bounds := len(t.Measure.Bounds()); err == nil && len(t.Buckets) > 0 && len(t.Buckets) != bounds+1 {
 		err = fmt.Errorf("pulse: %d buckets of %s", len(t.Buckets), t.Measure)
 	}
@@ -63,8 +88,21 @@ func (b *Breaker) check() error {
 }
 
 func (r *Refusal) check() error {
-	err := first(label("account", r.Account), label("key", r.Key), label("code", r.Code), label("request_id", r.RequestID), label("model", r.Model),
-		number("status", int64(r.Status), 999), number("n", r.N, maxCount), number("first_ms", r.FirstMS, maxMS), number("last_ms", r.LastMS, maxMS))
+	err := first(
+		label("account", r.Account),
+		label("key", r.Key),
+		label("code", r.Code),
+		label("request_id", r.RequestID),
+		label("model", r.Model),
+		number(
+			"status",
+			int64(r.Status),
+			999,
+		),
+		number("n", r.N, maxCount),
+		number("first_ms", r.FirstMS, maxMS),
+		number("last_ms", r.LastMS, maxMS),
+	)
 	if err == nil && r.Short != nil {
 		err = first(label("pool", string(r.Short.Pool)), label("reason", r.Short.Reason))
 	}

@@ -281,5 +281,6 @@ func unescape(escaped string) (name string, ok bool) {
 		b.WriteByte(byte(n))
 		i += 2
 	}
+
 	return b.String(), true
 }

@@ -106,6 +106,7 @@ func Verify(h http.Header, body []byte, now time.Time, secrets ...Secret) (id st
 	if sent := time.Unix(seconds, 0); now.Sub(sent) > Tolerance || sent.Sub(now) > Tolerance {
 		return "", ErrTime
 	}
+
 	for text := range strings.FieldsSeq(h.Get(HeaderSignature)) {
 		digits, ok := strings.CutPrefix(text, version+",")
 		given, err := base64.StdEncoding.DecodeString(digits)
@@ -118,5 +119,6 @@ func Verify(h http.Header, body []byte, now time.Time, secrets ...Secret) (id st
 			}
 		}
 	}
+
 	return "", ErrSignature
 }

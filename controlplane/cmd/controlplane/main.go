@@ -42,18 +42,21 @@ func run(ctx context.Context, args []string) error {
 		SilenceErrors: true,
 	}
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
+
 	serve := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the admin API and the proxies until SIGTERM or SIGINT",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return runServe(cmd) },
 	}
+
 	migrate := &cobra.Command{
 		Use:   "migrate",
 		Short: "Migrate the database schema to this version",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return runMigrate(cmd) },
 	}
+
 	declare := &cobra.Command{
 		Use:   "declare-loss",
 		Short: "Declare that Postgres has lost commits, for example after a restore from a backup",
@@ -68,6 +71,7 @@ from the spools of the proxies. Running control planes adopt the new epoch.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runDeclareLoss(cmd) },
 	}
+
 	doctor := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check Postgres, NATS, proxies, secrets and the ledger with the settings of a control plane",
@@ -80,6 +84,7 @@ upgrade: it checks settings, secrets, Postgres, NATS, clocks and egress.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runDoctor(cmd) },
 	}
+
 	show := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
@@ -88,6 +93,7 @@ upgrade: it checks settings, secrets, Postgres, NATS, clocks and egress.`,
 			fmt.Fprintln(cmd.OutOrStdout(), "controlplane", buildinfo.Version(release))
 		},
 	}
+
 	config.AddFlags(serve.Flags())
 	serve.Flags().Bool(checkFlag, false, "check the settings and the files of secrets, and exit")
 	config.AddFlags(migrate.Flags())
@@ -97,6 +103,7 @@ upgrade: it checks settings, secrets, Postgres, NATS, clocks and egress.`,
 	doctor.Flags().StringSlice(serviceFlag, nil, "addresses that must answer")
 	root.AddCommand(serve, migrate, declare, doctor, show)
 	root.SetArgs(args)
+
 	return root.ExecuteContext(ctx) //nolint:wrapcheck // the commands wrap their errors
 }
 
@@ -154,16 +161,19 @@ func runDoctor(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+
 	preflight, _ := cmd.Flags().GetBool(preflightFlag)     // the flag exists
 	services, _ := cmd.Flags().GetStringSlice(serviceFlag) // the flag exists
 	report, err := app.Check(cmd.Context(), cfg, app.Doctor{Preflight: preflight, Services: services, Build: buildinfo.Version(release)})
 	if err != nil {
 		return err
 	}
+
 	diagnosis.Print(cmd.OutOrStdout(), report.Findings, true)
 	if report.Status() == diagnosis.Failure {
 		return errors.New("a check failed")
 	}
+
 	return nil
 }
 

@@ -35,15 +35,27 @@ func run(ctx context.Context, args []string) (int, error) {
 	if err != nil {
 		return gwctl.ExitFailure, fmt.Errorf("working directory: %w", err)
 	}
+
 	doc, err := apidoc.Parse(api.Document)
 	if err != nil {
 		return gwctl.ExitFailure, err
 	}
+
 	return gwctl.Run(ctx, gwctl.Config{
-		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, EnvFunc: os.Getenv, Dir: dir, Version: buildinfo.Version(release), Document: doc,
+		In:       os.Stdin,
+		Out:      os.Stdout,
+		Err:      os.Stderr,
+		EnvFunc:  os.Getenv,
+		Dir:      dir,
+		Version:  buildinfo.Version(release),
+		Document: doc,
 		DiagnoseFunc: func(ctx context.Context, d gwctl.Direct) *diagnosis.Report {
 			return app.Diagnose(ctx, app.Direct{
-				PostgresURL: d.PostgresURL, NATSURL: d.NATSURL, MonitorURL: d.MonitorURL, Replicas: d.Replicas, Build: "gwctl " + buildinfo.Version(release),
+				PostgresURL: d.PostgresURL,
+				NATSURL:     d.NATSURL,
+				MonitorURL:  d.MonitorURL,
+				Replicas:    d.Replicas,
+				Build:       "gwctl " + buildinfo.Version(release),
 			})
 		},
 		RevokeFunc: operator.RevokeDirectly,

@@ -177,12 +177,14 @@ func (p *Patch) Validate() error {
 	if p.Status != nil && *p.Status != Active && *p.Status != Suspended {
 		invalid.Add("status", "must be %q or %q", Active, Suspended)
 	}
+
 	checkLimit(&invalid, "max_concurrent_requests", p.MaxConcurrentRequests)
 	checkLimit(&invalid, "max_open_video_jobs", p.MaxOpenVideoJobs)
 	own := price.One
 	if p.PriceMultiplier != nil {
 		own = *p.PriceMultiplier
 	}
+
 	checkMultipliers(&invalid, own, deref(p.ModelMultipliers))
 	checkMetadata(&invalid, deref(p.Metadata))
 	return invalid.Err()
@@ -273,6 +275,7 @@ func (p *Patch) apply(a Account) (after Account, announced bool) {
 	if p.Metadata != nil {
 		after.Metadata = *p.Metadata
 	}
+
 	return after, after.Status != a.Status || after.MaxConcurrentRequests != a.MaxConcurrentRequests ||
 		after.PriceMultiplier != a.PriceMultiplier || !maps.Equal(after.ModelMultipliers, a.ModelMultipliers)
 }

@@ -40,10 +40,12 @@ func NewBalanceMetrics(reader BalanceReader, reg prometheus.Registerer) *Balance
 		reader: reader,
 		accounts: f.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "mgw_accounts",
-			Help: "Accounts by the state of their balance: negative, exhausted (zero, or a request was refused because of it), low (below the threshold) or sufficient.",
+			Help: "Accounts by the state of their balance: negative, exhausted (zero, or a request was refused because of it), low " +
+				"(below the threshold) or sufficient.",
 		}, []string{"state"}),
 		overdrawn: f.NewGauge(prometheus.GaugeOpts{
-			Name: "mgw_negative_balance", Help: "Sum of the negative balances in currency units, as a positive number: credit that the operator did not want to give.",
+			Name: "mgw_negative_balance",
+			Help: "Sum of the negative balances in currency units, as a positive number: credit that the operator did not want to give.",
 		}),
 		overrun: f.NewGauge(prometheus.GaugeOpts{
 			Name: "mgw_balance_overrun",
@@ -51,7 +53,8 @@ func NewBalanceMetrics(reader BalanceReader, reg prometheus.Registerer) *Balance
 		}),
 		late: f.NewGauge(prometheus.GaugeOpts{
 			Name: "mgw_balance_late_charges",
-			Help: "Sum of what was charged to balances after the session of the proxy had closed, in currency units, since the accounts exist.",
+			Help: "Sum of what was charged to balances after the session of the proxy had closed, in currency units, since the " +
+				"accounts exist.",
 		}),
 	}
 }
@@ -62,7 +65,12 @@ func (m *BalanceMetrics) Update(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for state, n := range map[string]int64{"negative": sum.Negative, "exhausted": sum.Exhausted, "low": sum.Low, "sufficient": sum.Sufficient} {
+	for state, n := range map[string]int64{
+		"negative":   sum.Negative,
+		"exhausted":  sum.Exhausted,
+		"low":        sum.Low,
+		"sufficient": sum.Sufficient,
+	} {
 		m.accounts.WithLabelValues(state).Set(float64(n))
 	}
 	m.overdrawn.Set(float64(sum.Overdrawn) / float64(money.Unit))

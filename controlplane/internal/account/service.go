@@ -110,14 +110,22 @@ func (s *Service) Create(ctx context.Context, n New) (Account, error) {
 	if err := n.Validate(); err != nil {
 		return Account{}, err
 	}
+
 	slots := DefaultMaxConcurrentRequests
 	if n.MaxConcurrentRequests != nil {
 		slots = *n.MaxConcurrentRequests
 	}
+
 	return s.cfg.Store.Create(ctx, Account{
-		ID: ID(n.ID), ExternalID: n.ExternalID, Name: n.Name, Status: Active, MaxConcurrentRequests: slots, MaxOpenVideoJobs: n.MaxOpenVideoJobs,
-		PriceMultiplier: n.PriceMultiplier.Or(price.One), ModelMultipliers: n.ModelMultipliers,
-		Metadata: n.Metadata,
+		ID:                    ID(n.ID),
+		ExternalID:            n.ExternalID,
+		Name:                  n.Name,
+		Status:                Active,
+		MaxConcurrentRequests: slots,
+		MaxOpenVideoJobs:      n.MaxOpenVideoJobs,
+		PriceMultiplier:       n.PriceMultiplier.Or(price.One),
+		ModelMultipliers:      n.ModelMultipliers,
+		Metadata:              n.Metadata,
 	})
 }
 
@@ -163,6 +171,7 @@ func (s *Service) List(ctx context.Context, q Query) ([]Account, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var asking sync.WaitGroup
 	var silent atomic.Bool
 	next := make(chan *Account)
@@ -179,9 +188,11 @@ func (s *Service) List(ctx context.Context, q Query) ([]Account, error) {
 			}
 		})
 	}
+
 	for i := range found {
 		next <- &found[i]
 	}
+
 	close(next)
 	asking.Wait()
 	return found, nil
@@ -200,6 +211,7 @@ func (s *Service) Patch(ctx context.Context, id ID, p Patch) (Updated, error) {
 	if err := p.Validate(); err != nil {
 		return Updated{}, err
 	}
+
 	after, change, err := s.cfg.Store.Update(ctx, id, func(before Account) (Update, error) {
 		account, announced := p.apply(before)
 		return Update{account, announced, reflect.DeepEqual(account, before)}, p.Match.Check(before.Tag())
@@ -207,10 +219,12 @@ func (s *Service) Patch(ctx context.Context, id ID, p Patch) (Updated, error) {
 	if err != nil || change == nil {
 		return Updated{Account: after}, err
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConfirmTimeout)
 	defer cancel()
 	if _, err := s.cfg.Announcer.Announce(ctx, *change); err != nil {
 		s.cfg.Log.WarnContext(ctx, "announcing an account change failed", "account_id", id, "rev", change.Revision, "error", err)
 	}
+
 	return Updated{after, change}, nil
 }

@@ -203,7 +203,12 @@ type Service struct {
 
 // NewService returns a Service. v may be nil.
 func NewService(store Store, bootstrap BootstrapTokens, v Verifier) *Service {
-	s := &Service{store: store, bootstrapExpires: bootstrap.ExpiresAt, verifier: v, guard: NewGuard(time.Now)}
+	s := &Service{
+		store:            store,
+		bootstrapExpires: bootstrap.ExpiresAt,
+		verifier:         v,
+		guard:            NewGuard(time.Now),
+	}
 	for _, text := range bootstrap.Texts {
 		s.bootstrap = append(s.bootstrap, HashOf(text))
 	}
@@ -265,6 +270,7 @@ func (s *Service) resume(ctx context.Context, h Hash) (Principal, error) {
 		}
 		return p, nil
 	}
+
 	leave, err := s.guard.Enter(ctx, h)
 	if err != nil {
 		return Principal{}, err
@@ -279,7 +285,14 @@ func (s *Service) resume(ctx context.Context, h Hash) (Principal, error) {
 	case expired:
 		return Principal{}, ErrExpired
 	}
-	return Principal{Name: t.actor(), Scopes: t.Scopes, Limits: t.Limits, Method: ByToken, ExpiresAt: t.ExpiresAt}, nil
+
+	return Principal{
+		Name:      t.actor(),
+		Scopes:    t.Scopes,
+		Limits:    t.Limits,
+		Method:    ByToken,
+		ExpiresAt: t.ExpiresAt,
+	}, nil
 }
 
 // isBootstrap compares in a time that does not depend on the hash.
@@ -329,14 +342,17 @@ func (s *Service) Create(ctx context.Context, t Token) (Token, string, error) {
 	if n := t.Limits.RevealsPerDay; n != nil && *n < 0 {
 		invalid.Add("reveals_per_day", "must not be negative")
 	}
+
 	for i, scope := range t.Scopes {
 		if !slices.Contains(Scopes, scope) {
 			invalid.Add(validation.Index("scopes", i), "is not a scope")
 		}
 	}
+
 	if err := invalid.Err(); err != nil {
 		return Token{}, "", err
 	}
+
 	random := make([]byte, randomSize)
 	_, _ = rand.Read(random) // never fails
 	text := prefix + base64.RawURLEncoding.EncodeToString(random)
@@ -344,6 +360,7 @@ func (s *Service) Create(ctx context.Context, t Token) (Token, string, error) {
 	if err != nil {
 		return Token{}, "", err
 	}
+
 	return made, text, nil
 }
 

@@ -40,7 +40,12 @@ type Budget struct {
 
 // NewBudget returns a Budget of size attempts for each address, which grows by one every refill. now is the clock.
 func NewBudget(now func() time.Time, size int, refill time.Duration) *Budget {
-	return &Budget{now: now, size: size, refill: refill, addresses: map[netip.Prefix]time.Time{}}
+	return &Budget{
+		now:       now,
+		size:      size,
+		refill:    refill,
+		addresses: map[netip.Prefix]time.Time{},
+	}
 }
 
 // Spend takes one attempt from the budget of an address. It returns a LockedError if none is left.

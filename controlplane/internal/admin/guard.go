@@ -38,7 +38,10 @@ type Guard struct {
 // NewGuard returns a Guard that reads the time from now.
 func NewGuard(now func() time.Time) *Guard {
 	return &Guard{
-		now: now, lookups: make(chan struct{}, maxLookups), failures: NewBudget(now, failuresPerAddress, addressRefill), accepted: map[Hash]time.Time{},
+		now:      now,
+		lookups:  make(chan struct{}, maxLookups),
+		failures: NewBudget(now, failuresPerAddress, addressRefill),
+		accepted: map[Hash]time.Time{},
 	}
 }
 

@@ -72,6 +72,7 @@ func readSecrets(cfg *config.Secrets, find vault.FindFunc) (secrets, error) {
 	if err != nil {
 		return secrets{}, fmt.Errorf("secrets.pepper: %w", err)
 	}
+
 	peppers, hashers := []string{hasher.ID()}, []*apikey.Hasher{hasher}
 	for _, text := range cfg.PreviousPeppers.Lines() {
 		old, err := apikey.NewHasher([]byte(text))
@@ -80,23 +81,28 @@ func readSecrets(cfg *config.Secrets, find vault.FindFunc) (secrets, error) {
 		}
 		peppers, hashers = append(peppers, old.ID()), append(hashers, old)
 	}
+
 	masters, err := cfg.MasterKeys()
 	if err != nil {
 		return secrets{}, err
 	}
+
 	id, _ := cfg.CurrentMasterKey()
 	v, err := vault.New(id, masters, find)
 	if err != nil {
 		return secrets{}, err
 	}
+
 	fleetKey, err := cfg.FleetKey.Key()
 	if err != nil {
 		return secrets{}, fmt.Errorf("secrets.fleet_key: %w", err)
 	}
+
 	fleet, err := seal.NewKey(fleetKey)
 	if err != nil {
 		return secrets{}, fmt.Errorf("secrets.fleet_key: %w", err)
 	}
+
 	return secrets{hasher, peppers, hashers, v, fleet, seal.Fingerprint(fleetKey)}, nil
 }
 
@@ -119,7 +125,10 @@ func (a *app) findDataKey(id string) (vault.DataKey, error) {
 // buildRotation loads the data keys and adds the rotation of keys.
 func (a *app) buildRotation(ctx context.Context, keys secrets, jobs *jobs) (*rotation.Service, error) {
 	s := rotation.NewService(rotation.Config{
-		Store: rotationstore.New(a.adminDB), Vault: keys.vault, Hasher: keys.hasher, Peppers: keys.peppers,
+		Store:   rotationstore.New(a.adminDB),
+		Vault:   keys.vault,
+		Hasher:  keys.hasher,
+		Peppers: keys.peppers,
 	})
 	jobs.every("load_data_keys", 10*time.Second, s.Refresh)
 	jobs.every("rotate_keys", 2*time.Second, s.Work)
@@ -131,7 +140,10 @@ func (a *app) buildLedgerChecks(books *ledger.Service, usages *usage.Service, jo
 	history := &checkHistory{}
 	monitor := ledger.NewMonitor(books, ledgerAlarm{webhookstore.New(a.adminDB)}, history, a.log, a.registry)
 	checks := ledgercheck.NewService(ledgercheck.Config{
-		Store: ledgercheckstore.New(a.adminDB), Ledger: books, Receipts: usages, NotifyFunc: monitor.Notify,
+		Store:      ledgercheckstore.New(a.adminDB),
+		Ledger:     books,
+		Receipts:   usages,
+		NotifyFunc: monitor.Notify,
 	})
 	history.checks = checks
 	jobs.every("ledger_check", time.Minute, monitor.CheckChanged)
@@ -151,8 +163,12 @@ func (a *app) addOutbox(catalogs *catalog.Service) {
 // buildArchive adds the jobs that archive or delete old rows.
 func (a *app) buildArchive(usages *usage.Service, jobs *jobs) *archive.Service {
 	archives := archive.New(archive.Config{
-		Store: archivestore.New(a.adminDB), ReadFunc: usages.Export, Log: a.log,
-		Dir: a.cfg.Archive.Dir, UsageRetentionMonths: a.cfg.Archive.UsageRetentionMonths, AuditRetentionMonths: a.cfg.Archive.AuditRetentionMonths,
+		Store:                archivestore.New(a.adminDB),
+		ReadFunc:             usages.Export,
+		Log:                  a.log,
+		Dir:                  a.cfg.Archive.Dir,
+		UsageRetentionMonths: a.cfg.Archive.UsageRetentionMonths,
+		AuditRetentionMonths: a.cfg.Archive.AuditRetentionMonths,
 	})
 	jobs.every("archive", 10*time.Minute, archives.Run)
 	jobs.every("retention", time.Minute, func(ctx context.Context) error {
@@ -177,32 +193,43 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	verifier, err := newVerifier(&a.cfg.Admin.OIDC)
 	if err != nil {
 		return err
 	}
+
 	bootstrap, err := a.bootstrapTokens()
 	if err != nil {
 		return err
 	}
+
 	proxies, err := a.cfg.Admin.Proxies()
 	if err != nil {
 		return fmt.Errorf("admin.trusted_proxies: %w", err)
 	}
+
 	catalogs := a.newCatalog(&keys)
 	books := ledger.NewService(ledger.Config{
-		Store: ledgerstore.New(a.adminDB), Announcer: a.leasing, Holdings: a.leasing, Log: a.log, ConfirmTimeout: confirmTimeout,
+		Store:          ledgerstore.New(a.adminDB),
+		Announcer:      a.leasing,
+		Holdings:       a.leasing,
+		Log:            a.log,
+		ConfirmTimeout: confirmTimeout,
 	})
+
 	idempotencies := idempotency.New(idempotencystore.New(a.adminDB), keys.vault)
 	a.addOutbox(catalogs)
 	records := usagestore.New(a.adminDB)
 	jobs := newJobs(a.log, a.registry)
 	jobs.every("activate_prices", time.Second, catalogs.ActivatePrices)
 	jobs.every("usage_partitions", time.Hour, records.EnsurePartitions)
+
 	jobs.every("expire_idempotency_keys", 10*time.Minute, func(ctx context.Context) error {
 		_, err := idempotencies.Expire(ctx)
 		return err
 	})
+
 	usages := usage.NewService(records)
 	checks := a.buildLedgerChecks(books, usages, jobs)
 	archives := a.buildArchive(usages, jobs)
@@ -213,36 +240,70 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	webhooks, err := a.buildWebhooks(keys.vault, jobs)
 	if err != nil {
 		return err
 	}
+
 	fleets := fleetstore.New(a.adminDB)
 	a.watchFleet(fleets, jobs)
 	accounts := accountstore.New(a.adminDB)
 	a.addMetricJobs(jobs, quarantine, videos, accounts)
-	a.components.Add("jobs", func(ctx context.Context) error { jobs.start(ctx); return nil }, func(context.Context) error { jobs.stop(); return nil })
+	a.components.Add(
+		"jobs",
+		func(ctx context.Context) error { jobs.start(ctx); return nil },
+		func(context.Context) error { jobs.stop(); return nil },
+	)
 	tokens := admin.NewService(tokenstore.New(a.adminDB), bootstrap, verifier)
 	sessions, err := a.newSessions(tokens)
 	if err != nil {
 		return err
 	}
+
 	holdings := holding.NewService(holdingstore.New(a.adminDB), a.leasing)
 	handler, err := httpapi.New(httpapi.Config{
 		Accounts: account.NewService(account.Config{
-			Store: accounts, Announcer: a.leasing, Holdings: a.leasing, Log: a.log, ConfirmTimeout: confirmTimeout,
+			Store:          accounts,
+			Announcer:      a.leasing,
+			Holdings:       a.leasing,
+			Log:            a.log,
+			ConfirmTimeout: confirmTimeout,
 		}),
-		Keys:   a.newKeys(&keys),
-		Ledger: books, LedgerChecks: checks, Sessions: sessions, Catalog: catalogs, Usage: usages, Archive: archives,
-		Holdings: holdings, Explainer: &explain.Service{Store: leasestore.New(a.adminDB), Holdings: holdings, Catalog: catalogs, Proxies: a.leasing},
-		Search:     search.NewService(searchstore.New(a.adminDB), keys.hashers),
-		Statements: statement.NewService(statementstore.New(a.adminDB)),
-		Tokens:     tokens, TrustedProxies: proxies,
-		Fleet: fleets, Applied: fleet.NewWaiter(fleets, a.leasing, a.log), Audit: auditstore.New(a.adminDB), Idempotency: idempotencies,
-		Webhooks: webhooks, Quarantine: quarantine, Videos: videos, Rotations: rotations,
-		Log: a.log, Registerer: a.registry, ResponseTimeout: databaseTimeout + max(a.cfg.Admin.RevokeTimeout, confirmTimeout),
-		Diagnosis: a.newDiagnosis(&keys, fleets, books),
-		Traffic:   a.traffic, Tails: traffic.NewTails(a.bus, a.log, nil), Past: traffic.NewService(trafficstore.New(a.adminDB), nil), Stopping: a.stopping,
+		Keys:         a.newKeys(&keys),
+		Ledger:       books,
+		LedgerChecks: checks,
+		Sessions:     sessions,
+		Catalog:      catalogs,
+		Usage:        usages,
+		Archive:      archives,
+		Holdings:     holdings,
+		Explainer: &explain.Service{
+			Store:    leasestore.New(a.adminDB),
+			Holdings: holdings,
+			Catalog:  catalogs,
+			Proxies:  a.leasing,
+		},
+		Search:          search.NewService(searchstore.New(a.adminDB), keys.hashers),
+		Statements:      statement.NewService(statementstore.New(a.adminDB)),
+		Tokens:          tokens,
+		TrustedProxies:  proxies,
+		Fleet:           fleets,
+		Applied:         fleet.NewWaiter(fleets, a.leasing, a.log),
+		Audit:           auditstore.New(a.adminDB),
+		Idempotency:     idempotencies,
+		Webhooks:        webhooks,
+		Quarantine:      quarantine,
+		Videos:          videos,
+		Rotations:       rotations,
+		Log:             a.log,
+		Registerer:      a.registry,
+		ResponseTimeout: databaseTimeout + max(a.cfg.Admin.RevokeTimeout, confirmTimeout),
+		Diagnosis:       a.newDiagnosis(&keys, fleets, books),
+		Traffic:         a.traffic,
+		Tails:           traffic.NewTails(a.bus, a.log, nil),
+		Past:            traffic.NewService(trafficstore.New(a.adminDB), nil),
+		Stopping:        a.stopping,
 	})
 	if err != nil {
 		return err
@@ -250,14 +311,19 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	if handler, err = a.withConsole(handler, sessions, httpapi.AddressReader(proxies), jobs); err != nil {
 		return err
 	}
+
 	a.adminAddr, err = a.listen(ctx, adminListener, a.cfg.Admin.Listen, a.cfg.Admin.TLS.Files(), handler)
 	return err
 }
 
 func (a *app) newCatalog(keys *secrets) *catalog.Service {
 	return catalog.NewService(catalog.Config{
-		Store: catalogstore.New(a.adminDB), Vault: keys.vault, Fleet: keys.fleet, FleetFingerprint: keys.fleetFingerprint,
-		RequireHTTPS: a.cfg.Catalog.RequireHTTPS, Log: a.log,
+		Store:            catalogstore.New(a.adminDB),
+		Vault:            keys.vault,
+		Fleet:            keys.fleet,
+		FleetFingerprint: keys.fleetFingerprint,
+		RequireHTTPS:     a.cfg.Catalog.RequireHTTPS,
+		Log:              a.log,
 	})
 }
 
@@ -271,8 +337,15 @@ func (a *app) addMetricJobs(jobs *jobs, quarantine *settle.Quarantine, videos *v
 // newKeys also adds what takes in the revocations of operators, if there is a stream of changes.
 func (a *app) newKeys(keys *secrets) *key.Service {
 	service := key.NewService(key.Config{
-		Store: keystore.New(a.adminDB), Announcer: a.leasing, Holdings: a.leasing, Hasher: keys.hasher, Peppers: keys.peppers, Vault: keys.vault, Log: a.log,
-		ConfirmTimeout: confirmTimeout, RevokeTimeout: a.cfg.Admin.RevokeTimeout,
+		Store:          keystore.New(a.adminDB),
+		Announcer:      a.leasing,
+		Holdings:       a.leasing,
+		Hasher:         keys.hasher,
+		Peppers:        keys.peppers,
+		Vault:          keys.vault,
+		Log:            a.log,
+		ConfirmTimeout: confirmTimeout,
+		RevokeTimeout:  a.cfg.Admin.RevokeTimeout,
 	})
 	if a.cfg.Freshness.Window > 0 {
 		a.components.AddTask("direct revocations", changestream.NewIntake(a.bus, service, a.log, a.registry).Run)
@@ -285,15 +358,23 @@ func newVerifier(cfg *config.OIDC) (admin.Verifier, error) {
 	if cfg.Issuer == "" {
 		return nil, nil //nolint:nilnil // an absent verifier is valid
 	}
+
 	scopes, err := oidc.ParseScopes(cfg.ScopeMapping)
 	if err != nil {
 		return nil, fmt.Errorf("admin.oidc.scope_mapping: %w", err)
 	}
+
 	v, err := oidc.New(oidc.Config{
-		Issuer: cfg.Issuer, Audience: cfg.Audience, JWKSFile: cfg.JWKSFile, Claim: cfg.Claim, ScopeMapping: scopes, ClockSkew: cfg.ClockSkew,
+		Issuer:       cfg.Issuer,
+		Audience:     cfg.Audience,
+		JWKSFile:     cfg.JWKSFile,
+		Claim:        cfg.Claim,
+		ScopeMapping: scopes,
+		ClockSkew:    cfg.ClockSkew,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("admin.oidc: %w", err)
 	}
+
 	return v, nil
 }

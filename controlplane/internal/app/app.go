@@ -45,14 +45,21 @@ func Run(ctx context.Context, cfg config.Config, out io.Writer, version string) 
 	defer lines.Close()
 	log := slog.New(slog.NewJSONHandler(lines, &slog.HandlerOptions{Level: level}))
 	a := &app{
-		cfg: cfg, log: log, level: level, version: version, registry: newRegistry(version), failed: make(chan error, 1),
-		stopping: make(chan struct{}), traffic: traffic.NewLive(nil),
+		cfg:      cfg,
+		log:      log,
+		level:    level,
+		version:  version,
+		registry: newRegistry(version),
+		failed:   make(chan error, 1),
+		stopping: make(chan struct{}),
+		traffic:  traffic.NewLive(nil),
 	}
 	a.components.Log = log
 	defer a.close()
 	if err := a.build(ctx); err != nil {
 		return err
 	}
+
 	err := a.components.Start(ctx)
 	if err == nil {
 		a.started.Store(true)
@@ -62,6 +69,7 @@ func Run(ctx context.Context, cfg config.Config, out io.Writer, version string) 
 		case err = <-a.failed:
 		}
 	}
+
 	a.probes.SetDraining()
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.ShutdownTimeout)
 	defer cancel()
@@ -113,16 +121,22 @@ func (a *app) build(ctx context.Context) error {
 
 func (a *app) buildDatabase(ctx context.Context) error {
 	a.replica = recovery.NewID()
-	cfg := postgres.Config{URL: string(a.cfg.Postgres.URL), MaxConnections: a.cfg.Postgres.MaxConnections, Name: postgres.ApplicationName(a.replica)}
+	cfg := postgres.Config{
+		URL:            string(a.cfg.Postgres.URL),
+		MaxConnections: a.cfg.Postgres.MaxConnections,
+		Name:           postgres.ApplicationName(a.replica),
+	}
 	var err error
 	if a.db, err = postgres.Open(ctx, cfg); err != nil {
 		return err
 	}
+
 	a.closers = append(a.closers, a.db.Close)
 	cfg.MaxConnections, cfg.StatementTimeout = a.cfg.Postgres.AdminMaxConnections, a.cfg.Postgres.StatementTimeout
 	if a.adminDB, err = postgres.Open(ctx, cfg); err != nil {
 		return err
 	}
+
 	a.closers = append(a.closers, a.adminDB.Close)
 	a.registry.MustRegister(pools{"proxies": a.db, "admin": a.adminDB})
 	a.log.InfoContext(ctx, "connected to postgres", "application_name", cfg.Name)
@@ -131,6 +145,7 @@ func (a *app) buildDatabase(ctx context.Context) error {
 	if err := a.db.Migrated(ctx); err != nil {
 		return fmt.Errorf("start: %w", err)
 	}
+
 	// Today's usage needs a partition even if no control plane has run for a long time.
 	a.components.Add("usage partitions", usagestore.New(a.adminDB).EnsurePartitions, nil)
 	a.components.Add("traffic partitions", trafficstore.New(a.adminDB).KeepPartitions, nil)
@@ -162,18 +177,29 @@ func (a *app) listen(ctx context.Context, name, addr string, files certfile.File
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", name, err)
 	}
+
 	a.closers = append(a.closers, func() { _ = plain.Close() }) // already closed if the server ran
-	l, err := certfile.Listen(plain, files, func(err error) { a.log.Warn("reading the new certificate failed", "listener", name, "error", err) })
+	l, err := certfile.Listen(
+		plain,
+		files,
+		func(err error) { a.log.Warn("reading the new certificate failed", "listener", name, "error", err) },
+	)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", name, err)
 	}
+
 	server := &http.Server{
-		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelWarn),
+		Handler:           handler,
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       time.Minute,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(a.log.Handler(), slog.LevelWarn),
 	}
 	if name == adminListener {
 		server.RegisterOnShutdown(func() { close(a.stopping) })
 	}
+
 	served := make(chan struct{})
 	a.components.Add(name,
 		func(context.Context) error {
@@ -193,6 +219,7 @@ func (a *app) listen(ctx context.Context, name, addr string, files certfile.File
 			}
 			return nil
 		})
+
 	return l.Addr().String(), nil
 }
 

@@ -16,23 +16,38 @@ import (
 )
 
 // withConsole returns a handler that serves the console beside the admin API, and adds its job.
-func (a *app) withConsole(api http.Handler, sessions *signin.Service, address func(*http.Request) netip.Addr, jobs *jobs) (http.Handler, error) {
+func (a *app) withConsole(
+	api http.Handler,
+	sessions *signin.Service,
+	address func(*http.Request) netip.Addr,
+	jobs *jobs,
+) (http.Handler, error) {
 	cfg := &a.cfg.Console
 	if !cfg.Enabled {
 		return api, nil
 	}
+
 	jobs.every("delete_console_sessions", time.Hour, signinstore.New(a.adminDB).DeleteOld)
 	pages, err := console.New(console.Config{
-		Sessions: sessions, API: api, Log: a.log, Address: address, BaseURL: cfg.BaseURL, APIURL: cfg.APIURL, Environment: cfg.Environment, Build: a.version,
+		Sessions:      sessions,
+		API:           api,
+		Log:           a.log,
+		Address:       address,
+		BaseURL:       cfg.BaseURL,
+		APIURL:        cfg.APIURL,
+		Environment:   cfg.Environment,
+		Build:         a.version,
 		SessionLength: cfg.SessionLength,
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	mux := http.NewServeMux()
 	mux.Handle("/", api)
 	mux.Handle("/console/", pages)
 	mux.Handle("/console", pages)
+
 	return mux, nil
 }
 
@@ -44,7 +59,12 @@ func (a *app) newSessions(tokens *admin.Service) (*signin.Service, error) {
 		return nil, err
 	}
 	return signin.NewService(signin.Config{
-		Store: signinstore.New(a.adminDB), Tokens: tokens, Provider: provider, ByToken: cfg.ByToken(), Idle: cfg.SessionIdle, Length: cfg.SessionLength,
+		Store:    signinstore.New(a.adminDB),
+		Tokens:   tokens,
+		Provider: provider,
+		ByToken:  cfg.ByToken(),
+		Idle:     cfg.SessionIdle,
+		Length:   cfg.SessionLength,
 	}), nil
 }
 
@@ -54,15 +74,23 @@ func newProvider(cfg *config.Config) (signin.Provider, error) {
 	if client.ClientID == "" {
 		return nil, nil //nolint:nilnil // an absent provider is valid
 	}
+
 	scopes, err := oidc.ParseScopes(cfg.Admin.OIDC.ScopeMapping)
 	if err != nil {
 		return nil, fmt.Errorf("admin.oidc.scope_mapping: %w", err)
 	}
+
 	return oidc.NewFlow(oidc.FlowConfig{
 		Config: oidc.Config{
-			Issuer: cfg.Admin.OIDC.Issuer, JWKSFile: cfg.Admin.OIDC.JWKSFile, Claim: cfg.Admin.OIDC.Claim, ScopeMapping: scopes, ClockSkew: cfg.Admin.OIDC.ClockSkew,
+			Issuer:       cfg.Admin.OIDC.Issuer,
+			JWKSFile:     cfg.Admin.OIDC.JWKSFile,
+			Claim:        cfg.Admin.OIDC.Claim,
+			ScopeMapping: scopes,
+			ClockSkew:    cfg.Admin.OIDC.ClockSkew,
 		},
-		ClientID: client.ClientID, ClientSecret: string(client.ClientSecret), Scopes: strings.Fields(client.Scopes),
-		RedirectURL: strings.TrimRight(cfg.Console.BaseURL, "/") + "/console/sign-in/callback",
+		ClientID:     client.ClientID,
+		ClientSecret: string(client.ClientSecret),
+		Scopes:       strings.Fields(client.Scopes),
+		RedirectURL:  strings.TrimRight(cfg.Console.BaseURL, "/") + "/console/sign-in/callback",
 	})
 }

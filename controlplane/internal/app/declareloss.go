@@ -28,17 +28,34 @@ func DeclareLoss(ctx context.Context, cfg config.Config, log *slog.Logger) error
 		return err
 	}
 	defer b.Close()
+
 	return recovery.New(recovery.Config{
-		ID: recovery.NewID(), Store: recoverystore.New(db), Bucket: b, SessionTTL: cfg.Session.TTL, SessionBound: session.Lasts(cfg.Session.TTL),
-		Keeps: rollback.KeepsNever, OnEpoch: func(int64) {}, Log: log, Registerer: prometheus.NewRegistry(),
+		ID:           recovery.NewID(),
+		Store:        recoverystore.New(db),
+		Bucket:       b,
+		SessionTTL:   cfg.Session.TTL,
+		SessionBound: session.Lasts(cfg.Session.TTL),
+		Keeps:        rollback.KeepsNever,
+		OnEpoch:      func(int64) {},
+		Log:          log,
+		Registerer:   prometheus.NewRegistry(),
 	}).Declare(ctx)
 }
 
 func busConfig(cfg *config.Config, name string) bus.Config {
 	return bus.Config{
-		URL: cfg.NATS.URL, User: cfg.NATS.User, Password: string(cfg.NATS.Password),
-		CAFile: cfg.NATS.CAFile, CertFile: cfg.NATS.CertFile, KeyFile: cfg.NATS.KeyFile,
-		Replicas: cfg.NATS.Replicas, UsageMaxBytes: cfg.NATS.UsageMaxBytes, UsageKept: cfg.NATS.UsageKept, MonitorURL: cfg.NATS.MonitorURL, Name: name,
-		Changes: cfg.Freshness.Window > 0, Keys: cfg.Keys.Bucket,
+		URL:           cfg.NATS.URL,
+		User:          cfg.NATS.User,
+		Password:      string(cfg.NATS.Password),
+		CAFile:        cfg.NATS.CAFile,
+		CertFile:      cfg.NATS.CertFile,
+		KeyFile:       cfg.NATS.KeyFile,
+		Replicas:      cfg.NATS.Replicas,
+		UsageMaxBytes: cfg.NATS.UsageMaxBytes,
+		UsageKept:     cfg.NATS.UsageKept,
+		MonitorURL:    cfg.NATS.MonitorURL,
+		Name:          name,
+		Changes:       cfg.Freshness.Window > 0,
+		Keys:          cfg.Keys.Bucket,
 	}
 }

@@ -24,7 +24,13 @@ import (
 // newDiagnosis checks everything that this replica uses.
 func (a *app) newDiagnosis(keys *secrets, fleets fleet.Store, ledgers *ledger.Service) *diagnosis.Service {
 	return diagnosis.New(diagnosis.Config{
-		Database: diagnosisstore.New(a.adminDB), Bus: a.bus, Fleet: fleets, Ledger: ledgers, Traffic: a.traffic, Build: a.version, Secrets: describe(&a.cfg.Secrets, keys),
+		Database: diagnosisstore.New(a.adminDB),
+		Bus:      a.bus,
+		Fleet:    fleets,
+		Ledger:   ledgers,
+		Traffic:  a.traffic,
+		Build:    a.version,
+		Secrets:  describe(&a.cfg.Secrets, keys),
 		Promises: promises(&a.cfg),
 	})
 }
@@ -32,8 +38,12 @@ func (a *app) newDiagnosis(keys *secrets, fleets fleet.Store, ledgers *ledger.Se
 // promises returns the settings that decide what the installation guarantees while servers fail.
 func promises(cfg *config.Config) *diagnosis.Promises {
 	return &diagnosis.Promises{
-		KeepsCommits: cfg.Postgres.KeepsCommits, SessionTTL: cfg.Session.TTL, RevocationBound: sessions(cfg).RevocationBound(),
-		FreshnessWindow: cfg.Freshness.Window, FreshBound: sessions(cfg).FreshBound(), CloseAfter: cfg.Session.CloseAfter,
+		KeepsCommits:    cfg.Postgres.KeepsCommits,
+		SessionTTL:      cfg.Session.TTL,
+		RevocationBound: sessions(cfg).RevocationBound(),
+		FreshnessWindow: cfg.Freshness.Window,
+		FreshBound:      sessions(cfg).FreshBound(),
+		CloseAfter:      cfg.Session.CloseAfter,
 	}
 }
 
@@ -64,12 +74,22 @@ func Check(ctx context.Context, cfg config.Config, d Doctor) (*diagnosis.Report,
 	if err != nil {
 		return nil, err
 	}
+
 	checks := diagnosis.Config{
-		Secrets: describe(&cfg.Secrets, &keys), ReachFunc: reach(true), Services: d.Services, ServiceFunc: reach(false), Preflight: d.Preflight, Build: d.Build,
-		Promises: promises(&cfg),
+		Secrets:     describe(&cfg.Secrets, &keys),
+		ReachFunc:   reach(true),
+		Services:    d.Services,
+		ServiceFunc: reach(false),
+		Preflight:   d.Preflight,
+		Build:       d.Build,
+		Promises:    promises(&cfg),
 	}
+
 	log := slog.New(slog.DiscardHandler)
-	db, err := postgres.Open(ctx, postgres.Config{URL: string(cfg.Postgres.URL), MaxConnections: maxCheckConnections, Name: "controlplane doctor"})
+	db, err := postgres.Open(
+		ctx,
+		postgres.Config{URL: string(cfg.Postgres.URL), MaxConnections: maxCheckConnections, Name: "controlplane doctor"},
+	)
 	if err != nil {
 		checks.Database = noDatabase{err}
 	} else {
@@ -80,6 +100,7 @@ func Check(ctx context.Context, cfg config.Config, d Doctor) (*diagnosis.Report,
 			checks.Ledger = ledger.NewService(ledger.Config{Store: ledgerstore.New(db), Log: log})
 		}
 	}
+
 	b, err := bus.Connect(busConfig(&cfg, "controlplane doctor"), nil, log)
 	if err != nil {
 		checks.Bus = noBus{err}
@@ -87,6 +108,7 @@ func Check(ctx context.Context, cfg config.Config, d Doctor) (*diagnosis.Report,
 		defer b.Close()
 		checks.Bus = b
 	}
+
 	return diagnosis.New(checks).Run(ctx), nil
 }
 
@@ -139,8 +161,14 @@ func Diagnose(ctx context.Context, d Direct) *diagnosis.Report {
 			cfg.Fleet = fleetstore.New(db)
 		}
 	}
+
 	if d.NATSURL != "" {
-		b, err := bus.Connect(bus.Config{URL: d.NATSURL, MonitorURL: d.MonitorURL, Replicas: d.Replicas, Name: "gwctl doctor"}, nil, slog.New(slog.DiscardHandler))
+		b, err := bus.Connect(bus.Config{
+			URL:        d.NATSURL,
+			MonitorURL: d.MonitorURL,
+			Replicas:   d.Replicas,
+			Name:       "gwctl doctor",
+		}, nil, slog.New(slog.DiscardHandler))
 		if err != nil {
 			cfg.Bus = noBus{err}
 		} else {
@@ -148,6 +176,7 @@ func Diagnose(ctx context.Context, d Direct) *diagnosis.Report {
 			cfg.Bus = b
 		}
 	}
+
 	return diagnosis.New(cfg).Run(ctx)
 }
 

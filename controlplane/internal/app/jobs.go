@@ -33,7 +33,8 @@ type job struct {
 
 func newJobs(log *slog.Logger, reg prometheus.Registerer) *jobs {
 	return &jobs{log: log, succeeded: promauto.With(reg).NewGaugeVec(prometheus.GaugeOpts{
-		Name: "mgw_job_last_success_timestamp_seconds", Help: "Unix time of the last success of a background job in this replica; until the first, when the jobs were started.",
+		Name: "mgw_job_last_success_timestamp_seconds",
+		Help: "Unix time of the last success of a background job in this replica; until the first, when the jobs were started.",
 	}, []string{"name"})} // not "job", which is a label of Prometheus itself
 }
 
@@ -58,6 +59,7 @@ func (j *jobs) loop(ctx context.Context, each job) {
 	// A random delay keeps replicas that start together from running together.
 	timer := time.NewTimer(rand.N(each.every))
 	defer timer.Stop()
+
 	for {
 		select {
 		case <-ctx.Done():

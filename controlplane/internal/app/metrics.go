@@ -57,9 +57,13 @@ func registerCertificates(reg prometheus.Registerer, cfg *config.Config, b *bus.
 			times[name] = func() (time.Time, error) { return certfile.Expiry(file) }
 		}
 	}
-	reg.MustRegister(ops.Expiries{Times: times, Desc: prometheus.NewDesc("mgw_certificate_expiry_timestamp_seconds",
-		"Unix time at which a certificate expires: admin (of the listener), nats_client (of the control plane at NATS) or nats_server (of the connected server).",
-		[]string{"certificate"}, nil)})
+	reg.MustRegister(ops.Expiries{Times: times, Desc: prometheus.NewDesc(
+		"mgw_certificate_expiry_timestamp_seconds",
+		"Unix time at which a certificate expires: admin (of the listener), nats_client (of the control plane at NATS) or nats_server "+
+			"(of the connected server).",
+		[]string{"certificate"},
+		nil,
+	)})
 }
 
 func asNumber(b bool) float64 {
@@ -73,8 +77,12 @@ func asNumber(b bool) float64 {
 type pools map[string]*postgres.DB
 
 var (
-	poolInUseDesc = prometheus.NewDesc("mgw_postgres_pool_in_use",
-		"Connections to Postgres that are in use, by pool: proxies (leases, sessions, settlement, video jobs) or admin (admin API, jobs).", []string{"pool"}, nil)
+	poolInUseDesc = prometheus.NewDesc(
+		"mgw_postgres_pool_in_use",
+		"Connections to Postgres that are in use, by pool: proxies (leases, sessions, settlement, video jobs) or admin (admin API, jobs).",
+		[]string{"pool"},
+		nil,
+	)
 	poolMaxDesc  = prometheus.NewDesc("mgw_postgres_pool_max", "Maximum number of connections to Postgres, by pool.", []string{"pool"}, nil)
 	poolWaitDesc = prometheus.NewDesc("mgw_postgres_pool_wait_seconds_total",
 		"Time that operations have waited for a connection to Postgres while all were in use, by pool.", []string{"pool"}, nil)

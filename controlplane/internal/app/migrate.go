@@ -14,9 +14,11 @@ func Migrate(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	for _, m := range applied {
 		log.InfoContext(ctx, "migration applied", "version", m.Version, "name", m.Name)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	log.InfoContext(ctx, "schema is up to date", "applied", len(applied))
 	if cfg.Postgres.RuntimeRole == "" {
 		return nil
@@ -24,6 +26,7 @@ func Migrate(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	if err := postgres.Grant(ctx, postgres.Config{URL: string(cfg.Postgres.URL)}, cfg.Postgres.RuntimeRole); err != nil {
 		return err
 	}
+
 	log.InfoContext(ctx, "privileges granted", "role", cfg.Postgres.RuntimeRole)
 	return nil
 }

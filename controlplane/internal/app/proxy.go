@@ -36,15 +36,24 @@ func (a *app) buildProxySide(context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	a.bus = b
 	a.closers = append(a.closers, b.Close)
 	a.probes.Add("nats", b.Ready)
 	registerNATS(a.registry, b)
 	registerCertificates(a.registry, &a.cfg, b)
+
 	a.epochs = recovery.New(recovery.Config{
-		ID: a.replica, Store: recoverystore.New(a.db, a.adminDB), Bucket: b,
-		SessionTTL: a.cfg.Session.TTL, SessionBound: session.Lasts(a.cfg.Session.TTL), Keeps: rollback.Keeps(a.cfg.Postgres.KeepsCommits),
-		OnEpoch: b.SetClusterEpoch, EpochConfirmed: func(epoch int64) bool { return a.changes.ConfirmedEpoch(epoch) }, Log: a.log, Registerer: a.registry,
+		ID:             a.replica,
+		Store:          recoverystore.New(a.db, a.adminDB),
+		Bucket:         b,
+		SessionTTL:     a.cfg.Session.TTL,
+		SessionBound:   session.Lasts(a.cfg.Session.TTL),
+		Keeps:          rollback.Keeps(a.cfg.Postgres.KeepsCommits),
+		OnEpoch:        b.SetClusterEpoch,
+		EpochConfirmed: func(epoch int64) bool { return a.changes.ConfirmedEpoch(epoch) },
+		Log:            a.log,
+		Registerer:     a.registry,
 	})
 	a.probes.Add("epoch", a.epochs.Ready)
 	a.components.Add("epoch", a.epochs.Start, func(ctx context.Context) error { a.epochs.Stop(ctx); return nil })
@@ -55,10 +64,12 @@ func (a *app) buildProxySide(context.Context) error {
 	a.components.Add("leasing",
 		func(ctx context.Context) error { a.leasing.Start(context.WithoutCancel(ctx)); return nil },
 		func(context.Context) error { a.leasing.Stop(); return nil })
+
 	spans, err := a.openTraces()
 	if err != nil {
 		return err
 	}
+
 	settler := newSettler(a.db)
 	videos := videojob.New(videostore.New(a.db), b, b, a.log)
 	a.components.Add("bus",
@@ -78,17 +89,21 @@ func (a *app) buildProxySide(context.Context) error {
 			if err := b.ServeTraffic(a.traffic.Receive); err != nil {
 				return err
 			}
+
 			b.ConsumeUsage(settler, a.registry, spans)
 			return nil
 		},
 		func(context.Context) error { b.Stop(); return nil })
+
 	a.components.AddTask("changes", a.changes.Run)
 	if a.cfg.Keys.Bucket { // its queries are among those of jobs, which delay no request of a proxy
 		a.components.AddTask("key records", keybucket.New(leasestore.New(a.adminDB), b, a.log, a.registry).Run)
 	}
+
 	a.components.Add("video jobs",
 		func(ctx context.Context) error { videos.Start(ctx); return nil },
 		func(context.Context) error { videos.Stop(); return nil })
+
 	return nil
 }
 
@@ -97,25 +112,35 @@ func (a *app) openTraces() (trace.Tracer, error) {
 	if a.cfg.Tracing.Endpoint == "" {
 		return nil, nil //nolint:nilnil // an absent tracer is valid
 	}
+
 	exporter, err := traces.Open(context.Background(), traces.Config{
-		Endpoint: a.cfg.Tracing.Endpoint, Service: "modelgateway-controlplane", Version: a.version, Instance: a.replica, Log: a.log,
+		Endpoint: a.cfg.Tracing.Endpoint,
+		Service:  "modelgateway-controlplane",
+		Version:  a.version,
+		Instance: a.replica,
+		Log:      a.log,
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	a.components.Add("traces", nil, func(ctx context.Context) error {
 		if err := exporter.Close(ctx); err != nil {
 			a.log.WarnContext(ctx, "the last traces were not exported", "error", err)
 		}
 		return nil
 	})
+
 	return exporter.Tracer("modelgateway/controlplane"), nil
 }
 
 // sessions returns the times of the protocol.
 func sessions(cfg *config.Config) leasing.Config {
 	return leasing.Config{
-		SessionTTL: cfg.Session.TTL, CloseAfter: cfg.Session.CloseAfter, RefusalGracePeriod: cfg.Lease.RefusalGracePeriod, FreshnessWindow: cfg.Freshness.Window,
-		KeyBucket: cfg.Keys.Bucket,
+		SessionTTL:         cfg.Session.TTL,
+		CloseAfter:         cfg.Session.CloseAfter,
+		RefusalGracePeriod: cfg.Lease.RefusalGracePeriod,
+		FreshnessWindow:    cfg.Freshness.Window,
+		KeyBucket:          cfg.Keys.Bucket,
 	}
 }

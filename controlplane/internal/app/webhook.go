@@ -18,12 +18,21 @@ func (a *app) buildWebhooks(keys *vault.Vault, jobs *jobs) (*webhook.Service, er
 	if err != nil {
 		return nil, fmt.Errorf("webhook.allowed_networks: %w", err)
 	}
+
 	store := webhookstore.New(a.adminDB)
 	sender := webhooksender.New(webhooksender.Config{Allowed: allowed, Timeout: cfg.Timeout, UserAgent: "modelgateway/" + a.version})
-	dispatcher := webhook.NewDispatcher(webhook.DispatchConfig{Queue: store, Sender: sender, Vault: keys, Log: a.log, DisableAfter: cfg.DisableAfter}, a.registry)
+	dispatcher := webhook.NewDispatcher(webhook.DispatchConfig{
+		Queue:        store,
+		Sender:       sender,
+		Vault:        keys,
+		Log:          a.log,
+		DisableAfter: cfg.DisableAfter,
+	}, a.registry)
+
 	a.components.Add("webhooks",
 		func(ctx context.Context) error { dispatcher.Start(ctx); return nil },
 		func(context.Context) error { dispatcher.Stop(); sender.Close(); return nil })
+
 	jobs.every("expire_webhook_events", time.Hour, dispatcher.Expire)
 	return webhook.NewService(webhook.Config{Store: store, Vault: keys, Insecure: cfg.AllowHTTP}), nil
 }

@@ -107,7 +107,10 @@ func (s *Service) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return errors.Join(s.runUsage(ctx, keptFrom(now, s.cfg.UsageRetentionMonths)), s.runAudit(ctx, keptFrom(now, s.cfg.AuditRetentionMonths)))
+		return errors.Join(
+			s.runUsage(ctx, keptFrom(now, s.cfg.UsageRetentionMonths)),
+			s.runAudit(ctx, keptFrom(now, s.cfg.AuditRetentionMonths)),
+		)
 	})
 }
 
@@ -124,15 +127,18 @@ func (s *Service) runUsage(ctx context.Context, from time.Time) error {
 	if err := s.cfg.Store.CloseBefore(ctx, from); err != nil {
 		return fmt.Errorf("close months: %w", err)
 	}
+
 	months, err := s.cfg.Store.Months(ctx)
 	if err != nil {
 		return err
 	}
+
 	for i := range months {
 		if err := s.advance(ctx, &months[i]); err != nil {
 			return fmt.Errorf("month %s: %w", months[i].Month.Format("2006-01"), err)
 		}
 	}
+
 	return nil
 }
 
@@ -141,6 +147,7 @@ func (s *Service) advance(ctx context.Context, m *Month) error {
 	if !m.DroppedAt.IsZero() {
 		return nil
 	}
+
 	if m.ExportedAt.IsZero() {
 		if s.cfg.Dir == "" {
 			return nil // an operator has to confirm the export
@@ -149,6 +156,7 @@ func (s *Service) advance(ctx context.Context, m *Month) error {
 			return err
 		}
 	}
+
 	dropped, err := s.cfg.Store.Drop(ctx, m.Month)
 	if err != nil {
 		return fmt.Errorf("drop: %w", err)
@@ -156,6 +164,7 @@ func (s *Service) advance(ctx context.Context, m *Month) error {
 	if !dropped {
 		return nil // a later run will drop it
 	}
+
 	s.cfg.Log.InfoContext(ctx, "month of usage dropped", "month", m.Month.Format("2006-01"), "records", m.Records, "file", m.File)
 	return nil
 }
@@ -175,6 +184,7 @@ func (s *Service) export(ctx context.Context, m *Month) error {
 			if err != nil {
 				return err
 			}
+
 			for i := range found {
 				records++
 				cost += found[i].Cost
@@ -186,19 +196,24 @@ func (s *Service) export(ctx context.Context, m *Month) error {
 					return err
 				}
 			}
+
 			if len(found) < page {
 				break
 			}
+
 			q.After = found[len(found)-1].RequestID
 		}
+
 		if records != m.Records || cost != m.Cost {
 			return fmt.Errorf("%w: %d records of %s against %d of %s", ErrDiffers, records, cost, m.Records, m.Cost)
 		}
+
 		return nil
 	})
 	if err != nil {
 		return err
 	}
+
 	m.ExportedBy, m.File, m.SHA256 = audit.By(ctx).Name, name, sum
 	return s.cfg.Store.MarkExported(ctx, *m)
 }

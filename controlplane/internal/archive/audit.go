@@ -30,10 +30,12 @@ func (s *Service) runAudit(ctx context.Context, from time.Time) error {
 	if s.cfg.AuditRetentionMonths <= 0 || s.cfg.Dir == "" {
 		return nil
 	}
+
 	found, err := s.cfg.Store.AuditBefore(ctx, from, 0, 1)
 	if err != nil || len(found) == 0 {
 		return err
 	}
+
 	first, last, entries := found[0].ID, int64(0), int64(0)
 	name := fmt.Sprintf("audit-%012d.ndjson.gz", first)
 	sum, err := write(s.cfg.Dir, name, func(line func([]byte) error) error {
@@ -56,6 +58,7 @@ func (s *Service) runAudit(ctx context.Context, from time.Time) error {
 	if err != nil {
 		return fmt.Errorf("audit log: %w", err)
 	}
+
 	return s.cfg.Store.RemoveAudit(ctx, last, entries, name, sum)
 }
 

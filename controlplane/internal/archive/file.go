@@ -24,6 +24,7 @@ func write(dir, name string, fill func(line func([]byte) error) error) (sum []by
 			_ = os.Remove(file.Name())
 		}
 	}()
+
 	hash := sha256.New()
 	buffered := bufio.NewWriterSize(io.MultiWriter(file, hash), 1<<16)
 	packed := gzip.NewWriter(buffered)
@@ -33,6 +34,7 @@ func write(dir, name string, fill func(line func([]byte) error) error) (sum []by
 	}); err != nil {
 		return nil, err
 	}
+
 	if err := errors.Join(packed.Close(), buffered.Flush(), file.Chmod(0o600), file.Sync(), file.Close()); err != nil {
 		return nil, fmt.Errorf("archive: write %s: %w", name, err)
 	}
@@ -42,6 +44,7 @@ func write(dir, name string, fill func(line func([]byte) error) error) (sum []by
 	if err := syncDir(dir); err != nil {
 		return nil, err
 	}
+
 	return hash.Sum(nil), nil
 }
 

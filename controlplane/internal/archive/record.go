@@ -41,14 +41,33 @@ type usageLine struct {
 // EncodeUsage returns a usage record as a line of a file, without the line end.
 func EncodeUsage(r *usage.Record) ([]byte, error) {
 	line, err := json.Marshal(usageLine{
-		RequestID: r.RequestID.String(), AccountID: r.AccountID.String(), KeyID: r.KeyID.String(), Model: r.Model, Format: r.Format, Provider: r.Provider,
-		Route: r.Route, ProviderRequestID: r.ProviderRequestID, Status: r.Status, HTTPStatus: r.HTTPStatus, Stream: r.Stream,
-		StartedAt: r.StartedAt, FinishedAt: r.FinishedAt, SettledAt: r.SettledAt, FirstByteMS: r.FirstByteMS, Usage: r.Usage,
-		Rule: r.Rule, Estimated: r.Estimated, PriceVersion: r.PriceVersion, PriceMultiplier: r.PriceMultiplier.String(),
-		Cost: r.Cost.String(), Reservation: r.Reservation.String(), VideoJob: r.VideoJob,
+		RequestID:         r.RequestID.String(),
+		AccountID:         r.AccountID.String(),
+		KeyID:             r.KeyID.String(),
+		Model:             r.Model,
+		Format:            r.Format,
+		Provider:          r.Provider,
+		Route:             r.Route,
+		ProviderRequestID: r.ProviderRequestID,
+		Status:            r.Status,
+		HTTPStatus:        r.HTTPStatus,
+		Stream:            r.Stream,
+		StartedAt:         r.StartedAt,
+		FinishedAt:        r.FinishedAt,
+		SettledAt:         r.SettledAt,
+		FirstByteMS:       r.FirstByteMS,
+		Usage:             r.Usage,
+		Rule:              r.Rule,
+		Estimated:         r.Estimated,
+		PriceVersion:      r.PriceVersion,
+		PriceMultiplier:   r.PriceMultiplier.String(),
+		Cost:              r.Cost.String(),
+		Reservation:       r.Reservation.String(),
+		VideoJob:          r.VideoJob,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("archive: encode usage of %s: %w", r.RequestID, err)
 	}
+
 	return line, nil
 }

@@ -134,6 +134,7 @@ func Connect(cfg Config, streams StreamStore, log *slog.Logger) (*Bus, error) {
 	if cfg.CertFile != "" {
 		options = append(options, nats.ClientCert(cfg.CertFile, cfg.KeyFile))
 	}
+
 	server := &certfile.Peer{}
 	options = append(options, func(o *nats.Options) error {
 		if o.TLSConfig == nil { // with one, the client takes the longer jitter of TLS, also for a connection without TLS
@@ -146,14 +147,25 @@ func Connect(cfg Config, streams StreamStore, log *slog.Logger) (*Bus, error) {
 	if err != nil {
 		return nil, fmt.Errorf("bus: connect: %w", err)
 	}
+
 	js, err := jetstream.New(nc, jetstream.WithPublishAsyncTimeout(requestTimeout))
 	if err != nil {
 		nc.Close()
 		return nil, fmt.Errorf("bus: open jetstream: %w", err)
 	}
-	b := &Bus{probe: subject.From(subject.FreshProbe, rand.Text()), cfg: cfg, nc: nc, js: js, log: log, server: server, streams: streams}
+
+	b := &Bus{
+		probe:   subject.From(subject.FreshProbe, rand.Text()),
+		cfg:     cfg,
+		nc:      nc,
+		js:      js,
+		log:     log,
+		server:  server,
+		streams: streams,
+	}
 	b.keepsChanges.Store(cfg.Changes)
 	b.ctx, b.stop = context.WithCancel(context.Background())
+
 	return b, nil
 }
 
@@ -204,8 +216,10 @@ func (b *Bus) drain() {
 			open++
 		}
 	}
+
 	limit := time.NewTimer(drainTimeout)
 	defer limit.Stop()
+
 	for ; open > 0; open-- {
 		select {
 		case <-drained:
@@ -260,55 +274,85 @@ func (b *Bus) declare(ctx context.Context) error {
 	if err := b.declareVideoJobs(ctx); err != nil {
 		return err
 	}
+
 	if b.keepsChanges.Load() {
 		if err := b.declareChanges(ctx, replicas); err != nil {
 			return err
 		}
 	}
+
 	_, err := b.putStream(ctx, videoPollStream(replicas))
 	if err != nil {
 		return fmt.Errorf("bus: declare stream %s: %w", subject.VideoPollStream, err)
 	}
+
 	_, err = b.js.CreateOrUpdateConsumer(ctx, subject.VideoPollStream, jetstream.ConsumerConfig{
-		Durable: subject.VideoPollConsumer, AckPolicy: jetstream.AckExplicitPolicy, AckWait: pollAckWait, MaxAckPending: -1,
+		Durable:       subject.VideoPollConsumer,
+		AckPolicy:     jetstream.AckExplicitPolicy,
+		AckWait:       pollAckWait,
+		MaxAckPending: -1,
 	})
 	if err != nil {
 		return fmt.Errorf("bus: declare consumer %s: %w", subject.VideoPollConsumer, err)
 	}
+
 	_, err = b.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
-		Bucket: subject.CatalogBucket, Description: "catalog of models, prices and routes, read by the proxies", History: 1,
-		Storage: jetstream.FileStorage, Replicas: replicas,
+		Bucket:      subject.CatalogBucket,
+		Description: "catalog of models, prices and routes, read by the proxies",
+		History:     1,
+		Storage:     jetstream.FileStorage,
+		Replicas:    replicas,
 	})
 	if err != nil {
 		return fmt.Errorf("bus: declare bucket %s: %w", subject.CatalogBucket, err)
 	}
+
 	return nil
 }
 
 // videoPollStream, videoJobStream and usageStream return the settings that Declare writes and Diagnose expects.
 func videoPollStream(replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
-		Name: subject.VideoPollStream, Subjects: []string{subject.VideoPollAll}, Description: "video jobs that wait to be polled",
-		Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage, Replicas: replicas,
-		MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true,
+		Name:                 subject.VideoPollStream,
+		Subjects:             []string{subject.VideoPollAll},
+		Description:          "video jobs that wait to be polled",
+		Retention:            jetstream.WorkQueuePolicy,
+		Storage:              jetstream.FileStorage,
+		Replicas:             replicas,
+		MaxMsgsPerSubject:    1,
+		Discard:              jetstream.DiscardNew,
+		DiscardNewPerSubject: true,
 	}
 }
 
 func videoJobStream(replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
-		Name: subject.VideoJobStream, Subjects: []string{subject.VideoJobAll}, Description: "backup of the states of video jobs, for a loss of commits in Postgres",
-		Retention: jetstream.LimitsPolicy, MaxAge: usageRetention, MaxMsgsPerSubject: statesPerVideoJob, Discard: jetstream.DiscardOld,
-		Storage: jetstream.FileStorage, Replicas: replicas,
+		Name:              subject.VideoJobStream,
+		Subjects:          []string{subject.VideoJobAll},
+		Description:       "backup of the states of video jobs, for a loss of commits in Postgres",
+		Retention:         jetstream.LimitsPolicy,
+		MaxAge:            usageRetention,
+		MaxMsgsPerSubject: statesPerVideoJob,
+		Discard:           jetstream.DiscardOld,
+		Storage:           jetstream.FileStorage,
+		Replicas:          replicas,
 	}
 }
 
 func (b *Bus) usageStream(replicas int) jetstream.StreamConfig {
 	unlimited := int64(-1)
 	return jetstream.StreamConfig{
-		MaxBytes: cmp.Or(b.cfg.UsageMaxBytes, unlimited), Compression: jetstream.S2Compression,
-		Name: subject.UsageStream, Subjects: []string{subject.UsageAll}, Description: "usage events of finished requests",
-		Retention: jetstream.LimitsPolicy, MaxAge: max(usageRetention, b.cfg.UsageKept), Discard: jetstream.DiscardNew,
-		Storage: jetstream.FileStorage, Replicas: replicas, Duplicates: 2 * time.Minute,
+		MaxBytes:    cmp.Or(b.cfg.UsageMaxBytes, unlimited),
+		Compression: jetstream.S2Compression,
+		Name:        subject.UsageStream,
+		Subjects:    []string{subject.UsageAll},
+		Description: "usage events of finished requests",
+		Retention:   jetstream.LimitsPolicy,
+		MaxAge:      max(usageRetention, b.cfg.UsageKept),
+		Discard:     jetstream.DiscardNew,
+		Storage:     jetstream.FileStorage,
+		Replicas:    replicas,
+		Duplicates:  2 * time.Minute,
 	}
 }
 
@@ -328,15 +372,18 @@ func (b *Bus) declareUsage(ctx context.Context, replicas int) error {
 	if err != nil && !isNew {
 		return fmt.Errorf("bus: look up stream %s: %w", subject.UsageStream, err)
 	}
+
 	if isNew {
 		if err := b.streams.RecordNewStream(ctx); err != nil {
 			return fmt.Errorf("bus: record new stream %s: %w", subject.UsageStream, err)
 		}
 	}
+
 	_, err = b.putStream(ctx, b.usageStream(replicas))
 	if err != nil {
 		return fmt.Errorf("bus: declare stream %s: %w", subject.UsageStream, err)
 	}
+
 	config, _, err := b.usageConsumer(ctx)
 	if err != nil {
 		return err
@@ -344,5 +391,6 @@ func (b *Bus) declareUsage(ctx context.Context, replicas int) error {
 	if err := b.declareUsageConsumer(ctx, &config); err != nil {
 		return err
 	}
+
 	return b.deleteEarlierConsumers(ctx, config.Durable)
 }

@@ -27,11 +27,16 @@ var (
 // other servers than the one that leads it, since these may lack its end.
 func changeStream(replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
-		Name: subject.ChangeStream, Subjects: []string{subject.FromAll(subject.FreshBeat), subject.FromAll(subject.FreshProbe), subject.ChangeAll},
-		Description: "changes of keys and accounts, in one order with the heartbeats of proxies",
-		Retention:   jetstream.LimitsPolicy, MaxAge: changesKept, MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew,
-		Storage: jetstream.FileStorage, Replicas: replicas,
-		RePublish: &jetstream.RePublish{Source: subject.ChangeAll, Destination: subject.ChangedAll},
+		Name:              subject.ChangeStream,
+		Subjects:          []string{subject.FromAll(subject.FreshBeat), subject.FromAll(subject.FreshProbe), subject.ChangeAll},
+		Description:       "changes of keys and accounts, in one order with the heartbeats of proxies",
+		Retention:         jetstream.LimitsPolicy,
+		MaxAge:            changesKept,
+		MaxMsgsPerSubject: 1,
+		Discard:           jetstream.DiscardNew,
+		Storage:           jetstream.FileStorage,
+		Replicas:          replicas,
+		RePublish:         &jetstream.RePublish{Source: subject.ChangeAll, Destination: subject.ChangedAll},
 	}
 }
 
@@ -49,17 +54,21 @@ func (b *Bus) declareChanges(ctx context.Context, replicas int) error {
 			stream, err = b.js.Stream(ctx, subject.ChangeStream)
 		}
 	}
+
 	if err != nil {
 		return fmt.Errorf("bus: declare stream %s: %w", subject.ChangeStream, err)
 	}
+
 	config.Metadata = maps.Clone(stream.CachedInfo().Config.Metadata)
 	if config.Metadata[subject.IncarnationKey] == "" {
 		config.Metadata = map[string]string{subject.IncarnationKey: rand.Text()}
 	}
+
 	config.Metadata = b.changesMetadata(config.Metadata)
 	if _, err = b.js.UpdateStream(ctx, config); err != nil {
 		return fmt.Errorf("bus: declare stream %s: %w", subject.ChangeStream, err)
 	}
+
 	return nil
 }
 
@@ -129,10 +138,12 @@ func (b *Bus) AppendChange(ctx context.Context, c *wire.StreamChange, behind uin
 	if err != nil {
 		return session.Place{}, err
 	}
+
 	data, err := json.Marshal(c)
 	if err != nil {
 		return session.Place{}, fmt.Errorf("bus: encode change: %w", err)
 	}
+
 	ack, err := b.js.Publish(ctx, c.Subject(), data, jetstream.WithExpectLastSequencePerSubject(behind), jetstream.WithRetryAttempts(0))
 	if isOvertaken(err) {
 		return session.Place{}, changestream.ErrOvertaken
@@ -140,6 +151,7 @@ func (b *Bus) AppendChange(ctx context.Context, c *wire.StreamChange, behind uin
 	if err != nil {
 		return session.Place{}, fmt.Errorf("bus: append change: %w", err)
 	}
+
 	return session.Place{Incarnation: incarnation, Sequence: ack.Sequence, ID: c.ID}, nil
 }
 
@@ -152,6 +164,7 @@ func (b *Bus) ChangeAt(ctx context.Context, at session.Place) (found session.Pla
 	if err != nil {
 		return found, err
 	}
+
 	id := rand.Text()
 	ack, err := b.js.Publish(ctx, b.probe, []byte(id), jetstream.WithRetryAttempts(0))
 	if err != nil {
@@ -160,6 +173,7 @@ func (b *Bus) ChangeAt(ctx context.Context, at session.Place) (found session.Pla
 	if err := checkProbe(ctx, stream, ack.Sequence, id); err != nil {
 		return found, err
 	}
+
 	m, err := stream.GetMsg(ctx, at.Sequence)
 	switch {
 	case err == nil:
@@ -167,6 +181,7 @@ func (b *Bus) ChangeAt(ctx context.Context, at session.Place) (found session.Pla
 	case !errors.Is(err, jetstream.ErrMsgNotFound):
 		return found, fmt.Errorf("bus: read change %d: %w", at.Sequence, err)
 	}
+
 	return found, checkProbe(ctx, stream, ack.Sequence, id)
 }
 
@@ -176,6 +191,7 @@ func (b *Bus) NextDirect(ctx context.Context, after uint64) (c wire.StreamChange
 	if err != nil {
 		return c, at, err
 	}
+
 	m, err := stream.GetMsg(ctx, after+1, jetstream.WithGetMsgSubject(subject.ChangeDirect+"*"))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return c, session.Place{Incarnation: incarnation}, nil
@@ -183,12 +199,18 @@ func (b *Bus) NextDirect(ctx context.Context, after uint64) (c wire.StreamChange
 	if err != nil {
 		return c, at, fmt.Errorf("bus: read direct revocation: %w", err)
 	}
+
 	c = decodeChange(m.Data)
 	if !c.Valid() || m.Subject != subject.ChangeDirect+c.Change.KeyHash.String() {
 		// NATS sends its replies to any subject that a request names, so a stolen proxy can put one in the place of a revocation.
-		b.log.ErrorContext(ctx, "a revocation by an operator was replaced by another text in the stream of changes: revoke the key again", slog.String("subject", m.Subject))
+		b.log.ErrorContext(
+			ctx,
+			"a revocation by an operator was replaced by another text in the stream of changes: revoke the key again",
+			slog.String("subject", m.Subject),
+		)
 		c = wire.StreamChange{}
 	}
+
 	return c, session.Place{Incarnation: incarnation, Sequence: m.Sequence, ID: c.ID}, nil
 }
 

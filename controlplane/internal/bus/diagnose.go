@@ -27,19 +27,26 @@ func (b *Bus) Diagnose(ctx context.Context) (diagnosis.NATS, error) {
 	if err := b.Ready(ctx); err != nil {
 		return facts, err
 	}
+
 	facts.Permissions = b.permissions(ctx)
 	replicas := max(b.cfg.Replicas, 1)
+
 	type wanted struct {
 		config   jetstream.StreamConfig
 		consumer string
 	}
+
 	all := []wanted{
 		{b.usageStream(replicas), subject.UsageConsumer},
 		{videoPollStream(replicas), subject.VideoPollConsumer},
 		{videoJobStream(replicas), ""},
 		{jetstream.StreamConfig{
-			Name: "KV_" + subject.CatalogBucket, Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage, Replicas: replicas,
-			MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew,
+			Name:              "KV_" + subject.CatalogBucket,
+			Retention:         jetstream.LimitsPolicy,
+			Storage:           jetstream.FileStorage,
+			Replicas:          replicas,
+			MaxMsgsPerSubject: 1,
+			Discard:           jetstream.DiscardNew,
 		}, ""},
 	}
 	if b.cfg.Changes {
@@ -48,6 +55,7 @@ func (b *Bus) Diagnose(ctx context.Context) (diagnosis.NATS, error) {
 	if b.cfg.Keys {
 		all = append(all, wanted{keyBucket(replicas), ""})
 	}
+
 	for _, wanted := range all {
 		stream, err := b.diagnoseStream(ctx, &facts, wanted.config, wanted.consumer)
 		if err != nil {
@@ -55,9 +63,11 @@ func (b *Bus) Diagnose(ctx context.Context) (diagnosis.NATS, error) {
 		}
 		facts.Streams = append(facts.Streams, stream)
 	}
+
 	if b.cfg.MonitorURL != "" {
 		facts.Syncs, facts.SyncError = readSyncs(ctx, b.cfg.MonitorURL)
 	}
+
 	return facts, nil
 }
 
@@ -74,15 +84,18 @@ func (b *Bus) permissions(ctx context.Context) *diagnosis.NATSPermissions {
 	if err != nil {
 		return nil
 	}
+
 	var info struct {
 		Data *struct {
 			User        string                `json:"user"`
 			Permissions *natsuser.Permissions `json:"permissions"`
 		} `json:"data"`
 	}
+
 	if json.Unmarshal(answer.Data, &info) != nil || info.Data == nil {
 		return nil
 	}
+
 	p := &diagnosis.NATSPermissions{User: info.Data.User}
 	wanted := natsuser.ForControlPlane()
 	p.Missing, p.Extra = wanted.Compare(info.Data.Permissions)
@@ -91,23 +104,35 @@ func (b *Bus) permissions(ctx context.Context) *diagnosis.NATSPermissions {
 
 // diagnoseStream compares one stream with its wanted settings. It also measures
 // the skew of the server's clock.
-func (b *Bus) diagnoseStream(ctx context.Context, facts *diagnosis.NATS, wanted jetstream.StreamConfig, consumer string) (diagnosis.Stream, error) {
+func (b *Bus) diagnoseStream(
+	ctx context.Context,
+	facts *diagnosis.NATS,
+	wanted jetstream.StreamConfig,
+	consumer string,
+) (diagnosis.Stream, error) {
 	s := diagnosis.Stream{
-		Name: wanted.Name, Wanted: wanted.Replicas, Consumer: consumer, Usage: wanted.Name == subject.UsageStream,
+		Name:     wanted.Name,
+		Wanted:   wanted.Replicas,
+		Consumer: consumer,
+		Usage:    wanted.Name == subject.UsageStream,
 	}
+
 	stream, err := b.js.Stream(ctx, wanted.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		s.Missing = true
 		return s, nil
 	}
+
 	if err != nil {
 		return s, fmt.Errorf("bus: read stream %s: %w", wanted.Name, err)
 	}
+
 	sent := time.Now()
 	info, err := stream.Info(ctx)
 	if err != nil {
 		return s, fmt.Errorf("bus: read stream %s: %w", wanted.Name, err)
 	}
+
 	facts.Skew, facts.Uncertainty = diagnosis.Skew(sent, info.TimeStamp, time.Now())
 	s.Bytes, s.MaxBytes = info.State.Bytes, max(info.Config.MaxBytes, 0)
 	s.Replicas, s.Differences = info.Config.Replicas, streamDifferences(&wanted, &info.Config)
@@ -118,9 +143,11 @@ func (b *Bus) diagnoseStream(ctx context.Context, facts *diagnosis.NATS, wanted 
 			}
 		}
 	}
+
 	if consumer == "" {
 		return s, nil
 	}
+
 	if s.Usage {
 		consumers, err := usageConsumers(ctx, stream)
 		if err != nil {
@@ -130,6 +157,7 @@ func (b *Bus) diagnoseStream(ctx context.Context, facts *diagnosis.NATS, wanted 
 			s.Consumer = consumers[len(consumers)-1]
 		}
 	}
+
 	return s, b.diagnoseConsumer(ctx, stream, &s)
 }
 
@@ -139,22 +167,27 @@ func (b *Bus) diagnoseConsumer(ctx context.Context, stream jetstream.Stream, s *
 		s.ConsumerMissing = true
 		return nil
 	}
+
 	if err != nil {
 		return fmt.Errorf("bus: read consumer %s: %w", s.Consumer, err)
 	}
+
 	info := consumer.CachedInfo()
 	s.Waiting = info.NumPending + uint64(info.NumAckPending)
 	if s.Waiting == 0 {
 		return nil
 	}
+
 	oldest, err := stream.GetMsg(ctx, info.AckFloor.Stream+1)
 	if errors.Is(err, jetstream.ErrMsgNotFound) { // it was settled or has expired in the meantime
 		s.Oldest = time.Now()
 		return nil
 	}
+
 	if err != nil {
 		return fmt.Errorf("bus: read the oldest message of %s: %w", s.Name, err)
 	}
+
 	s.Oldest = oldest.Time
 	return nil
 }
@@ -205,17 +238,20 @@ func readSyncAlways(ctx context.Context, url string) (server string, always bool
 	if err != nil {
 		return "", false, fmt.Errorf("bus: monitoring port: %w", err)
 	}
+
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return "", false, fmt.Errorf("bus: monitoring port: %w", err)
 	}
 	defer func() { _ = answer.Body.Close() }()
+
 	var state struct {
 		ID     string `json:"server_id"`
 		Config *struct {
 			SyncAlways bool `json:"sync_always"`
 		} `json:"config"`
 	}
+
 	const maxAnswer = 1 << 20
 	if err := json.NewDecoder(io.LimitReader(answer.Body, maxAnswer)).Decode(&state); err != nil {
 		return "", false, fmt.Errorf("bus: monitoring port: %s: %w", answer.Status, err)
@@ -223,6 +259,7 @@ func readSyncAlways(ctx context.Context, url string) (server string, always bool
 	if state.ID == "" || state.Config == nil {
 		return "", false, fmt.Errorf("bus: monitoring port: %s without the settings of JetStream", answer.Status)
 	}
+
 	return state.ID, state.Config.SyncAlways, nil
 }
 
@@ -254,5 +291,6 @@ func (b *Bus) Describe(ctx context.Context, expected int) ([]diagnosis.Descripti
 			return all, nil
 		}
 	}
+
 	return all, nil
 }

@@ -136,7 +136,8 @@ func TestDescribeReturnsTheResponsesReceivedInTime(t *testing.T) {
 		t.Errorf("clock skew: %v with an error of up to %v", described[0].Skew, described[0].Uncertainty)
 	}
 	// If a proxy does not answer, Describe returns the other responses when its context ends.
-	for limit := 100 * time.Millisecond; len(described) != 2 || err != nil || limit == 100*time.Millisecond; limit *= 2 { // until the two answers arrive in time
+	// until the two answers arrive in time
+	for limit := 100 * time.Millisecond; len(described) != 2 || err != nil || limit == 100*time.Millisecond; limit *= 2 {
 		if limit > await.Left(t) {
 			t.Fatalf("got %+v, %v; want the two that answer", described, err)
 		}

@@ -23,9 +23,16 @@ var _ keybucket.Bucket = (*Bus)(nil)
 // buckets it refuses direct reads: a replica of the stream may lack its end.
 func keyBucket(replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
-		Name: subject.KeyStream, Subjects: []string{subject.KeyPrefix + ">"}, Description: "key records, read by the proxies while no control plane responds",
-		Retention: jetstream.LimitsPolicy, MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, Storage: jetstream.FileStorage, Replicas: replicas,
-		DenyDelete: true, AllowAtomicPublish: true,
+		Name:               subject.KeyStream,
+		Subjects:           []string{subject.KeyPrefix + ">"},
+		Description:        "key records, read by the proxies while no control plane responds",
+		Retention:          jetstream.LimitsPolicy,
+		MaxMsgsPerSubject:  1,
+		Discard:            jetstream.DiscardNew,
+		Storage:            jetstream.FileStorage,
+		Replicas:           replicas,
+		DenyDelete:         true,
+		AllowAtomicPublish: true,
 	}
 }
 
@@ -36,12 +43,14 @@ func (b *Bus) KeyState(ctx context.Context) (s keybucket.State, err error) {
 		stream, err = b.putStream(ctx, keyBucket(max(b.cfg.Replicas, 1)))
 		b.keysDeclared.Store(err == nil)
 	}
+
 	if err != nil {
 		return s, fmt.Errorf("bus: open bucket %s: %w", subject.KeyBucket, err)
 	}
 	if !stream.CachedInfo().Config.AllowAtomicPublish {
 		return s, fmt.Errorf("bus: bucket %s: NATS is too old to write several entries at once", subject.KeyBucket)
 	}
+
 	s.Last = stream.CachedInfo().State.LastSeq
 	m, err := stream.GetLastMsgForSubject(ctx, subject.KeyPrefix+subject.KeyMark)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -50,10 +59,12 @@ func (b *Bus) KeyState(ctx context.Context) (s keybucket.State, err error) {
 	if err != nil {
 		return s, fmt.Errorf("bus: read the mark of bucket %s: %w", subject.KeyBucket, err)
 	}
+
 	var mark wire.KeyMark
 	if json.Unmarshal(m.Data, &mark) == nil && mark.Valid() { // otherwise NATS has written it for a stolen proxy
 		s.Mark, s.At = mark, m.Sequence
 	}
+
 	return s, nil
 }
 
@@ -103,16 +114,19 @@ func (b *Bus) AppendKeys(ctx context.Context, last uint64, entries []wire.KeyEnt
 		messages = append(messages, m)
 		return nil
 	}
+
 	for i := range entries {
 		if err := add(entries[i].Hash.String(), &entries[i]); err != nil {
 			return 0, err
 		}
 	}
+
 	if mark != nil {
 		if err := add(subject.KeyMark, mark); err != nil {
 			return 0, err
 		}
 	}
+
 	messages[0].Header.Set(jetstream.ExpectedLastSeqHeader, strconv.FormatUint(last, 10))
 	return b.publishBatch(ctx, messages)
 }
@@ -126,19 +140,23 @@ func (b *Bus) publishBatch(ctx context.Context, messages []*nats.Msg) (uint64, e
 			return 0, fmt.Errorf("bus: write to bucket %s: %w", subject.KeyBucket, err)
 		}
 	}
+
 	messages[end].Header.Set("Nats-Batch-Commit", "1")
 	response, err := b.nc.RequestMsgWithContext(ctx, messages[end])
 	if err != nil {
 		return 0, fmt.Errorf("bus: write to bucket %s: %w", subject.KeyBucket, err)
 	}
+
 	var stored struct {
 		Sequence uint64              `json:"seq"`
 		Count    int                 `json:"count"`
 		Error    *jetstream.APIError `json:"error"`
 	}
+
 	if err := json.Unmarshal(response.Data, &stored); err != nil {
 		return 0, fmt.Errorf("bus: write to bucket %s: %w", subject.KeyBucket, err)
 	}
+
 	switch {
 	case stored.Error != nil && isOvertaken(stored.Error):
 		return 0, keybucket.ErrOvertaken
@@ -147,5 +165,6 @@ func (b *Bus) publishBatch(ctx context.Context, messages []*nats.Msg) (uint64, e
 	case stored.Count != len(messages):
 		return 0, fmt.Errorf("bus: write to bucket %s: NATS has stored %d of %d messages", subject.KeyBucket, stored.Count, len(messages))
 	}
+
 	return stored.Sequence, nil
 }

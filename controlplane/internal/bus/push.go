@@ -42,12 +42,20 @@ func (b *Bus) Push(_ context.Context, c wire.KeyChange, acks func(proxy string, 
 }
 
 // AskReserved implements leasing.Pusher.
-func (b *Bus) AskReserved(_ context.Context, q wire.ReservedRequest, answers func(proxy string, a wire.ReservedResponse)) (stop func(), err error) {
+func (b *Bus) AskReserved(
+	_ context.Context,
+	q wire.ReservedRequest,
+	answers func(proxy string, a wire.ReservedResponse),
+) (stop func(), err error) {
 	return requestAll(b, subject.Reserved, q, answers)
 }
 
 // AskExplain implements leasing.Pusher.
-func (b *Bus) AskExplain(_ context.Context, q wire.ExplainRequest, answers func(proxy string, a wire.ExplainResponse)) (stop func(), err error) {
+func (b *Bus) AskExplain(
+	_ context.Context,
+	q wire.ExplainRequest,
+	answers func(proxy string, a wire.ExplainResponse),
+) (stop func(), err error) {
 	return requestAll(b, subject.Explain, q, answers)
 }
 
@@ -58,6 +66,7 @@ func requestAll[R any](b *Bus, name string, request any, handle func(proxy strin
 	if err != nil {
 		return nil, fmt.Errorf("bus: encode request to %s: %w", name, err)
 	}
+
 	answer := subject.NewAnswer(rand.Text())
 	sub, err := b.nc.Subscribe(subject.FromAll(answer), func(m *nats.Msg) {
 		decode(b, m, func(r *R) { handle(subject.Sender(m.Subject), *r) })
@@ -65,11 +74,13 @@ func requestAll[R any](b *Bus, name string, request any, handle func(proxy strin
 	if err != nil {
 		return nil, fmt.Errorf("bus: subscribe to responses of %s: %w", name, err)
 	}
+
 	stop = func() { _ = sub.Unsubscribe() } // fails only on a closed connection
 	if err := b.nc.PublishRequest(name, answer, data); err != nil {
 		stop()
 		return nil, fmt.Errorf("bus: send request to %s: %w", name, err)
 	}
+
 	return stop, nil
 }
 
@@ -118,7 +129,9 @@ func (b *Bus) Put(ctx context.Context, entry catalog.Entry, position uint64) (ui
 // is the last. A cluster has a code of its own for a message that is on its way.
 func isOvertaken(err error) bool {
 	refused, ok := errors.AsType[*jetstream.APIError](err)
-	return ok && (refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant)
+	return ok &&
+		(refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence ||
+			refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant)
 }
 
 // Get returns a catalog entry, or nil if there is none.
@@ -144,6 +157,7 @@ func (b *Bus) Keys(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("bus: open catalog bucket: %w", err)
 	}
+
 	lister, err := kv.ListKeys(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("bus: list catalog entries: %w", err)
@@ -153,9 +167,11 @@ func (b *Bus) Keys(ctx context.Context) ([]string, error) {
 	for key := range lister.Keys() {
 		keys = append(keys, key)
 	}
+
 	if err := ctx.Err(); err != nil { // the list ended early
 		return nil, fmt.Errorf("bus: list catalog entries: %w", err)
 	}
+
 	return keys, nil
 }
 

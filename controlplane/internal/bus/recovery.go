@@ -30,8 +30,11 @@ func (b *Bus) recoveryBucket(ctx context.Context) (jetstream.KeyValue, error) {
 	kv, err := b.js.KeyValue(ctx, subject.RecoveryBucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		kv, err = b.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
-			Bucket: subject.RecoveryBucket, Description: "state that must survive a loss of commits in Postgres", History: 1,
-			Storage: jetstream.FileStorage, Replicas: max(b.cfg.Replicas, 1),
+			Bucket:      subject.RecoveryBucket,
+			Description: "state that must survive a loss of commits in Postgres",
+			History:     1,
+			Storage:     jetstream.FileStorage,
+			Replicas:    max(b.cfg.Replicas, 1),
 		})
 	}
 	if err != nil {
@@ -57,6 +60,7 @@ func (b *Bus) Membership(ctx context.Context) (members rollback.Membership, revi
 	if err != nil {
 		return members, 0, err
 	}
+
 	entry, err := kv.Get(ctx, subject.RecoveryMembership)
 	if isNotFound(err) {
 		return members, 0, nil
@@ -67,10 +71,12 @@ func (b *Bus) Membership(ctx context.Context) (members rollback.Membership, revi
 	if err := json.Unmarshal(entry.Value(), &members); err != nil {
 		return members, 0, fmt.Errorf("bus: decode membership: %w", err)
 	}
+
 	if members.Members == nil {
 		// NATS sends its replies to any subject that a request names, so a stolen proxy could put one here.
 		return members, 0, errors.New("bus: the membership in the recovery bucket was not written by a control plane")
 	}
+
 	return members, entry.Revision(), nil
 }
 
@@ -80,21 +86,25 @@ func (b *Bus) PutMembership(ctx context.Context, members rollback.Membership, re
 	if err != nil {
 		return false, fmt.Errorf("bus: encode membership: %w", err)
 	}
+
 	kv, err := b.recoveryBucket(ctx)
 	if err != nil {
 		return false, err
 	}
+
 	if revision == 0 { // also after the entry was removed, which leaves a marker
 		_, err = kv.Create(ctx, subject.RecoveryMembership, data)
 	} else {
 		_, err = kv.Update(ctx, subject.RecoveryMembership, data, revision)
 	}
+
 	if errors.Is(err, jetstream.ErrKeyExists) || isOvertaken(err) {
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("bus: write membership: %w", withoutLeader(err))
 	}
+
 	return true, nil
 }
 
@@ -122,6 +132,7 @@ func (b *Bus) RevokedKeys(ctx context.Context) ([]apikey.Hash, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	lister, err := kv.ListKeys(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("bus: list revocations: %w", err)
@@ -141,9 +152,11 @@ func (b *Bus) RevokedKeys(ctx context.Context) ([]apikey.Hash, error) {
 		}
 		revoked = append(revoked, apikey.Hash(hash))
 	}
+
 	if err := ctx.Err(); err != nil { // the list ended early
 		return nil, fmt.Errorf("bus: list revocations: %w", err)
 	}
+
 	return revoked, nil
 }
 
@@ -165,13 +178,16 @@ func usageConsumers(ctx context.Context, stream jetstream.Stream) ([]string, err
 			}
 		}
 	}
+
 	if err := lister.Err(); err != nil {
 		return nil, fmt.Errorf("bus: list consumers of %s: %w", subject.UsageStream, err)
 	}
+
 	var names []string
 	for _, epoch := range slices.Sorted(maps.Keys(epochs)) {
 		names = append(names, epochs[epoch])
 	}
+
 	return names, nil
 }
 
@@ -182,10 +198,12 @@ func (b *Bus) deleteEarlierConsumers(ctx context.Context, current string) error 
 	if err != nil {
 		return fmt.Errorf("bus: look up stream %s: %w", subject.UsageStream, err)
 	}
+
 	names, err := usageConsumers(ctx, stream)
 	if err != nil {
 		return err
 	}
+
 	for _, name := range names {
 		if name == current {
 			return nil
@@ -194,15 +212,20 @@ func (b *Bus) deleteEarlierConsumers(ctx context.Context, current string) error 
 			return fmt.Errorf("bus: delete consumer %s: %w", name, err)
 		}
 	}
+
 	return nil
 }
 
 // usageConsumer returns the durable consumer of the current cluster epoch.
 func (b *Bus) usageConsumer(ctx context.Context) (jetstream.ConsumerConfig, int64, error) {
 	config := jetstream.ConsumerConfig{
-		Durable: subject.UsageConsumer, AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute, MaxAckPending: 10_000,
+		Durable:       subject.UsageConsumer,
+		AckPolicy:     jetstream.AckExplicitPolicy,
+		AckWait:       time.Minute,
+		MaxAckPending: 10_000,
 		DeliverPolicy: jetstream.DeliverAllPolicy,
 	}
+
 	clusterEpoch, from, err := b.streams.UsageReplay(ctx)
 	if err != nil {
 		return config, 0, fmt.Errorf("bus: read cluster epoch: %w", err)
@@ -213,6 +236,7 @@ func (b *Bus) usageConsumer(ctx context.Context) (jetstream.ConsumerConfig, int6
 	if from != nil {
 		config.DeliverPolicy, config.OptStartTime = jetstream.DeliverByStartTimePolicy, from
 	}
+
 	return config, clusterEpoch, nil
 }
 
@@ -226,13 +250,16 @@ func (b *Bus) declareUsageConsumer(ctx context.Context, config *jetstream.Consum
 		}
 		existing, err = b.js.Consumer(ctx, subject.UsageStream, config.Durable) // another replica may have created it meanwhile
 	}
+
 	if err == nil {
 		begins := existing.CachedInfo().Config
 		config.DeliverPolicy, config.OptStartTime = begins.DeliverPolicy, begins.OptStartTime
 		_, err = b.js.UpdateConsumer(ctx, subject.UsageStream, *config)
 	}
+
 	if err != nil {
 		return fmt.Errorf("bus: declare consumer %s: %w", config.Durable, err)
 	}
+
 	return nil
 }

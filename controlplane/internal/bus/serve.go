@@ -51,7 +51,11 @@ func (b *Bus) underOwnName(handle nats.MsgHandler) nats.MsgHandler {
 	return func(m *nats.Msg) {
 		decode(b, m, func(r *wire.RegisterRequest) {
 			if proxy := subject.Sender(m.Subject); r.Name != proxy {
-				b.log.Warn("registration under the name of another proxy was dropped", slog.String("proxy", proxy), slog.String("name", r.Name))
+				b.log.Warn(
+					"registration under the name of another proxy was dropped",
+					slog.String("proxy", proxy),
+					slog.String("name", r.Name),
+				)
 				return
 			}
 			handle(m)
@@ -65,7 +69,11 @@ func (b *Bus) subscribe(handlers map[string]nats.MsgHandler) error {
 		sub, err := b.nc.QueueSubscribe(subject.FromAll(name), subject.Queue, func(m *nats.Msg) {
 			if proxy := subject.Sender(m.Subject); !subject.InInbox(m.Reply, proxy) {
 				// The response is published with the permissions of the control plane, so its subject must be no other.
-				b.log.Warn("request whose response would not go to its proxy was dropped", slog.String("subject", m.Subject), slog.String("reply", m.Reply))
+				b.log.Warn(
+					"request whose response would not go to its proxy was dropped",
+					slog.String("subject", m.Subject),
+					slog.String("reply", m.Reply),
+				)
 				return
 			}
 			handle(m)
@@ -75,9 +83,11 @@ func (b *Bus) subscribe(handlers map[string]nats.MsgHandler) error {
 		}
 		b.subs = append(b.subs, sub)
 	}
+
 	if err := b.nc.Flush(); err != nil {
 		return fmt.Errorf("bus: subscribe: %w", err)
 	}
+
 	return nil
 }
 
@@ -108,12 +118,15 @@ func (b *Bus) runTask(workers chan struct{}, fn func(context.Context)) {
 	case <-b.ctx.Done():
 		return
 	}
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	if b.stopped {
 		<-workers
 		return
 	}
+
 	b.tasks.Go(func() {
 		defer func() { <-workers }()
 		ctx, cancel := context.WithTimeout(b.ctx, requestTimeout)

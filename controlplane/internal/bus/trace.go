@@ -17,6 +17,7 @@ func traceSettlement(spans trace.Tracer, items []settle.Item, began time.Time) {
 	if spans == nil {
 		return
 	}
+
 	ended := time.Now()
 	for i := range items {
 		e := items[i].Event
@@ -27,9 +28,21 @@ func traceSettlement(spans trace.Tracer, items []settle.Item, began time.Time) {
 		if !trace.SpanContextFromContext(ctx).IsSampled() {
 			continue
 		}
-		_, span := spans.Start(ctx, "settlement", trace.WithTimestamp(began), trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
-			attribute.String("mgw.request_id", e.RequestID), attribute.Int64("mgw.cost_nano", int64(e.Cost)), attribute.Int("mgw.batch_events", len(items)),
-			attribute.Int64("mgw.settlement_lag_ms", ended.UnixMilli()-e.FinishedMS)))
+		_, span := spans.Start(
+			ctx,
+			"settlement",
+			trace.WithTimestamp(began),
+			trace.WithSpanKind(trace.SpanKindConsumer),
+			trace.WithAttributes(
+				attribute.String(
+					"mgw.request_id",
+					e.RequestID,
+				),
+				attribute.Int64("mgw.cost_nano", int64(e.Cost)),
+				attribute.Int("mgw.batch_events", len(items)),
+				attribute.Int64("mgw.settlement_lag_ms", ended.UnixMilli()-e.FinishedMS),
+			),
+		)
 		if items[i].QuarantineReason != "" {
 			span.SetAttributes(attribute.String("error.type", "quarantined"))
 		}

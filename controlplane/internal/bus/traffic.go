@@ -37,6 +37,7 @@ func (b *Bus) ServeTraffic(receive func(*pulse.Report)) error {
 	if err != nil {
 		return fmt.Errorf("bus: subscribe to reports: %w", err)
 	}
+
 	b.subs = append(b.subs, sub)
 	return nil
 }
@@ -54,6 +55,7 @@ func (b *Bus) Tail(q pulse.Tail, handle func(proxy string, l *pulse.Lines)) (ask
 	if err != nil {
 		return nil, nil, fmt.Errorf("bus: subscribe to a tail: %w", err)
 	}
+
 	ask = func(q pulse.Tail) error {
 		data, err := json.Marshal(q)
 		if err != nil {

@@ -45,14 +45,22 @@ const (
 //
 // spans makes spans of the settlement of traced requests; nil makes none.
 func (b *Bus) ConsumeUsage(s *settle.Settler, reg prometheus.Registerer, spans trace.Tracer) {
-	c := &consumer{bus: b, settler: s, metrics: newUsageMetrics(reg), spans: spans}
+	c := &consumer{
+		bus:     b,
+		settler: s,
+		metrics: newUsageMetrics(reg),
+		spans:   spans,
+	}
+
 	batches := make(chan usageBatch)
 	b.tasks.Go(func() {
 		defer close(batches)
 		c.fetchUntilStop(b.ctx, batches)
 	})
+
 	streamMetrics := newStreamMetrics(reg)
 	b.tasks.Go(func() { b.watchUsage(b.ctx, streamMetrics) })
+
 	for range settlers {
 		b.tasks.Go(func() {
 			for batch := range batches {
@@ -95,6 +103,7 @@ func (c *consumer) fetch(ctx context.Context, batches chan<- usageBatch) error {
 	if err != nil {
 		return err
 	}
+
 	durable, err := c.bus.js.Consumer(ctx, subject.UsageStream, config.Durable)
 	if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return c.bus.Declare(ctx) // proxies then publish their unsettled events again
@@ -102,16 +111,19 @@ func (c *consumer) fetch(ctx context.Context, batches chan<- usageBatch) error {
 	if err != nil {
 		return fmt.Errorf("open consumer: %w", err)
 	}
+
 	var next time.Time // when the next settlement may begin
 	for ctx.Err() == nil && c.bus.clusterEpoch.Load() <= clusterEpoch {
 		messages, err := fetchMessages(durable, next)
 		if err != nil {
 			return fmt.Errorf("fetch: %w", err)
 		}
+
 		next = time.Now().Add(cmp.Or(c.bus.cfg.GatherTime, gatherTime))
 		if len(messages) == 0 {
 			continue
 		}
+
 		batch := usageBatch{messages: messages}
 		for i, m := range messages {
 			items := decodeUsage(m.Subject(), m.Data())
@@ -120,12 +132,14 @@ func (c *consumer) fetch(ctx context.Context, batches chan<- usageBatch) error {
 			}
 			batch.items = append(batch.items, items...)
 		}
+
 		select {
 		case batches <- batch:
 		case <-ctx.Done():
 			redeliver(messages)
 		}
 	}
+
 	return nil
 }
 
@@ -214,21 +228,25 @@ func (c *consumer) settle(ctx context.Context, batch usageBatch) error {
 		}
 		return err
 	}
+
 	for _, m := range batch.messages {
 		if err := m.Ack(); err != nil {
 			c.bus.log.Warn("acknowledging usage failed", slog.Any("error", err)) // it is delivered again and has no effect
 		}
 	}
+
 	c.metrics.observe(result, time.Since(start))
 	traceSettlement(c.spans, batch.items, start)
 	if result.Quarantined > 0 {
 		c.bus.log.Error("usage events were quarantined", slog.Int("events", result.Quarantined))
 	}
+
 	for _, mark := range lastWatermarks(result.Watermarks) {
 		if err := c.bus.pushWatermark(mark); err != nil {
 			c.bus.log.Warn("pushing a watermark failed", slog.Any("error", err))
 		}
 	}
+
 	return nil
 }
 
@@ -254,7 +272,8 @@ func newUsageMetrics(reg prometheus.Registerer) *usageMetrics {
 	f := promauto.With(reg)
 	return &usageMetrics{
 		events: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "mgw_settlement_events_total", Help: "Usage events processed by settlement, by outcome: settled, duplicate or quarantined.",
+			Name: "mgw_settlement_events_total",
+			Help: "Usage events processed by settlement, by outcome: settled, duplicate or quarantined.",
 		}, []string{"outcome"}),
 		seconds: f.NewHistogram(prometheus.HistogramOpts{
 			Name: "mgw_settlement_batch_seconds", Help: "Duration of one settlement transaction, including retries on single events.",

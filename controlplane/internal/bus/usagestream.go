@@ -29,12 +29,17 @@ type streamMetrics struct{ bytes, limit, pending prometheus.Gauge }
 func newStreamMetrics(reg prometheus.Registerer) *streamMetrics {
 	f := promauto.With(reg)
 	return &streamMetrics{
-		bytes: f.NewGauge(prometheus.GaugeOpts{Name: "mgw_usage_stream_bytes", Help: "Size of the usage stream on each NATS server that stores it."}),
+		bytes: f.NewGauge(
+			prometheus.GaugeOpts{Name: "mgw_usage_stream_bytes", Help: "Size of the usage stream on each NATS server that stores it."},
+		),
 		limit: f.NewGauge(prometheus.GaugeOpts{
 			Name: "mgw_usage_stream_max_bytes",
-			Help: "Maximum size of the usage stream, 0 if only the disk limits it. Raise an alarm when mgw_usage_stream_bytes is above 70 % of it.",
+			Help: "Maximum size of the usage stream, 0 if only the disk limits it. Raise an alarm when mgw_usage_stream_bytes is " +
+				"above 70 % of it.",
 		}),
-		pending: f.NewGauge(prometheus.GaugeOpts{Name: "mgw_usage_stream_pending_messages", Help: "Messages of the usage stream that are not settled."}),
+		pending: f.NewGauge(
+			prometheus.GaugeOpts{Name: "mgw_usage_stream_pending_messages", Help: "Messages of the usage stream that are not settled."},
+		),
 	}
 }
 
@@ -93,10 +98,12 @@ func (b *Bus) PurgeUsage(ctx context.Context, now time.Time) error {
 	if b.cfg.UsageKept <= 0 {
 		return nil
 	}
+
 	stream, consumer, err := b.usageState(ctx)
 	if err != nil {
 		return err
 	}
+
 	keepFrom := now.Add(-b.cfg.UsageKept)
 	low, high := stream.CachedInfo().State.FirstSeq, consumer.AckFloor.Stream+1
 	for low < high { // the first message that is kept is in [low, high]
@@ -113,11 +120,13 @@ func (b *Bus) PurgeUsage(ctx context.Context, now time.Time) error {
 			high = middle
 		}
 	}
+
 	if low <= stream.CachedInfo().State.FirstSeq {
 		return nil
 	}
 	if err := stream.Purge(ctx, jetstream.WithPurgeSequence(low)); err != nil {
 		return fmt.Errorf("bus: purge stream %s: %w", subject.UsageStream, err)
 	}
+
 	return nil
 }

@@ -50,6 +50,7 @@ func (b *Bus) EnqueuePolls(ctx context.Context, polls ...event.VideoPoll) error 
 			return fmt.Errorf("bus: queue video job: %w", err)
 		}
 	}
+
 	for i, ack := range acks {
 		var refused *jetstream.APIError
 		select {
@@ -62,6 +63,7 @@ func (b *Bus) EnqueuePolls(ctx context.Context, polls ...event.VideoPoll) error 
 			return fmt.Errorf("bus: queue video job %s: %w", polls[i].ID, ctx.Err())
 		}
 	}
+
 	return nil
 }
 
@@ -71,19 +73,23 @@ func (b *Bus) BackUpVideo(ctx context.Context, v *event.Video) error {
 	if err != nil {
 		return fmt.Errorf("bus: encode video job: %w", err)
 	}
+
 	options := []jetstream.PublishOpt{jetstream.WithRetryAttempts(0)}
 	if v.Rev == 1 {
 		options = append(options, jetstream.WithExpectLastSequencePerSubject(0))
 	}
+
 	_, err = b.js.Publish(ctx, subject.VideoJob(v.ID), data, options...)
 	if errors.Is(err, jetstream.ErrNoStreamResponse) { // the stream was deleted
 		if err = b.declareVideoJobs(ctx); err == nil {
 			_, err = b.js.Publish(ctx, subject.VideoJob(v.ID), data, options...)
 		}
 	}
+
 	if err != nil {
 		return fmt.Errorf("bus: back up video job: %w", err)
 	}
+
 	return nil
 }
 
@@ -97,6 +103,7 @@ func (b *Bus) NewestVideo(ctx context.Context, id string) (*event.Video, error) 
 	if err != nil {
 		return nil, fmt.Errorf("bus: look up stream %s: %w", subject.VideoJobStream, err)
 	}
+
 	var newest videojob.Newest
 	for seq := uint64(1); ; seq++ {
 		m, err := stream.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(subject.VideoJob(id)))
@@ -130,15 +137,18 @@ func (b *Bus) VideoBackups(ctx context.Context, since time.Time) ([]videojob.Bac
 	if err != nil {
 		return nil, fmt.Errorf("bus: look up stream %s: %w", subject.VideoJobStream, err)
 	}
+
 	config := jetstream.ConsumerConfig{AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, InactiveThreshold: time.Minute}
 	if !since.IsZero() {
 		config.DeliverPolicy, config.OptStartTime = jetstream.DeliverByStartTimePolicy, &since
 	}
+
 	consumer, err := stream.CreateConsumer(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("bus: read backups of video jobs: %w", err)
 	}
-	defer func() { _ = stream.DeleteConsumer(context.WithoutCancel(ctx), consumer.CachedInfo().Name) }() // the server deletes it too, when it is inactive
+	// the server deletes it too, when it is inactive
+	defer func() { _ = stream.DeleteConsumer(context.WithoutCancel(ctx), consumer.CachedInfo().Name) }()
 	var newest videojob.Newest
 	for read, left := uint64(0), consumer.CachedInfo().NumPending; left > 0; {
 		batch, err := consumer.Fetch(int(min(left, backupFetchSize)), jetstream.FetchContext(ctx))
@@ -157,5 +167,6 @@ func (b *Bus) VideoBackups(ctx context.Context, since time.Time) ([]videojob.Bac
 			return nil, fmt.Errorf("bus: read backups of video jobs: %w", err)
 		}
 	}
+
 	return newest.All(), nil
 }

@@ -165,6 +165,7 @@ func (s *Service) Apply(ctx context.Context, doc *Document, o Options) (Outcome,
 	if o.DryRun {
 		return s.dryRun(ctx, target, o.Match)
 	}
+
 	applied, err := s.apply(ctx, func(state *State) (*Plan, error) {
 		if err := o.Match.Check(state.Tag()); err != nil {
 			return nil, err
@@ -174,6 +175,7 @@ func (s *Service) Apply(ctx context.Context, doc *Document, o Options) (Outcome,
 	if err != nil {
 		return Outcome{}, err
 	}
+
 	s.cfg.Log.InfoContext(ctx, "catalog applied", "rev", applied.After.Rev, "changes", len(applied.Plan.Changes))
 	return Outcome{applied.Plan.Changes, applied.After.Rev}, nil
 }
@@ -239,6 +241,7 @@ func (s *Service) Grant(ctx context.Context, id account.ID, model string, grante
 	if err != nil {
 		return 0, err
 	}
+
 	return applied.After.Rev, nil
 }
 

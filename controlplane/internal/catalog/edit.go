@@ -42,8 +42,10 @@ type Part[E any] struct {
 // those of the old entry.
 func ProviderPart(id string) Part[ProviderEntry] {
 	return Part[ProviderEntry]{
-		list: func(d *Document) (*[]ProviderEntry, string, error) { return &d.Providers, "providers", nil },
-		id:   id, idOf: func(e *ProviderEntry) *string { return &e.ID }, missing: ErrProviderNotFound,
+		list:    func(d *Document) (*[]ProviderEntry, string, error) { return &d.Providers, "providers", nil },
+		id:      id,
+		idOf:    func(e *ProviderEntry) *string { return &e.ID },
+		missing: ErrProviderNotFound,
 		keepOmitted: func(entry, old *ProviderEntry) {
 			if entry.Credentials == nil {
 				entry.Credentials = old.Credentials
@@ -56,8 +58,10 @@ func ProviderPart(id string) Part[ProviderEntry] {
 // old entry.
 func ModelPart(id string) Part[ModelEntry] {
 	return Part[ModelEntry]{
-		list: func(d *Document) (*[]ModelEntry, string, error) { return &d.Models, "models", nil },
-		id:   id, idOf: func(e *ModelEntry) *string { return &e.ID }, missing: ErrModelNotFound,
+		list:    func(d *Document) (*[]ModelEntry, string, error) { return &d.Models, "models", nil },
+		id:      id,
+		idOf:    func(e *ModelEntry) *string { return &e.ID },
+		missing: ErrModelNotFound,
 		keepOmitted: func(entry, old *ModelEntry) {
 			if entry.Routes == nil {
 				entry.Routes = old.Routes
@@ -77,7 +81,9 @@ func CredentialPart(provider, name string) Part[CredentialEntry] {
 			}
 			return nil, "", ErrProviderNotFound
 		},
-		id: name, idOf: func(e *CredentialEntry) *string { return &e.Name }, missing: ErrCredentialNotFound,
+		id:          name,
+		idOf:        func(e *CredentialEntry) *string { return &e.Name },
+		missing:     ErrCredentialNotFound,
 		keepOmitted: func(_, _ *CredentialEntry) {},
 	}
 }
@@ -93,7 +99,9 @@ func RoutePart(model, id string) Part[RouteEntry] {
 			}
 			return nil, "", ErrModelNotFound
 		},
-		id: id, idOf: func(e *RouteEntry) *string { return &e.ID }, missing: ErrRouteNotFound,
+		id:          id,
+		idOf:        func(e *RouteEntry) *string { return &e.ID },
+		missing:     ErrRouteNotFound,
 		keepOmitted: func(_, _ *RouteEntry) {},
 	}
 }
@@ -216,10 +224,12 @@ func Patch[E any](ctx context.Context, s *Service, p Part[E], patch json.RawMess
 		if err != nil {
 			return nil, err
 		}
+
 		old := found.entry()
 		if old == nil {
 			return nil, p.missing
 		}
+
 		patched, err := merge(*old, patch)
 		if err != nil {
 			return nil, err
@@ -227,6 +237,7 @@ func Patch[E any](ctx context.Context, s *Service, p Part[E], patch json.RawMess
 		if *p.idOf(&patched) != p.id {
 			return nil, errOtherID
 		}
+
 		return s.planPart(state, found.doc, found.put(patched))
 	})
 	return p.edited(applied, err)
@@ -251,6 +262,7 @@ func Delete[E any](ctx context.Context, s *Service, p Part[E], match etag.Match)
 	if err != nil {
 		return 0, err
 	}
+
 	return applied.After.Rev, nil
 }
 
@@ -388,6 +400,7 @@ func (s *Service) PutSettings(ctx context.Context, entry SettingsEntry, match et
 	if err != nil {
 		return Edited[SettingsEntry]{}, err
 	}
+
 	now, tag, err := settingsOf(applied.After)
 	return Edited[SettingsEntry]{Entry: now, Tag: tag, Rev: applied.After.Rev}, err
 }

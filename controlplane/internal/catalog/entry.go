@@ -16,6 +16,7 @@ func (s *Service) entries(before, after *State) ([]Entry, error) {
 	if !same(before.Settings, after.Settings) {
 		d.put(subject.KindSettings, subject.KindSettings, after.Settings)
 	}
+
 	for _, id := range keysOf(before.Providers, after.Providers) {
 		if p, stays := after.Providers[id]; !stays {
 			d.remove(subject.KindProvider, id)
@@ -27,6 +28,7 @@ func (s *Service) entries(before, after *State) ([]Entry, error) {
 			d.put(subject.KindProvider, id, entry)
 		}
 	}
+
 	for _, id := range keysOf(before.Models, after.Models) {
 		if m, stays := after.Models[id]; !stays {
 			d.remove(subject.KindModel, id)
@@ -34,16 +36,19 @@ func (s *Service) entries(before, after *State) ([]Entry, error) {
 			d.put(subject.KindModel, id, modelEntry(m))
 		}
 	}
+
 	for id := range after.Grants {
 		if !slices.Equal(before.Grants[id], after.Grants[id]) {
 			d.put(subject.KindGrant, id.String(), catalogkv.Grant{AccountID: id.String(), Models: after.Grants[id]})
 		}
 	}
+
 	for id := range before.Grants {
 		if _, stays := after.Grants[id]; !stays {
 			d.remove(subject.KindGrant, id.String())
 		}
 	}
+
 	return d.entries, d.err
 }
 

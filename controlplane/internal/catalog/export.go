@@ -18,56 +18,89 @@ func (s *State) document() *Document {
 		Settings: SettingsDocument{ImageInputTokens: s.Settings.ImageInputTokens},
 		Grants:   []GrantEntry{},
 	}
+
 	for _, id := range slices.Sorted(maps.Keys(s.Providers)) {
 		d.Providers = append(d.Providers, exportProvider(s.Providers[id]))
 	}
+
 	for _, id := range slices.Sorted(maps.Keys(s.Models)) {
 		d.Models = append(d.Models, exportModel(s.Models[id]))
 	}
+
 	ids := slices.SortedFunc(maps.Keys(s.Grants), func(a, b account.ID) int { return bytes.Compare(a[:], b[:]) })
 	for _, id := range ids {
 		d.Grants = append(d.Grants, GrantEntry{AccountID: id, Models: s.Grants[id]})
 	}
+
 	return d
 }
 
 func exportProvider(p Provider) ProviderEntry {
 	e := ProviderEntry{
-		ID: p.Spec.ID, Name: p.Spec.Name, BaseURL: p.Spec.BaseURL, Enabled: omitTrue(p.Spec.Enabled), Auth: p.Spec.Auth,
-		AnthropicVersion: p.Spec.AnthropicVersion, Headers: p.Spec.Headers,
-		ConnectTimeout: fromMS(p.Spec.ConnectTimeoutMS), FirstByteTimeout: fromMS(p.Spec.FirstByteTimeoutMS),
-		IdleTimeout: fromMS(p.Spec.IdleTimeoutMS), TotalTimeout: fromMS(p.Spec.TotalTimeoutMS),
-		KeepsBilling: p.Spec.KeepsBilling, RecognisesRepeats: p.Spec.RecognisesRepeats, WantsUser: p.Spec.WantsUser, HTTP2: p.Spec.HTTP2,
+		ID:                p.Spec.ID,
+		Name:              p.Spec.Name,
+		BaseURL:           p.Spec.BaseURL,
+		Enabled:           omitTrue(p.Spec.Enabled),
+		Auth:              p.Spec.Auth,
+		AnthropicVersion:  p.Spec.AnthropicVersion,
+		Headers:           p.Spec.Headers,
+		ConnectTimeout:    fromMS(p.Spec.ConnectTimeoutMS),
+		FirstByteTimeout:  fromMS(p.Spec.FirstByteTimeoutMS),
+		IdleTimeout:       fromMS(p.Spec.IdleTimeoutMS),
+		TotalTimeout:      fromMS(p.Spec.TotalTimeoutMS),
+		KeepsBilling:      p.Spec.KeepsBilling,
+		RecognisesRepeats: p.Spec.RecognisesRepeats,
+		WantsUser:         p.Spec.WantsUser,
+		HTTP2:             p.Spec.HTTP2,
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(p.Credentials)) {
 		e.Credentials = append(e.Credentials, CredentialEntry{Name: name, Enabled: omitTrue(!p.Credentials[name].Disabled)})
 	}
+
 	return e
 }
 
 func exportModel(m Model) ModelEntry {
 	e := ModelEntry{
-		ID: m.Spec.ID, Type: m.Spec.Type, DisplayName: m.Spec.DisplayName, OwnedBy: m.Spec.OwnedBy,
-		ContextWindow: m.Spec.ContextWindow, MaxOutputTokens: m.Spec.MaxOutputTokens, ReserveOutputTokens: m.Spec.ReserveOutputTokens,
-		DefaultSeconds: m.Spec.DefaultSeconds,
-		Enabled:        omitTrue(m.Spec.Enabled), Public: omitTrue(m.Spec.Public), Price: priceEntry(&m.Sheet), Params: m.Spec.Params,
+		ID:                  m.Spec.ID,
+		Type:                m.Spec.Type,
+		DisplayName:         m.Spec.DisplayName,
+		OwnedBy:             m.Spec.OwnedBy,
+		ContextWindow:       m.Spec.ContextWindow,
+		MaxOutputTokens:     m.Spec.MaxOutputTokens,
+		ReserveOutputTokens: m.Spec.ReserveOutputTokens,
+		DefaultSeconds:      m.Spec.DefaultSeconds,
+		Enabled:             omitTrue(m.Spec.Enabled),
+		Public:              omitTrue(m.Spec.Public),
+		Price:               priceEntry(&m.Sheet),
+		Params:              m.Spec.Params,
 	}
+
 	for _, id := range slices.Sorted(maps.Keys(m.Routes)) {
 		e.Routes = append(e.Routes, exportRoute(m.Routes[id]))
 	}
+
 	slices.SortStableFunc(e.Routes, func(a, b RouteEntry) int {
 		if a.Priority != b.Priority {
 			return a.Priority - b.Priority
 		}
 		return strings.Compare(a.Provider+"\x00"+a.UpstreamModel, b.Provider+"\x00"+b.UpstreamModel)
 	})
+
 	return e
 }
 
 func exportRoute(r catalogkv.Route) RouteEntry {
 	return RouteEntry{
-		ID: r.ID, Provider: r.Provider, UpstreamModel: r.UpstreamModel, Formats: r.Formats, Priority: r.Priority, Weight: r.Weight,
-		Enabled: omitTrue(r.Enabled), Params: r.Params,
+		ID:            r.ID,
+		Provider:      r.Provider,
+		UpstreamModel: r.UpstreamModel,
+		Formats:       r.Formats,
+		Priority:      r.Priority,
+		Weight:        r.Weight,
+		Enabled:       omitTrue(r.Enabled),
+		Params:        r.Params,
 	}
 }
 

@@ -96,9 +96,11 @@ func planMaintenance(state *State, scope Scope, id string, m *catalogkv.Maintena
 		settings.Currency = state.Currency()
 		p.Settings = &settings
 	}
+
 	if same(before, m) {
 		return &Plan{}, nil
 	}
+
 	object := strings.TrimSpace(string(scope) + " " + id)
 	switch {
 	case before == nil:
@@ -108,6 +110,7 @@ func planMaintenance(state *State, scope Scope, id string, m *catalogkv.Maintena
 	default:
 		p.note(Update, "maintenance", object, before, m)
 	}
+
 	return p, nil
 }
 
@@ -118,23 +121,29 @@ func (s *Service) Maintenance(ctx context.Context) ([]MaintenanceEntry, int64, e
 	if err != nil {
 		return nil, 0, err
 	}
+
 	var list []MaintenanceEntry
 	add := func(scope Scope, id string, m *catalogkv.Maintenance) {
 		if m != nil {
 			list = append(list, MaintenanceEntry{scope, id, *m})
 		}
 	}
+
 	for id, m := range state.Models {
 		add(OneModel, id, m.Spec.Maintenance)
 	}
+
 	for id, p := range state.Providers {
 		add(OneProvider, id, p.Spec.Maintenance)
 	}
+
 	slices.SortFunc(list, func(a, b MaintenanceEntry) int {
 		return cmp.Or(strings.Compare(string(a.Scope), string(b.Scope)), strings.Compare(a.ID, b.ID))
 	})
+
 	if m := state.Settings.Maintenance; m != nil {
 		list = slices.Insert(list, 0, MaintenanceEntry{WholeSystem, "", *m})
 	}
+
 	return list, state.Rev, nil
 }

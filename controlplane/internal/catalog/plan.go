@@ -95,7 +95,13 @@ type ModelRoute struct {
 }
 
 func (p *Plan) note(action Action, kind, id string, before, after any) {
-	p.Changes = append(p.Changes, Change{Action: action, Kind: kind, ID: id, Before: before, After: after})
+	p.Changes = append(p.Changes, Change{
+		Action: action,
+		Kind:   kind,
+		ID:     id,
+		Before: before,
+		After:  after,
+	})
 }
 
 // plan compares the catalog with a document. The error is validation.Errors, or that a stored
@@ -106,15 +112,18 @@ func (s *Service) plan(state *State, t *target) (*Plan, error) {
 	if current := state.Currency(); state.Booked && current != t.settings.Currency {
 		invalid.Add("currency", "cannot be changed from %s, because money was booked in it", current)
 	}
+
 	p.settings(state, t)
 	for _, id := range slices.Sorted(maps.Keys(t.providers)) {
 		if err := s.planProvider(p, state, t.providers[id], &invalid); err != nil {
 			return nil, err
 		}
 	}
+
 	for _, id := range slices.Sorted(maps.Keys(t.models)) {
 		p.model(state, t.models[id])
 	}
+
 	p.removals(state, t)
 	p.grants(state, t)
 	return p, invalid.Err()
@@ -137,6 +146,7 @@ func (s *Service) planProvider(p *Plan, state *State, t targetProvider, invalid 
 	if s.cfg.RequireHTTPS && spec.BaseURL != before.Spec.BaseURL && !strings.HasPrefix(spec.BaseURL, "https://") {
 		invalid.Add(validation.Member(t.path, "base_url"), "must be an https address, unless the setting catalog.require_https is false")
 	}
+
 	switch {
 	case !known:
 		p.Providers = append(p.Providers, spec)
@@ -145,17 +155,20 @@ func (s *Service) planProvider(p *Plan, state *State, t targetProvider, invalid 
 		p.Providers = append(p.Providers, spec)
 		p.note(Update, "provider", spec.ID, providerView(before.Spec), providerView(spec))
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(t.secrets)) {
 		if err := s.planCredential(p, before, t, name, invalid); err != nil {
 			return err
 		}
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(before.Credentials)) {
 		if _, stays := t.secrets[name]; !stays {
 			p.RemoveCredentials = append(p.RemoveCredentials, before.Credentials[name].ID)
 			p.note(Remove, "credential", spec.ID+"/"+name, nil, nil)
 		}
 	}
+
 	return nil
 }
 
@@ -187,12 +200,17 @@ func (s *Service) planCredential(p *Plan, before Provider, t targetProvider, nam
 		p.RemoveCredentials = append(p.RemoveCredentials, stored.ID)
 		action = Update
 	}
+
 	id := ident.Credential.New()
 	p.Credentials = append(p.Credentials, NewCredential{
-		ID: id, Provider: t.spec.ID, Name: name, Enabled: wanted.enabled,
-		Sealed: s.cfg.Vault.Seal([]byte(wanted.secret), catalogkv.CredentialContext(id)),
+		ID:       id,
+		Provider: t.spec.ID,
+		Name:     name,
+		Enabled:  wanted.enabled,
+		Sealed:   s.cfg.Vault.Seal([]byte(wanted.secret), catalogkv.CredentialContext(id)),
 	})
 	p.note(action, "credential", t.spec.ID+"/"+name, nil, nil)
+
 	return nil
 }
 
@@ -241,6 +259,7 @@ func (p *Plan) model(state *State, t targetModel) {
 		p.Models = append(p.Models, spec)
 		p.note(Update, "model", spec.ID, modelView(before.Spec), modelView(spec))
 	}
+
 	unnumbered := before.Sheet
 	unnumbered.Version = 0
 	if !same(unnumbered, t.sheet) {
@@ -251,6 +270,7 @@ func (p *Plan) model(state *State, t targetModel) {
 			p.note(Create, "price", spec.ID, nil, priceEntry(&t.sheet))
 		}
 	}
+
 	for _, id := range slices.Sorted(maps.Keys(t.routes)) {
 		after := t.routes[id]
 		route, known := before.Routes[id]
@@ -274,6 +294,7 @@ func (p *Plan) removals(state *State, t *target) {
 			kept[id] = true
 		}
 	}
+
 	for _, model := range slices.Sorted(maps.Keys(state.Models)) {
 		before := state.Models[model]
 		for _, id := range slices.Sorted(maps.Keys(before.Routes)) {
@@ -287,6 +308,7 @@ func (p *Plan) removals(state *State, t *target) {
 			p.note(Remove, "model", model, modelView(before.Spec), nil)
 		}
 	}
+
 	for _, id := range slices.Sorted(maps.Keys(state.Providers)) {
 		if _, stays := t.providers[id]; !stays {
 			p.RemoveProviders = append(p.RemoveProviders, id)
@@ -308,10 +330,12 @@ func (p *Plan) grants(state *State, t *target) {
 			})
 		}
 	}
+
 	all := maps.Clone(after)
 	maps.Copy(all, state.Grants)
 	ids := slices.Collect(maps.Keys(all))
 	slices.SortFunc(ids, func(a, b account.ID) int { return bytes.Compare(a[:], b[:]) })
+
 	for _, id := range ids {
 		p.grant(id, state.Grants[id], after[id])
 	}

@@ -46,6 +46,7 @@ func (b *builder) sheet(path string, t catalogkv.Type, e *PriceEntry) price.Shee
 		s.ServerTool = int64(*e.ServerTool)
 		s.FreeServerTool = s.ServerTool == 0
 	}
+
 	for i := range e.Tiers {
 		at := validation.Index(validation.Member(path, "tiers"), i)
 		tier := price.Tier{AboveInput: e.Tiers[i].AboveInput, Rates: b.rates(at, &e.Tiers[i].RateEntry)}
@@ -54,9 +55,11 @@ func (b *builder) sheet(path string, t catalogkv.Type, e *PriceEntry) price.Shee
 		b.refuse(len(tier.Rates) == 0, at, "", "names no price")
 		s.Tiers = append(s.Tiers, tier)
 	}
+
 	for i := range e.Secondary {
 		s.Secondary = append(s.Secondary, b.second(validation.Index(validation.Member(path, "secondary"), i), e, i))
 	}
+
 	switch t {
 	case catalogkv.Text:
 		b.refuse(e.Input == nil, path, "input", "is needed for a text model")
@@ -66,6 +69,7 @@ func (b *builder) sheet(path string, t catalogkv.Type, e *PriceEntry) price.Shee
 	case catalogkv.Video:
 		b.refuse(!hasDefault(e.Seconds), path, "seconds", "needs an entry without size and quality")
 	}
+
 	return s
 }
 
@@ -87,17 +91,23 @@ func (e *PriceEntry) Check(t catalogkv.Type) error {
 func (b *builder) second(path string, e *PriceEntry, i int) price.SecondaryPrice {
 	entry := &e.Secondary[i]
 	p := price.SecondaryPrice{
-		Kind: entry.Kind, Model: entry.Model, Rates: b.rates(path, &entry.RateEntry), Images: b.units(validation.Member(path, "images"), entry.Images),
+		Kind:   entry.Kind,
+		Model:  entry.Model,
+		Rates:  b.rates(path, &entry.RateEntry),
+		Images: b.units(validation.Member(path, "images"), entry.Images),
 	}
+
 	known := entry.Kind == price.ImageTool || entry.Kind == price.SVG || entry.Kind == price.Advisor
 	b.refuse(!known, path, "kind", "must be image_tool, svg or advisor")
 	b.refuse(entry.Input == nil, path, "input", "is needed")
 	b.refuse(entry.Output == nil, path, "output", "is needed")
+
 	same := func(model string) func(SecondaryEntry) bool {
 		return func(other SecondaryEntry) bool { return other.Kind == entry.Kind && other.Model == model }
 	}
 	b.refuse(slices.ContainsFunc(e.Secondary[:i], same(entry.Model)), path, "", "has the kind and model of another entry")
 	b.refuse(!slices.ContainsFunc(e.Secondary, same("")), path, "model", "needs an entry of its kind without a model beside it")
+
 	return p
 }
 
@@ -149,13 +159,21 @@ func priceEntry(s *price.Sheet) PriceEntry {
 	for _, t := range s.Tiers {
 		e.Tiers = append(e.Tiers, TierEntry{AboveInput: t.AboveInput, RateEntry: rateEntry(t.Rates)})
 	}
+
 	if s.HasServerToolPrice() {
 		tool := Amount(s.ServerTool)
 		e.ServerTool = &tool
 	}
+
 	for _, p := range s.Secondary {
-		e.Secondary = append(e.Secondary, SecondaryEntry{Kind: p.Kind, Model: p.Model, RateEntry: rateEntry(p.Rates), Images: unitEntries(p.Images)})
+		e.Secondary = append(e.Secondary, SecondaryEntry{
+			Kind:      p.Kind,
+			Model:     p.Model,
+			RateEntry: rateEntry(p.Rates),
+			Images:    unitEntries(p.Images),
+		})
 	}
+
 	return e
 }
 

@@ -71,15 +71,18 @@ func (s *Service) reach(ctx context.Context, state *State, t *target, changes []
 		}
 		changes[i].Reach = &Reach{Models: models, Public: isPublic(models, state, t), Granted: granted(models, state)}
 	}
+
 	all := affectedModels(changes)
 	if len(all) == 0 {
 		return nil
 	}
+
 	since := time.Now().Add(-reachSpan)
 	byModel, _, err := s.cfg.Store.Active(ctx, all, since)
 	if err != nil {
 		return err
 	}
+
 	for i := range changes {
 		switch r := changes[i].Reach; {
 		case r == nil:
@@ -91,6 +94,7 @@ func (s *Service) reach(ctx context.Context, state *State, t *target, changes []
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -121,6 +125,7 @@ func users(state *State, t *target, fits func(id, provider string) bool) []strin
 			}
 		}
 	}
+
 	for model, m := range t.models {
 		for id, route := range m.routes {
 			if fits(id, route.Provider) {
@@ -128,6 +133,7 @@ func users(state *State, t *target, fits func(id, provider string) bool) []strin
 			}
 		}
 	}
+
 	return slices.Sorted(maps.Keys(models))
 }
 

@@ -25,6 +25,7 @@ func (s *Service) ResetRoute(ctx context.Context, id string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	return applied.After.Rev, nil
 }
 

@@ -67,27 +67,37 @@ func (s *Service) Prices(ctx context.Context, model string) ([]PriceVersion, err
 	if err != nil {
 		return nil, err
 	}
+
 	m, known := state.Models[model]
 	if !known {
 		return nil, ErrModelNotFound
 	}
+
 	versions, err := s.cfg.Store.Prices(ctx, model)
 	if err != nil {
 		return nil, err
 	}
+
 	var all []PriceVersion
 	for _, later := range slices.Backward(m.Scheduled) {
 		all = append(all, scheduledView(&later))
 	}
+
 	for _, v := range versions {
 		v.InForce = v.Version == m.Sheet.Version
 		all = append(all, v)
 	}
+
 	return all, nil
 }
 
 func scheduledView(s *Scheduled) PriceVersion {
-	return PriceVersion{ID: s.ID, EffectiveFrom: s.EffectiveFrom, CreatedAt: s.CreatedAt, Price: priceEntry(&s.Sheet)}
+	return PriceVersion{
+		ID:            s.ID,
+		EffectiveFrom: s.EffectiveFrom,
+		CreatedAt:     s.CreatedAt,
+		Price:         priceEntry(&s.Sheet),
+	}
 }
 
 // Sheet returns the price sheet of a new price of a model. Its version is zero.
@@ -122,15 +132,24 @@ func (s *Service) SetPrice(ctx context.Context, model string, entry *PriceEntry,
 	if err != nil {
 		return 0, err
 	}
+
 	return applied.After.Rev, nil
 }
 
 // SchedulePrice gives a model a new price at a future time. It is idempotent by
 // id and returns the catalog revision with the schedule.
-func (s *Service) SchedulePrice(ctx context.Context, id PriceID, model string, entry *PriceEntry, from time.Time, match etag.Match) (rev int64, err error) {
+func (s *Service) SchedulePrice(
+	ctx context.Context,
+	id PriceID,
+	model string,
+	entry *PriceEntry,
+	from time.Time,
+	match etag.Match,
+) (rev int64, err error) {
 	if now := time.Now(); !from.After(now) || from.After(now.Add(maxAhead)) {
 		return 0, validation.New("effective_from", "must be in the future, at most five years from now")
 	}
+
 	applied, err := s.apply(ctx, func(state *State) (*Plan, error) {
 		m, known := state.Models[model]
 		if !known {
@@ -139,19 +158,23 @@ func (s *Service) SchedulePrice(ctx context.Context, id PriceID, model string, e
 		if slices.ContainsFunc(m.Scheduled, func(s Scheduled) bool { return s.ID == id }) {
 			return &Plan{}, nil
 		}
+
 		part := ModelPart(model)
 		if _, err := part.read(state, match); err != nil {
 			return nil, err
 		}
+
 		b := builder{}
 		sheet := b.sheet("price", m.Spec.Type, entry)
 		p := &Plan{Schedule: []NewScheduled{{model, Scheduled{ID: id, Sheet: sheet, EffectiveFrom: from}}}}
 		p.note(Create, "scheduled_price", model+" "+id.String(), nil, scheduleNote{from, *entry})
+
 		return p, b.invalid.Err()
 	})
 	if err != nil {
 		return 0, err
 	}
+
 	return applied.After.Rev, nil
 }
 
@@ -174,12 +197,19 @@ func (s *Service) CancelPrice(ctx context.Context, model string, id PriceID) (re
 			return nil, ErrPriceNotFound
 		}
 		p := &Plan{Unschedule: []PriceID{id}}
-		p.note(Remove, "scheduled_price", model+" "+id.String(), scheduleNote{m.Scheduled[at].EffectiveFrom, priceEntry(&m.Scheduled[at].Sheet)}, nil)
+		p.note(
+			Remove,
+			"scheduled_price",
+			model+" "+id.String(),
+			scheduleNote{m.Scheduled[at].EffectiveFrom, priceEntry(&m.Scheduled[at].Sheet)},
+			nil,
+		)
 		return p, nil
 	})
 	if err != nil {
 		return 0, err
 	}
+
 	return applied.After.Rev, nil
 }
 
@@ -191,6 +221,7 @@ func (s *Service) ActivatePrices(ctx context.Context) error {
 	if err != nil || !due {
 		return err
 	}
+
 	applied, err := s.apply(ctx, func(state *State) (*Plan, error) {
 		p := &Plan{}
 		for _, id := range slices.Sorted(maps.Keys(state.Models)) {
@@ -204,6 +235,7 @@ func (s *Service) ActivatePrices(ctx context.Context) error {
 	if n := len(applied.Plan.Unschedule); n > 0 {
 		s.cfg.Log.InfoContext(ctx, "scheduled prices came into force", "rev", applied.After.Rev, "prices", n)
 	}
+
 	return nil
 }
 
@@ -214,6 +246,7 @@ func (p *Plan) activate(m Model) {
 	slices.SortStableFunc(m.Scheduled, func(a, b Scheduled) int {
 		return cmp.Or(a.EffectiveFrom.Compare(b.EffectiveFrom), slices.Compare(a.ID[:], b.ID[:]))
 	})
+
 	for i := range m.Scheduled {
 		later := &m.Scheduled[i]
 		if !later.Due {

@@ -70,20 +70,24 @@ func (d *Document) target() (*target, error) {
 	if !currencyForm.MatchString(d.Currency) {
 		b.invalid.Add("currency", "must be an ISO code such as USD")
 	}
+
 	b.notNegative("settings.image_input_tokens", d.Settings.ImageInputTokens)
 	b.target.settings = catalogkv.Settings{Currency: d.Currency, ImageInputTokens: d.Settings.ImageInputTokens}
 	for i := range d.Providers {
 		b.provider(validation.Index("providers", i), &d.Providers[i])
 	}
+
 	for i := range d.Models {
 		b.model(validation.Index("models", i), &d.Models[i])
 	}
+
 	if d.Grants != nil {
 		b.target.grants = map[account.ID][]string{}
 		for i := range d.Grants {
 			b.grant(validation.Index("grants", i), &d.Grants[i])
 		}
 	}
+
 	return &b.target, b.invalid.Err()
 }
 
@@ -120,14 +124,23 @@ func (b *builder) provider(path string, e *ProviderEntry) {
 	if name == "" {
 		name = e.ID
 	}
+
 	b.name(path, "name", e.Name)
 	b.refuse(b.names[name], path, "name", "is used by another provider")
 	b.names[name] = true
 	b.baseURL(validation.Member(path, "base_url"), e.BaseURL)
-	b.refuse(e.Auth != "" && !slices.Contains(catalogkv.Auths, e.Auth), path, "auth", "must be one of %s", strings.Join(catalogkv.Auths, ", "))
+	b.refuse(
+		e.Auth != "" && !slices.Contains(catalogkv.Auths, e.Auth),
+		path,
+		"auth",
+		"must be one of %s",
+		strings.Join(catalogkv.Auths, ", "),
+	)
+
 	for header := range e.Headers {
 		b.header(validation.Member(validation.Member(path, "headers"), header), header, e.Headers[header])
 	}
+
 	p := targetProvider{path: path, secrets: map[string]targetSecret{}}
 	for i, c := range e.Credentials {
 		at := validation.Index(validation.Member(path, "credentials"), i)
@@ -139,12 +152,23 @@ func (b *builder) provider(path string, e *ProviderEntry) {
 		b.refuse(strings.Contains(c.Secret, "${"), at, "secret", "holds a ${…} that was not replaced")
 		p.secrets[c.Name] = targetSecret{at, c.Secret, orTrue(c.Enabled)}
 	}
+
 	p.spec = catalogkv.Provider{
-		ID: e.ID, Name: name, BaseURL: strings.TrimRight(e.BaseURL, "/"), Enabled: orTrue(e.Enabled), Auth: e.Auth,
-		Headers: e.Headers, AnthropicVersion: e.AnthropicVersion,
-		KeepsBilling: e.KeepsBilling, RecognisesRepeats: e.RecognisesRepeats, WantsUser: e.WantsUser, HTTP2: e.HTTP2,
-		ConnectTimeoutMS: e.ConnectTimeout.milliseconds(), FirstByteTimeoutMS: e.FirstByteTimeout.milliseconds(),
-		IdleTimeoutMS: e.IdleTimeout.milliseconds(), TotalTimeoutMS: e.TotalTimeout.milliseconds(),
+		ID:                 e.ID,
+		Name:               name,
+		BaseURL:            strings.TrimRight(e.BaseURL, "/"),
+		Enabled:            orTrue(e.Enabled),
+		Auth:               e.Auth,
+		Headers:            e.Headers,
+		AnthropicVersion:   e.AnthropicVersion,
+		KeepsBilling:       e.KeepsBilling,
+		RecognisesRepeats:  e.RecognisesRepeats,
+		WantsUser:          e.WantsUser,
+		HTTP2:              e.HTTP2,
+		ConnectTimeoutMS:   e.ConnectTimeout.milliseconds(),
+		FirstByteTimeoutMS: e.FirstByteTimeout.milliseconds(),
+		IdleTimeoutMS:      e.IdleTimeout.milliseconds(),
+		TotalTimeoutMS:     e.TotalTimeout.milliseconds(),
 	}
 	b.target.providers[e.ID] = p
 }
@@ -194,30 +218,43 @@ func (b *builder) model(path string, e *ModelEntry) {
 	b.name(path, "owned_by", e.OwnedBy)
 	_, twice := b.target.models[e.ID]
 	b.refuse(twice, path, "id", "is used by another model")
+
 	switch e.Type {
 	case catalogkv.Text, catalogkv.Image, catalogkv.Video:
 	default:
 		b.invalid.Add(validation.Member(path, "type"), `must be "text", "image" or "video"`)
 	}
+
 	b.notNegative(validation.Member(path, "context_window"), e.ContextWindow)
 	b.notNegative(validation.Member(path, "max_output_tokens"), e.MaxOutputTokens)
 	b.notNegative(validation.Member(path, "reserve_output_tokens"), e.ReserveOutputTokens)
 	b.notNegative(validation.Member(path, "default_seconds"), e.DefaultSeconds)
 	b.refuse(e.DefaultSeconds != 0 && e.Type != catalogkv.Video, path, "default_seconds", "is for video models only")
 	b.params(validation.Member(path, "params"), e.Type, e.Params)
+
 	m := targetModel{
 		sheet:  b.sheet(validation.Member(path, "price"), e.Type, &e.Price),
 		routes: map[string]catalogkv.Route{},
 		spec: catalogkv.Model{
-			ID: e.ID, Type: e.Type, DisplayName: e.DisplayName, OwnedBy: e.OwnedBy, ContextWindow: e.ContextWindow,
-			MaxOutputTokens: e.MaxOutputTokens, ReserveOutputTokens: e.ReserveOutputTokens, DefaultSeconds: e.DefaultSeconds,
-			Enabled: orTrue(e.Enabled), Public: orTrue(e.Public), Params: e.Params,
+			ID:                  e.ID,
+			Type:                e.Type,
+			DisplayName:         e.DisplayName,
+			OwnedBy:             e.OwnedBy,
+			ContextWindow:       e.ContextWindow,
+			MaxOutputTokens:     e.MaxOutputTokens,
+			ReserveOutputTokens: e.ReserveOutputTokens,
+			DefaultSeconds:      e.DefaultSeconds,
+			Enabled:             orTrue(e.Enabled),
+			Public:              orTrue(e.Public),
+			Params:              e.Params,
 		},
 	}
+
 	for i := range e.Routes {
 		r := b.route(validation.Index(validation.Member(path, "routes"), i), e, &e.Routes[i])
 		m.routes[r.ID] = r
 	}
+
 	b.target.models[e.ID] = m
 }
 
@@ -226,28 +263,44 @@ func (b *builder) route(path string, m *ModelEntry, e *RouteEntry) catalogkv.Rou
 	b.refuse(!known, path, "provider", "is not a provider of this document")
 	b.refuse(e.UpstreamModel == "", path, "upstream_model", "is missing")
 	b.refuse(len(e.Formats) == 0, path, "formats", "is missing")
+
 	for i, f := range e.Formats {
 		at := validation.Index(validation.Member(path, "formats"), i)
 		b.format(at, m.Type, f)
 		b.refuse(slices.Contains(e.Formats[:i], f), at, "", "is given twice")
 	}
+
 	b.notNegative(validation.Member(path, "priority"), int64(e.Priority))
 	b.notNegative(validation.Member(path, "weight"), int64(e.Weight))
 	b.params(validation.Member(path, "params"), m.Type, e.Params)
+
 	for f, params := range e.Params {
 		_, has := params["n"]
-		b.refuse(has, validation.Member(validation.Member(path, "params"), string(f)), "n", "can be set for the whole model only: it is decided before the route")
+		b.refuse(
+			has,
+			validation.Member(validation.Member(path, "params"), string(f)),
+			"n",
+			"can be set for the whole model only: it is decided before the route",
+		)
 	}
+
 	id := e.ID
 	if id == "" {
 		id = routeID(m.ID, e.Provider, e.UpstreamModel)
 	}
+
 	b.id(path, "id", id)
 	b.refuse(b.routeIDs[id], path, "id", "is the same as another route's: give one of them an id")
 	b.routeIDs[id] = true
 	return catalogkv.Route{
-		ID: id, Provider: e.Provider, UpstreamModel: e.UpstreamModel, Formats: e.Formats,
-		Priority: e.Priority, Weight: e.Weight, Enabled: orTrue(e.Enabled), Params: e.Params,
+		ID:            id,
+		Provider:      e.Provider,
+		UpstreamModel: e.UpstreamModel,
+		Formats:       e.Formats,
+		Priority:      e.Priority,
+		Weight:        e.Weight,
+		Enabled:       orTrue(e.Enabled),
+		Params:        e.Params,
 	}
 }
 
@@ -277,7 +330,13 @@ func (b *builder) params(path string, t catalogkv.Type, all map[catalogkv.Format
 		at := validation.Member(path, string(f))
 		b.format(at, t, f)
 		for name, p := range params {
-			b.refuse(!slices.Contains(policies, p.Policy), validation.Member(at, name), "policy", "must be one of %s", strings.Join(policies, ", "))
+			b.refuse(
+				!slices.Contains(policies, p.Policy),
+				validation.Member(at, name),
+				"policy",
+				"must be one of %s",
+				strings.Join(policies, ", "),
+			)
 			b.refuse(p.Otherwise != "" && name != "tools", validation.Member(at, name), "otherwise", "is known for tools only")
 			b.refuse(!slices.Contains(otherwise, p.Otherwise), validation.Member(at, name), "otherwise", "must be drop or reject")
 			b.refuse(p.Policy == "force" && p.Value == nil, validation.Member(at, name), "value", "is needed to force a parameter")

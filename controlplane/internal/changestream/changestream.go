@@ -119,22 +119,41 @@ type Appender struct {
 // New returns an Appender for the window of freshness of new sessions, which is
 // zero if they need none. margin returns what to add
 // to a window for the drift of clocks.
-func New(store Store, stream Stream, window time.Duration, margin func(time.Duration) time.Duration, log *slog.Logger, reg prometheus.Registerer) *Appender {
+func New(
+	store Store,
+	stream Stream,
+	window time.Duration,
+	margin func(time.Duration) time.Duration,
+	log *slog.Logger,
+	reg prometheus.Registerer,
+) *Appender {
 	f := promauto.With(reg)
 	return &Appender{
-		store: store, stream: stream, window: window, off: window == 0, margin: margin, log: log, wake: make(chan struct{}, 1), begun: time.Now(),
-		newest: map[string]*pending{}, ends: map[string]*pending{},
+		store:  store,
+		stream: stream,
+		window: window,
+		off:    window == 0,
+		margin: margin,
+		log:    log,
+		wake:   make(chan struct{}, 1),
+		begun:  time.Now(),
+		newest: map[string]*pending{},
+		ends:   map[string]*pending{},
 		appended: f.NewCounter(prometheus.CounterOpts{
-			Name: "mgw_changes_appended_total", Help: "Changes of keys and accounts that this replica has appended to the stream of changes.",
+			Name: "mgw_changes_appended_total",
+			Help: "Changes of keys and accounts that this replica has appended to the stream of changes.",
 		}),
 		again: f.NewCounter(prometheus.CounterOpts{
-			Name: "mgw_changes_lost_total", Help: "Changes that the stream of changes had acknowledged and then lost; they are appended again.",
+			Name: "mgw_changes_lost_total",
+			Help: "Changes that the stream of changes had acknowledged and then lost; they are appended again.",
 		}),
 		failed: f.NewCounter(prometheus.CounterOpts{
-			Name: "mgw_changes_append_failures_total", Help: "Failed attempts to append changes to the stream of changes, or to find them in it.",
+			Name: "mgw_changes_append_failures_total",
+			Help: "Failed attempts to append changes to the stream of changes, or to find them in it.",
 		}),
 		waiting: f.NewGauge(prometheus.GaugeOpts{
-			Name: "mgw_changes_waiting", Help: "Committed changes that the stream of changes does not have, or not for the whole window of freshness.",
+			Name: "mgw_changes_waiting",
+			Help: "Committed changes that the stream of changes does not have, or not for the whole window of freshness.",
 		}),
 	}
 }
@@ -170,8 +189,10 @@ func (a *Appender) Run(ctx context.Context) {
 	if a.window == 0 {
 		return
 	}
+
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+
 	for {
 		select {
 		case <-ctx.Done():
@@ -179,6 +200,7 @@ func (a *Appender) Run(ctx context.Context) {
 		case <-timer.C:
 		case <-a.wake:
 		}
+
 		err := a.Round(ctx)
 		switch {
 		case err == nil:
@@ -190,6 +212,7 @@ func (a *Appender) Run(ctx context.Context) {
 				a.log.WarnContext(ctx, "changes of keys and accounts are not in the stream of changes yet", slog.Any("error", err))
 			}
 		}
+
 		timer.Reset(interval)
 	}
 }
@@ -202,6 +225,7 @@ func (a *Appender) Round(ctx context.Context) error {
 	if err := a.readChanges(ctx); err != nil {
 		return err
 	}
+
 	var errs []error
 	for _, p := range a.pending {
 		if err := a.step(ctx, p); err != nil {
@@ -211,6 +235,7 @@ func (a *Appender) Round(ctx context.Context) error {
 			break
 		}
 	}
+
 	a.waiting.Set(float64(len(a.pending)))
 	return errors.Join(append(errs, a.confirm(ctx), a.endSessions(ctx))...)
 }

@@ -53,10 +53,16 @@ type Intake struct {
 
 // NewIntake returns an Intake.
 func NewIntake(stream DirectStream, keys Keys, log *slog.Logger, reg prometheus.Registerer) *Intake {
-	return &Intake{stream: stream, keys: keys, log: log, taken: promauto.With(reg).NewCounter(prometheus.CounterOpts{
-		Name: "mgw_changes_direct_total",
-		Help: "Revocations of operators in the stream of changes that this replica has handled. Each replica handles each, once after its start.",
-	})}
+	return &Intake{
+		stream: stream,
+		keys:   keys,
+		log:    log,
+		taken: promauto.With(reg).NewCounter(prometheus.CounterOpts{
+			Name: "mgw_changes_direct_total",
+			Help: "Revocations of operators in the stream of changes that this replica has handled. Each replica handles each, once " +
+				"after its start.",
+		}),
+	}
 }
 
 // Run takes in revocations until ctx ends.
@@ -78,13 +84,16 @@ func (i *Intake) Round(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+
 		if i.at.Incarnation != "" && at.Incarnation != i.at.Incarnation { // another stream, which is read from its start
 			i.at = session.Place{}
 			continue
 		}
+
 		if at.Sequence == 0 {
 			return nil
 		}
+
 		if c.Valid() && c.Change.Kind == wire.KeyRevoked && c.Change.Revision == 0 {
 			// Then it is in Postgres and announced, even if a proxy has not confirmed it yet.
 			switch _, err := i.keys.RevokeByHash(audit.WithActor(ctx, audit.Actor{Name: actor}), c.Change.KeyHash); {
@@ -95,14 +104,26 @@ func (i *Intake) Round(ctx context.Context) error {
 			}
 			i.taken.Inc()
 		}
+
 		i.at = at
 	}
 }
 
 // Revoke appends the revocations of keys to the stream, and returns when no proxy
 // that needs freshness admits one of the keys. note is told what happens.
-func Revoke(ctx context.Context, stream DirectStream, keys []apikey.Hash, margin func(time.Duration) time.Duration, note func(format string, args ...any)) error {
-	r := revoker{stream: stream, margin: margin, note: note, began: time.Now()}
+func Revoke(
+	ctx context.Context,
+	stream DirectStream,
+	keys []apikey.Hash,
+	margin func(time.Duration) time.Duration,
+	note func(format string, args ...any),
+) error {
+	r := revoker{
+		stream: stream,
+		margin: margin,
+		note:   note,
+		began:  time.Now(),
+	}
 	waiting, err := r.append(ctx, keys)
 	for err == nil && len(waiting) > 0 {
 		if !sleep.For(ctx, interval/10) {
@@ -141,20 +162,25 @@ func (r *revoker) append(ctx context.Context, keys []apikey.Hash) ([]directRevoc
 		}
 		places[i] = at
 	}
+
 	if len(keys) == 0 {
 		return nil, nil
 	}
+
 	window, err := r.stream.Window(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	r.note("stored %d revocations, the last one as message %d; proxies get them now, and admit a key for %v at most",
 		len(keys), places[len(places)-1].Sequence, window)
+
 	waiting := make([]directRevocation, len(keys))
 	for i, key := range keys {
 		waiting[i] = directRevocation{key, session.NewConfirmation(window + r.margin(window))}
 		waiting[i].confirmation.Appended(r.clock(), places[i])
 	}
+
 	return waiting, nil
 }
 
@@ -176,9 +202,11 @@ func (r *revoker) confirm(ctx context.Context, waiting []directRevocation) ([]di
 			lost = append(lost, w.key)
 		}
 	}
+
 	if len(lost) > 0 {
 		r.note("the stream has lost %d revocations: they are appended again", len(lost))
 	}
+
 	again, err := r.append(ctx, lost)
 	return append(still, again...), err
 }

@@ -20,20 +20,26 @@ func (a *Appender) endSessions(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	kept := make(map[string]*pending, len(sessions)+1)
 	for _, s := range sessions {
 		m := wire.StreamChange{Ended: s.ID}
 		if kept[m.Subject()] = a.ends[m.Subject()]; kept[m.Subject()] == nil {
 			kept[m.Subject()] = a.newPending(m, s.Window)
-			a.log.WarnContext(ctx, "session has expired: it is fenced when its proxy has read so in the stream of changes, or is not fresh any more",
-				slog.Int64("session", int64(s.ID)))
+			a.log.WarnContext(
+				ctx,
+				"session has expired: it is fenced when its proxy has read so in the stream of changes, or is not fresh any more",
+				slog.Int64("session", int64(s.ID)),
+			)
 		}
 	}
+
 	if epoch > a.epoch.Load() {
 		if err := a.keepEpoch(ctx, kept, epoch); err != nil {
 			return err
 		}
 	}
+
 	a.ends = kept
 	var errs []error
 	for _, p := range a.ends {
@@ -41,6 +47,7 @@ func (a *Appender) endSessions(ctx context.Context) error {
 			errs = append(errs, err)
 		}
 	}
+
 	return errors.Join(append(errs, a.endConfirmed(ctx))...)
 }
 
@@ -74,12 +81,15 @@ func (a *Appender) endConfirmed(ctx context.Context) error {
 			over = append(over, p.message.Ended)
 		}
 	}
+
 	if len(over) == 0 {
 		return nil
 	}
+
 	fenced, err := a.store.FenceEnding(ctx, over)
 	if fenced > 0 {
 		a.log.WarnContext(ctx, "sessions expired without being closed by their proxies", slog.Int("fenced", fenced))
 	}
+
 	return err
 }

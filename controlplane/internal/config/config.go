@@ -250,12 +250,28 @@ type Log struct {
 func Default() Config {
 	return Config{
 		Admin: Admin{
-			Listen: ":8081", RevokeTimeout: 10 * time.Second,
-			OIDC: OIDC{Claim: "scope", ScopeMapping: "operator=operator,observe=observe,cabinet=cabinet,credits=credits,keys.reveal=keys.reveal,read=read", ClockSkew: time.Minute},
+			Listen:        ":8081",
+			RevokeTimeout: 10 * time.Second,
+			OIDC: OIDC{
+				Claim:        "scope",
+				ScopeMapping: "operator=operator,observe=observe,cabinet=cabinet,credits=credits,keys.reveal=keys.reveal,read=read",
+				ClockSkew:    time.Minute,
+			},
 		},
-		Console:         Console{Enabled: true, Environment: "model gateway", TokenSignIn: "auto", SessionIdle: 30 * time.Minute, SessionLength: 10 * time.Hour},
-		Ops:             Ops{Listen: ":9091"},
-		Postgres:        Postgres{MaxConnections: 10, AdminMaxConnections: 6, StatementTimeout: time.Minute, KeepsCommits: string(rollback.KeepsOnRestart)},
+		Console: Console{
+			Enabled:       true,
+			Environment:   "model gateway",
+			TokenSignIn:   "auto",
+			SessionIdle:   30 * time.Minute,
+			SessionLength: 10 * time.Hour,
+		},
+		Ops: Ops{Listen: ":9091"},
+		Postgres: Postgres{
+			MaxConnections:      10,
+			AdminMaxConnections: 6,
+			StatementTimeout:    time.Minute,
+			KeepsCommits:        string(rollback.KeepsOnRestart),
+		},
 		NATS:            NATS{Replicas: 1, UsageKept: 7 * 24 * time.Hour},
 		Secrets:         Secrets{MasterKeyID: "m1"},
 		Session:         Session{TTL: 30 * time.Second, CloseAfter: 15 * time.Minute},
@@ -294,21 +310,28 @@ func (c *Config) Validate() error {
 	v.Reject(c.NATS.UsageMaxBytes < 0, "nats.usage_max_bytes is negative")
 	v.Reject(c.NATS.UsageKept < 2*time.Hour, "nats.usage_kept is shorter than 2h")
 	c.Secrets.validate(&v)
+
 	for _, token := range c.Admin.BootstrapToken.Lines() {
 		v.Reject(len(token) < 16, "admin.bootstrap_token has fewer than 16 characters")
 	}
+
 	_, err := c.Admin.BootstrapExpiry()
 	v.Reject(err != nil, "admin.bootstrap_expires_at: %v", err)
 	if err := c.Admin.TLS.Files().Validate(); err != nil {
 		v.Reject(true, "admin.tls: %v", err)
 	}
+
 	_, err = c.Admin.Proxies()
 	v.Reject(err != nil, "admin.trusted_proxies: %v", err)
 	v.Reject(!slices.Contains([]string{"yes", "no", "auto"}, c.Console.TokenSignIn), "console.token_sign_in is not yes, no or auto")
 	v.Reject(!isAddress(c.Console.APIURL), "console.api_url is not an address such as https://api.example.com")
-	v.Reject(c.Console.SessionIdle < time.Minute || c.Console.SessionLength < c.Console.SessionIdle, "console.session_idle is below a minute or above console.session_length")
+	v.Reject(
+		c.Console.SessionIdle < time.Minute || c.Console.SessionLength < c.Console.SessionIdle,
+		"console.session_idle is below a minute or above console.session_length",
+	)
 	v.Reject(c.Console.OIDC.ClientID != "" && c.Admin.OIDC.Issuer == "", "console.oidc.client_id needs admin.oidc.issuer")
 	v.Reject(c.Console.OIDC.ClientID != "" && c.Console.BaseURL == "", "console.oidc.client_id needs console.base_url")
+
 	if tokens := &c.Admin.OIDC; tokens.Issuer != "" {
 		v.Reject(tokens.Audience == "", "admin.oidc.audience is not set")
 		v.Reject(tokens.Claim == "", "admin.oidc.claim is empty")
@@ -316,11 +339,15 @@ func (c *Config) Validate() error {
 		v.Reject(asked && !oidc.IsSecure(tokens.Issuer), "admin.oidc.issuer does not begin with https://")
 		v.Reject(tokens.ClockSkew < 0 || tokens.ClockSkew > 10*time.Minute, "admin.oidc.clock_skew is not between 0 and 10 minutes")
 	}
+
 	v.Reject(c.Postgres.MaxConnections < 4, "postgres.max_connections is below 4")
 	v.Reject(c.Postgres.AdminMaxConnections < 3, "postgres.admin_max_connections is below 3")
 	v.Reject(c.Postgres.StatementTimeout < time.Second, "postgres.statement_timeout is below one second")
 	keeps := rollback.Keeps(c.Postgres.KeepsCommits)
-	v.Reject(!slices.Contains([]rollback.Keeps{rollback.KeepsNever, rollback.KeepsOnRestart, rollback.KeepsOnFailover}, keeps), "postgres.keeps_commits is not never, restart or failover")
+	v.Reject(
+		!slices.Contains([]rollback.Keeps{rollback.KeepsNever, rollback.KeepsOnRestart, rollback.KeepsOnFailover}, keeps),
+		"postgres.keeps_commits is not never, restart or failover",
+	)
 	v.Reject(c.Session.TTL < time.Second, "session.ttl is below one second")
 	v.Reject(c.Freshness.Window != 0 && c.Freshness.Window < time.Second, "freshness.window is not 0 and below one second")
 	v.Reject(c.Freshness.Window > maxWindow, "freshness.window is above %v", maxWindow)
@@ -336,6 +363,7 @@ func (c *Config) Validate() error {
 	if err := traces.CheckEndpoint(c.Tracing.Endpoint); err != nil {
 		v.Reject(true, "tracing.endpoint: %v", err)
 	}
+
 	return v.Err()
 }
 
@@ -346,8 +374,10 @@ func (s *Secrets) validate(v *settings.Validator) {
 		v.Reject(len(pepper) < 16, "line %d of secrets.previous_peppers has fewer than 16 bytes", i+1)
 		v.Reject(pepper == string(s.Pepper), "line %d of secrets.previous_peppers is the same as secrets.pepper", i+1)
 	}
+
 	masterKeyID, masterKey := s.CurrentMasterKey()
 	v.Reject(masterKeyID == "", "secrets.master_key_id is empty")
+
 	for _, key := range []struct {
 		name  string
 		value settings.Secret
@@ -355,6 +385,7 @@ func (s *Secrets) validate(v *settings.Validator) {
 		_, err := key.value.Key()
 		v.Reject(err != nil, "secrets.%s: %v", key.name, err)
 	}
+
 	_, err := s.MasterKeys()
 	v.Reject(err != nil && s.PreviousMasterKeys != "", "%v", err)
 }
@@ -375,6 +406,7 @@ func (s *Secrets) MasterKeys() (map[string][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("secrets.master_key: %w", err)
 	}
+
 	keys := map[string][]byte{id: current}
 	for _, text := range settings.Secret(strings.ReplaceAll(string(s.PreviousMasterKeys), ",", "\n")).Lines() {
 		id, encoded, ok := strings.Cut(strings.TrimSpace(text), ":")
@@ -388,6 +420,7 @@ func (s *Secrets) MasterKeys() (map[string][]byte, error) {
 			return nil, fmt.Errorf("secrets.previous_master_keys: key %q %w", id, err)
 		}
 	}
+
 	return keys, nil
 }
 
@@ -397,5 +430,7 @@ func isAddress(text string) bool {
 	if err != nil || text == "" {
 		return err == nil
 	}
-	return (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && u.User == nil && strings.Trim(u.Path, "/") == "" && u.RawQuery == "" && u.Fragment == ""
+	return (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && u.User == nil && strings.Trim(u.Path, "/") == "" &&
+		u.RawQuery == "" &&
+		u.Fragment == ""
 }

@@ -47,12 +47,14 @@ func (w *watch) health(r *kit.Request) *kit.Health {
 	if !r.May(kit.Observe) {
 		return nil
 	}
+
 	w.mu.Lock()
 	last := w.state
 	if w.reading || last != nil && w.now().Sub(last.At) < bannersFor {
 		w.mu.Unlock()
 		return last
 	}
+
 	w.reading = true
 	w.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), bannersWait) // others see the result, too
@@ -61,6 +63,7 @@ func (w *watch) health(r *kit.Request) *kit.Health {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.state, w.reading = next, false
+
 	return next
 }
 
@@ -86,10 +89,12 @@ func (w *watch) read(ctx context.Context) *kit.Health {
 			h.Banners = append(h.Banners, found...)
 		})
 	}
+
 	parts.Wait()
 	if away {
 		h.Banners = append(h.Banners, kit.Banner{Kind: "bad", Text: "Not everything can be read.", Since: w.outage.began(h.At)})
 	}
+
 	h.Sort()
 	return h
 }
@@ -98,7 +103,8 @@ func (w *watch) read(ctx context.Context) *kit.Health {
 func (w *watch) money(ctx context.Context) ([]kit.Banner, error) {
 	var found []kit.Banner
 	for _, kind := range []adminclient.LedgerCheckKind{
-		adminclient.LedgerCheckKindChanged, adminclient.LedgerCheckKindRecent, adminclient.LedgerCheckKindAll, adminclient.LedgerCheckKindReceipts,
+		adminclient.LedgerCheckKindChanged, adminclient.LedgerCheckKindRecent,
+		adminclient.LedgerCheckKindAll, adminclient.LedgerCheckKindReceipts,
 	} {
 		runs, err := w.api.ListLedgerChecks(ctx, &adminclient.ListLedgerChecksParams{Kind: &kind, Limit: new(1)})
 		if err != nil {
@@ -113,6 +119,7 @@ func (w *watch) money(ctx context.Context) ([]kit.Banner, error) {
 			}
 		}
 	}
+
 	return found, nil
 }
 
@@ -122,6 +129,7 @@ func (w *watch) maintenance(ctx context.Context) ([]kit.Banner, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var closed []string
 	for _, m := range answer.Value.Data {
 		if m.Active {
@@ -132,10 +140,18 @@ func (w *watch) maintenance(ctx context.Context) ([]kit.Banner, error) {
 			closed = append(closed, name)
 		}
 	}
+
 	if len(closed) == 0 {
 		return nil, nil
 	}
-	return []kit.Banner{{Kind: "warn", Text: "Closed for maintenance: " + strings.Join(closed, ", ") + ".", Link: kit.Link{Text: "Maintenance", URL: "/console/maintenance"}}}, nil
+
+	return []kit.Banner{
+		{
+			Kind: "warn",
+			Text: "Closed for maintenance: " + strings.Join(closed, ", ") + ".",
+			Link: kit.Link{Text: "Maintenance", URL: "/console/maintenance"},
+		},
+	}, nil
 }
 
 // lossShownFor is how long a loss of commits is told of: as long as usage from before it may be settled again.
@@ -147,19 +163,30 @@ func (w *watch) proxies(ctx context.Context) ([]kit.Banner, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	to := kit.Link{Text: "Fleet", URL: "/console/proxies"}
 	fleet, behind, found := answer.Value, 0, w.lostCommits(answer.Value)
 	if len(fleet.Data) == 0 {
 		return append(found, kit.Banner{Kind: "bad", Text: "No proxy is registered: no request can be served.", Link: to}), nil
 	}
+
 	for _, p := range fleet.Data {
 		if p.AppliedRevision < fleet.Revision || p.CatalogRevision < fleet.CatalogRevision {
 			behind++
 		}
 	}
+
 	if behind > 0 {
-		found = append(found, kit.Banner{Kind: "warn", Text: fmt.Sprintf("%d of %d proxies have not applied all changes yet.", behind, len(fleet.Data)), Link: to})
+		found = append(
+			found,
+			kit.Banner{
+				Kind: "warn",
+				Text: fmt.Sprintf("%d of %d proxies have not applied all changes yet.", behind, len(fleet.Data)),
+				Link: to,
+			},
+		)
 	}
+
 	return found, nil
 }
 
@@ -169,24 +196,36 @@ func (w *watch) lostCommits(f *adminclient.Fleet) []kit.Banner {
 	if f.CommitsLostAt != nil {
 		at = "At " + view.UTC(*f.CommitsLostAt)
 	}
+
 	switch {
 	case f.Recovering:
-		return []kit.Banner{{
-			Kind: "bad", Text: at + " Postgres was found to have lost commits. New requests get 503 until every session from before has ended.",
-			Link: kit.Link{Text: "Diagnosis", URL: "/console/diagnosis"},
-		}}
+		return []kit.Banner{
+			{
+				Kind: "bad",
+				Text: at + " Postgres was found to have lost commits. New requests get 503 until every session from before has ended.",
+				Link: kit.Link{Text: "Diagnosis", URL: "/console/diagnosis"},
+			},
+		}
 	case f.CommitsLostAt != nil && w.now().Sub(*f.CommitsLostAt) < lossShownFor:
-		return []kit.Banner{{
-			Kind: "warn", Text: at + " Postgres was found to have lost commits. Changes from shortly before are gone: the newest entry before that time tells which remain.",
-			Link: kit.Link{Text: "Audit", URL: "/console/audit?" + kit.Query("to", f.CommitsLostAt.UTC().Format(time.RFC3339))},
-		}}
+		return []kit.Banner{
+			{
+				Kind: "warn",
+				Text: at + " Postgres was found to have lost commits. Changes from shortly before are gone: the newest entry before " +
+					"that time tells which remain.",
+				Link: kit.Link{Text: "Audit", URL: "/console/audit?" + kit.Query("to", f.CommitsLostAt.UTC().Format(time.RFC3339))},
+			},
+		}
 	}
+
 	return nil
 }
 
 // quarantine tells of usage events that wait for a person.
 func (w *watch) quarantine(ctx context.Context) ([]kit.Banner, error) {
-	answer, err := w.api.ListQuarantine(ctx, &adminclient.ListQuarantineParams{State: new(adminclient.QuarantineStateOpen), Limit: new(100)})
+	answer, err := w.api.ListQuarantine(
+		ctx,
+		&adminclient.ListQuarantineParams{State: new(adminclient.QuarantineStateOpen), Limit: new(100)},
+	)
 	if err != nil || len(answer.Value.Data) == 0 {
 		return nil, err
 	}

@@ -69,6 +69,7 @@ func New(cfg Config) (*Console, error) {
 	c := &Console{cfg: cfg, sections: []kit.Section{
 		nowpages.Section(), customerpages.Section(cfg.APIURL), catalogpages.Section(), moneypages.Section(), systempages.Section(),
 	}}
+
 	var err error
 	if c.static, err = newStatic(files); err != nil {
 		return nil, err
@@ -76,22 +77,27 @@ func New(cfg Config) (*Console, error) {
 	if c.templates, err = parse(c.static.prefix, c.sections); err != nil {
 		return nil, err
 	}
+
 	client := &http.Client{Transport: transport{cfg.API, cfg.Log}}
 	if c.api, err = adminclient.New("http://admin", "", adminclient.WithHTTPClient(client)); err != nil {
 		return nil, fmt.Errorf("console: %w", err)
 	}
+
 	c.watch = &watch{api: c.api, now: time.Now, outage: &c.outage}
 	mux := http.NewServeMux()
 	mux.Handle("GET "+c.static.prefix, c.static)
+
 	for _, r := range c.routes() {
 		mux.HandleFunc(r.pattern, r.handle)
 	}
+
 	protection := http.NewCrossOriginProtection()
 	if cfg.BaseURL != "" {
 		if err := protection.AddTrustedOrigin(cfg.BaseURL); err != nil {
 			return nil, fmt.Errorf("console: console.base_url: %w", err)
 		}
 	}
+
 	c.handler = withHeaders(protection.Handler(mux))
 	return c, nil
 }
@@ -116,11 +122,13 @@ func (c *Console) routes() []route {
 		{"/console/", c.serve(kit.Route{Handle: notFound})},
 		{"/console", http.RedirectHandler("/console/", http.StatusMovedPermanently).ServeHTTP},
 	}
+
 	for _, section := range c.sections {
 		for _, r := range section.Routes {
 			all = append(all, route{r.Pattern, c.serve(r)})
 		}
 	}
+
 	return all
 }
 
@@ -164,6 +172,7 @@ func parse(prefix string, sections []kit.Section) (map[string]*template.Template
 	if err != nil {
 		return nil, fmt.Errorf("console: %w", err)
 	}
+
 	folders := []embed.FS{files}
 	for _, section := range sections {
 		folders = append(folders, section.Templates)
@@ -173,6 +182,7 @@ func parse(prefix string, sections []kit.Section) (map[string]*template.Template
 			}
 		}
 	}
+
 	pages := map[string]*template.Template{}
 	for _, folder := range folders {
 		names, _ := fs.Glob(folder, "template/page_*.gohtml") // the pattern is valid
@@ -191,5 +201,6 @@ func parse(prefix string, sections []kit.Section) (map[string]*template.Template
 			pages[name] = own
 		}
 	}
+
 	return pages, nil
 }

@@ -61,7 +61,8 @@ func (b *browser) firstByte(path string) (took time.Duration, links []string) {
 	defer func() { _ = answer.Body.Close() }()
 	page, err := io.ReadAll(answer.Body)
 	check(b.w.t, err)
-	if answer.StatusCode != http.StatusOK && answer.StatusCode != http.StatusSeeOther { // such as to the catalog, for a model that is not in it
+	// such as to the catalog, for a model that is not in it
+	if answer.StatusCode != http.StatusOK && answer.StatusCode != http.StatusSeeOther {
 		b.w.t.Errorf("%s: got %d", path, answer.StatusCode)
 	}
 	for _, link := range linkOf.FindAllStringSubmatch(string(page), -1) {

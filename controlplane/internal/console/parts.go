@@ -73,12 +73,22 @@ func parts(r *kit.Request) (*kit.Page, error) {
 			{Kind: "bad", Text: "The catalog was not changed."},
 		},
 		Banners: []kit.Banner{
-			{Kind: "bad", Text: "The check of the money found a difference (all).", Link: kit.Link{Text: "Show the first row", URL: "/console/parts"}},
+			{
+				Kind: "bad",
+				Text: "The check of the money found a difference (all).",
+				Link: kit.Link{Text: "Show the first row", URL: "/console/parts"},
+			},
 			{Kind: "warn", Text: "1 of 2 proxies have not applied all changes yet.", Link: kit.Link{Text: "Fleet", URL: "/console/parts"}},
 			{Kind: "info", Text: "A new version is being rolled out."},
 		},
 		Balance: view.Bar(
-			view.Part{Kind: "free", Name: "free", Text: "812.4177"}, view.Part{Kind: "held", Name: "held", Text: "96.02"}, view.Part{Kind: "bad", Name: "unsettled", Text: "14.5"},
+			view.Part{
+				Kind: "free",
+				Name: "free",
+				Text: "812.4177",
+			},
+			view.Part{Kind: "held", Name: "held", Text: "96.02"},
+			view.Part{Kind: "bad", Name: "unsettled", Text: "14.5"},
 		),
 		Spool: view.Bar(view.Part{Kind: "held", Name: "used", Text: "1204"}, view.Part{Kind: "idle", Name: "free", Text: "8796"}),
 		Course: []partStep{
@@ -91,25 +101,45 @@ func parts(r *kit.Request) (*kit.Page, error) {
 		Matrix: []partRow{
 			{"example-small → sim", []view.Badge{view.State("closed"), view.State("closed"), view.State("closed")}},
 			{"example-small → backup", []view.Badge{view.State("open"), view.State("half_open"), {Kind: "idle", Word: "not known"}}},
-			{"example-large → sim", []view.Badge{{Kind: "warn", Word: "set aside"}, {Kind: "warn", Word: "in maintenance"}, view.State("disabled")}},
+			{
+				"example-large → sim",
+				[]view.Badge{{Kind: "warn", Word: "set aside"}, {Kind: "warn", Word: "in maintenance"}, view.State("disabled")},
+			},
 		},
 		Audit: []adminclient.AuditEntry{
 			{
-				At: now.Add(-30 * time.Second), Action: "account.update", Actor: "somebody@example.com", Object: "acc_0192f0c1d2e37a4b8c5d6e7f8091a2b3",
+				At:        now.Add(-30 * time.Second),
+				Action:    "account.update",
+				Actor:     "somebody@example.com",
+				Object:    "acc_0192f0c1d2e37a4b8c5d6e7f8091a2b3",
 				RequestID: new("adm_0192f0c1d2e37a4b8c5d6e7f8091a2b3"),
-				Before:    map[string]any{"name": "Example Ltd", "status": "active"}, After: map[string]any{"name": "Example Ltd", "status": "suspended"},
+				Before:    map[string]any{"name": "Example Ltd", "status": "active"},
+				After:     map[string]any{"name": "Example Ltd", "status": "suspended"},
 			},
 			{At: now.Add(-time.Hour), Action: "console.sign_in", Actor: "somebody@example.com"},
 		},
-		JSON: map[string]any{"type": "account.low_balance", "data": map[string]any{"balance": "4.20", "threshold": 5, "open": true, "note": nil}},
-		Now:  now, Before: now.Add(-12 * time.Second), After: now.Add(26 * time.Minute),
+		JSON: map[string]any{
+			"type": "account.low_balance",
+			"data": map[string]any{"balance": "4.20", "threshold": 5, "open": true, "note": nil},
+		},
+		Now:    now,
+		Before: now.Add(-12 * time.Second),
+		After:  now.Add(26 * time.Minute),
 	}
+
 	for i, height := range []int{120, 340, 560, 480, 900, 1000, 310} {
-		data.Days = append(data.Days, partDay{time.Date(2026, 1, 1+i, 0, 0, 0, 0, time.UTC).Format(time.DateOnly), view.Count(int64(height)), height})
+		data.Days = append(
+			data.Days,
+			partDay{time.Date(2026, 1, 1+i, 0, 0, 0, 0, time.UTC).Format(time.DateOnly), view.Count(int64(height)), height},
+		)
 	}
+
 	return &kit.Page{
-		Template: "parts", Title: "Parts", Crumbs: []kit.Link{{Text: "Above", URL: "/console/parts"}}, Data: data,
-		Command: "gwctl accounts list --limit 10\ngwctl keys list acc_0192f0c1d2e37a4b8c5d6e7f8091a2b3",
+		Template: "parts",
+		Title:    "Parts",
+		Crumbs:   []kit.Link{{Text: "Above", URL: "/console/parts"}},
+		Data:     data,
+		Command:  "gwctl accounts list --limit 10\ngwctl keys list acc_0192f0c1d2e37a4b8c5d6e7f8091a2b3",
 	}, nil
 }
 
@@ -121,26 +151,60 @@ func partForms(action string) []partForm {
 		{Name: "amount", Label: "Amount", Mono: true, Unit: "USD", Value: "12,34", Error: "must be a decimal"},
 		{Name: "kind", Label: "Kind", Kind: "select", Options: []kit.Option{{Value: "top_up", Text: "Top-up"}, {Value: "correction"}}},
 		{Name: "note", Label: "Note", Kind: "area", Now: "another text"},
-		{Name: "scopes", Label: "Scopes", Kind: "checks", Values: []string{"read"}, Options: []kit.Option{{Value: "read"}, {Value: "observe"}}},
+		{
+			Name:    "scopes",
+			Label:   "Scopes",
+			Kind:    "checks",
+			Values:  []string{"read"},
+			Options: []kit.Option{{Value: "read"}, {Value: "observe"}},
+		},
 		{Name: "until", Label: "Valid until (UTC)", Kind: "datetime-local"},
 		{Name: "secret", Label: "Secret", Kind: "password"},
 		{Name: "sure", Label: "A choice", Kind: "check", Value: "yes"},
 	}
-	confirmed := []kit.Field{{Name: "price", Label: "Input", Value: "0.12", Unit: "USD per 1 000 000"}, {Name: "from", Label: "From", Value: "2026-02-01"}}
+
+	confirmed := []kit.Field{{
+		Name:  "price",
+		Label: "Input",
+		Value: "0.12",
+		Unit:  "USD per 1 000 000",
+	}, {Name: "from", Label: "From", Value: "2026-02-01"}}
+
 	return []partForm{
 		{"Refused", &kit.FormView{
-			Form:   kit.Form{Fields: fields, Submit: "Save", Back: action, Effects: []string{"Requests that begin afterwards cost 20 % more.", "214 accounts used it."}},
-			Action: action, Problem: "The request is not valid", Detail: "Two values were refused.", Others: []adminclient.FieldError{{Field: "metadata", Detail: "is too long"}},
+			Form: kit.Form{
+				Fields:  fields,
+				Submit:  "Save",
+				Back:    action,
+				Effects: []string{"Requests that begin afterwards cost 20 % more.", "214 accounts used it."},
+			},
+			Action:  action,
+			Problem: "The request is not valid",
+			Detail:  "Two values were refused.",
+			Others:  []adminclient.FieldError{{Field: "metadata", Detail: "is too long"}},
 		}},
 		{"To be confirmed", &kit.FormView{
 			Form: kit.Form{
-				Fields: confirmed, Submit: "Set the price", Danger: true, Back: action, Effects: []string{"It reaches 214 accounts."}, Confirm: "example-small",
-				Review: func(*kit.Request, *kit.Input) ([]string, error) { return nil, nil },
-			}, Action: action, Reviewed: true, Typed: "Type example-small to confirm.",
+				Fields:  confirmed,
+				Submit:  "Set the price",
+				Danger:  true,
+				Back:    action,
+				Effects: []string{"It reaches 214 accounts."},
+				Confirm: "example-small",
+				Review:  func(*kit.Request, *kit.Input) ([]string, error) { return nil, nil },
+			},
+			Action:   action,
+			Reviewed: true,
+			Typed:    "Type example-small to confirm.",
 		}},
 		{"After an old sign-in", &kit.FormView{
-			Form:   kit.Form{Fields: []kit.Field{{Name: "reason", Label: "Reason", Value: "A customer asked for it."}}, Submit: "Reveal the key", Back: action},
-			Action: action, Stale: true,
+			Form: kit.Form{
+				Fields: []kit.Field{{Name: "reason", Label: "Reason", Value: "A customer asked for it."}},
+				Submit: "Reveal the key",
+				Back:   action,
+			},
+			Action: action,
+			Stale:  true,
 		}},
 	}
 }

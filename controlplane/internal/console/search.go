@@ -25,10 +25,12 @@ func (c *Console) search(r *kit.Request) (*kit.Page, error) {
 	if to := view.Object(query); to != "" {
 		return kit.Go(to, nil)
 	}
+
 	v := &searchView{Query: query}
 	if pages := c.findPages(r, query); len(pages.Links) > 0 {
 		v.Groups = append(v.Groups, pages)
 	}
+
 	if query != "" && r.May(kit.Read) {
 		answer, err := r.API.Search(r.Context(), &adminclient.SearchParams{Q: query})
 		if err != nil {
@@ -36,6 +38,7 @@ func (c *Console) search(r *kit.Request) (*kit.Page, error) {
 		}
 		v.Groups = append(v.Groups, group(answer.Value.Data)...)
 	}
+
 	return &kit.Page{Template: "search", Title: "Search", Data: v}, nil
 }
 
@@ -83,9 +86,11 @@ func group(results []adminclient.SearchResult) []found {
 			}
 			f.Links = append(f.Links, kit.Link{Text: text, URL: kit.Path(t.Page, result.ID)})
 		}
+
 		if len(f.Links) > 0 {
 			all = append(all, f)
 		}
 	}
+
 	return all
 }

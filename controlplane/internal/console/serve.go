@@ -23,10 +23,12 @@ func (c *Console) serve(at kit.Route) http.HandlerFunc {
 			c.signedOut(w, r)
 			return
 		}
+
 		if err != nil {
 			c.fail(w, r, nil, err)
 			return
 		}
+
 		in := &kit.Request{Request: r.WithContext(session.Context(r.Context())), Session: session, API: c.api}
 		if !in.May(at.Scope) {
 			c.fail(w, r, session, &adminclient.Error{StatusCode: http.StatusForbidden, Problem: adminclient.Problem{
@@ -34,10 +36,12 @@ func (c *Console) serve(at kit.Route) http.HandlerFunc {
 			}})
 			return
 		}
+
 		page, err := at.Handle(in)
 		if err == nil && !session.Remembered {
 			c.outage.over()
 		}
+
 		switch {
 		case err != nil:
 			c.fail(w, r, session, err)
@@ -54,8 +58,13 @@ func (c *Console) serve(at kit.Route) http.HandlerFunc {
 				notice = c.takeNotice(w, r)
 			}
 			c.render(w, r, max(page.Status, http.StatusOK), page.Template, &kit.Layout{
-				Title: page.Title, Crumbs: page.Crumbs, Command: page.Command, Data: page.Data, Session: session, Notice: notice,
-				Health: c.health(in),
+				Title:   page.Title,
+				Crumbs:  page.Crumbs,
+				Command: page.Command,
+				Data:    page.Data,
+				Session: session,
+				Notice:  notice,
+				Health:  c.health(in),
 			})
 		}
 	}
@@ -172,7 +181,12 @@ func (o *outage) began(now time.Time) *time.Time {
 
 // banner tells of the outage, while only live data is shown.
 func (o *outage) banner(now time.Time) kit.Banner {
-	return kit.Banner{Kind: "bad", Text: "Only live data is shown, and nothing can be changed.", Since: o.began(now), Away: true}
+	return kit.Banner{
+		Kind:  "bad",
+		Text:  "Only live data is shown, and nothing can be changed.",
+		Since: o.began(now),
+		Away:  true,
+	}
 }
 
 // over notes that the database has answered.
@@ -186,7 +200,12 @@ func (o *outage) over() {
 func (c *Console) fail(w http.ResponseWriter, r *http.Request, session *signin.Session, err error) {
 	shown := failure{Status: http.StatusServiceUnavailable, Title: "The control plane cannot answer at the moment", Retry: true}
 	if e, ok := errors.AsType[*adminclient.Error](err); ok {
-		shown = failure{Status: e.StatusCode, Title: e.Problem.Title, Fields: e.Problem.Errors, Retry: e.StatusCode >= http.StatusInternalServerError}
+		shown = failure{
+			Status: e.StatusCode,
+			Title:  e.Problem.Title,
+			Fields: e.Problem.Errors,
+			Retry:  e.StatusCode >= http.StatusInternalServerError,
+		}
 		if e.Problem.Detail != nil {
 			shown.Detail = *e.Problem.Detail
 		}
@@ -196,9 +215,11 @@ func (c *Console) fail(w http.ResponseWriter, r *http.Request, session *signin.S
 	} else if r.Context().Err() == nil {
 		c.cfg.Log.ErrorContext(r.Context(), "page of the console failed", "path", r.URL.Path, "error", err)
 	}
+
 	if gone := r.Context().Err() != nil; !gone && (session == nil || kit.Away(err)) { // without the database there is no session
 		shown.Since = c.outage.began(time.Now())
 	}
+
 	c.render(w, r, shown.Status, "failure", &kit.Layout{Title: shown.Title, Session: session, Data: shown})
 }
 
@@ -214,22 +235,27 @@ func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, nam
 		}
 		data.Nav = navigation(c.sections, data.Session, path)
 	}
+
 	page, text := c.templates[name], bytes.Buffer{}
 	if page == nil {
 		page, status, data.Data = c.templates["failure"], http.StatusInternalServerError, failure{Title: "There is no template " + name}
 	}
+
 	if err := page.ExecuteTemplate(&text, "layout", data); err != nil {
 		c.cfg.Log.ErrorContext(r.Context(), "template of the console failed", "template", name, "error", err)
 		http.Error(w, "The page cannot be shown. The log of the control plane has the reason.", http.StatusInternalServerError)
 		return
 	}
+
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Vary", "Accept-Encoding")
+
 	if !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		w.WriteHeader(status)
 		_, _ = text.WriteTo(w)
 		return
 	}
+
 	w.Header().Set("Content-Encoding", "gzip")
 	w.WriteHeader(status)
 	z := gzip.NewWriter(w)

@@ -31,7 +31,13 @@ func (c *Console) cookieName(r *http.Request) string {
 
 func (c *Console) setCookie(w http.ResponseWriter, r *http.Request, name, value string, seconds int) {
 	http.SetCookie(w, &http.Cookie{ //nolint:gosec // G124: without TLS, which only the loopback has, browsers refuse Secure
-		Name: name, Value: value, Path: "/", MaxAge: seconds, HttpOnly: true, Secure: c.secure(r), SameSite: http.SameSiteLaxMode,
+		Name:     name,
+		Value:    value,
+		Path:     "/",
+		MaxAge:   seconds,
+		HttpOnly: true,
+		Secure:   c.secure(r),
+		SameSite: http.SameSiteLaxMode,
 	})
 }
 
@@ -52,12 +58,14 @@ func (c *Console) sessionFor(r *http.Request, at kit.Route) (*signin.Session, er
 	if !at.Live {
 		return c.session(r)
 	}
+
 	ctx, cancel := context.WithTimeout(r.Context(), checkFor)
 	defer cancel()
 	session, err := c.session(r.WithContext(ctx))
 	if err == nil || errors.Is(err, signin.ErrNoSession) || r.Context().Err() != nil {
 		return session, err
 	}
+
 	cookie, missing := r.Cookie(c.cookieName(r))
 	if missing != nil {
 		return nil, signin.ErrNoSession
@@ -65,6 +73,7 @@ func (c *Console) sessionFor(r *http.Request, at kit.Route) (*signin.Session, er
 	if session, unknown := c.cfg.Sessions.Remembered(cookie.Value); unknown == nil {
 		return session, nil
 	}
+
 	return nil, err
 }
 
@@ -87,15 +96,19 @@ func (c *Console) signInPage(w http.ResponseWriter, r *http.Request) {
 
 func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request, status int, problem string) {
 	c.render(w, r, status, "sign_in", &kit.Layout{Title: "Sign in", Data: signInView{
-		ReturnTo: localPath(r.FormValue("return_to")), ByToken: c.cfg.Sessions.ByToken(), ByProvider: c.cfg.Sessions.ByProvider(),
-		Again: r.FormValue("again") != "", Problem: problem,
+		ReturnTo:   localPath(r.FormValue("return_to")),
+		ByToken:    c.cfg.Sessions.ByToken(),
+		ByProvider: c.cfg.Sessions.ByProvider(),
+		Again:      r.FormValue("again") != "",
+		Problem:    problem,
 	}})
 }
 
 // localPath returns the path of a page of the console to return to, never that of another site.
 func localPath(text string) string {
 	u, err := url.Parse(text)
-	if err != nil || len(text) > maxReturn || u.Host != "" || u.Scheme != "" || !strings.HasPrefix(path.Clean(u.Path)+"/", "/console/") || strings.ContainsAny(text, "\\\r\n") {
+	if err != nil || len(text) > maxReturn || u.Host != "" || u.Scheme != "" || !strings.HasPrefix(path.Clean(u.Path)+"/", "/console/") ||
+		strings.ContainsAny(text, "\\\r\n") {
 		return "/console/"
 	}
 	return u.RequestURI()
@@ -140,17 +153,20 @@ func (c *Console) finishSignIn(w http.ResponseWriter, r *http.Request) {
 	if err == nil && cookie.Value != r.FormValue("state") {
 		err = http.ErrNoCookie
 	}
+
 	c.setCookie(w, r, name, "", -1)
 	if err != nil {
 		c.showSignIn(w, r, http.StatusForbidden, "This sign-in was not begun in this browser. Sign in again.")
 		return
 	}
+
 	_, secret, to, err := c.cfg.Sessions.Finish(r.Context(), cookie.Value, r.FormValue("code"), c.client(r))
 	if err != nil {
 		status, problem := c.signInProblem(r, err)
 		c.showSignIn(w, r, status, problem)
 		return
 	}
+
 	c.enter(w, r, secret, localPath(to))
 }
 

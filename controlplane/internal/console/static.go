@@ -42,12 +42,14 @@ func newStatic(from fs.FS) (*static, error) {
 	if err != nil {
 		return nil, fmt.Errorf("console: %w", err)
 	}
+
 	s, hash := &static{files: map[string]asset{}}, sha256.New()
 	for _, name := range slices.Sorted(maps.Keys(texts)) {
 		text := texts[name]
 		_, _ = fmt.Fprintf(hash, "%s %d %s", name, len(text), text)
 		s.files[name] = asset{text, compress(text)}
 	}
+
 	s.prefix = "/console/static/" + hex.EncodeToString(hash.Sum(nil)[:6]) + "/"
 	return s, nil
 }
@@ -71,6 +73,7 @@ func (s *static) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
+
 	h := w.Header()
 	h.Set("Cache-Control", "public, max-age=31536000, immutable")
 	h.Set("Content-Type", mime.TypeByExtension(path.Ext(name)))
@@ -80,5 +83,6 @@ func (s *static) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.Set("Content-Encoding", "gzip")
 		text = file.compressed
 	}
+
 	_, _ = w.Write(text)
 }

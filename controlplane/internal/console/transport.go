@@ -26,15 +26,31 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if in.Body == nil {
 		in.Body = http.NoBody
 	}
+
 	body, into := io.Pipe()
-	w := &responseWriter{header: http.Header{}, trailer: http.Header{}, body: into, started: make(chan struct{})}
+	w := &responseWriter{
+		header:  http.Header{},
+		trailer: http.Header{},
+		body:    into,
+		started: make(chan struct{}),
+	}
+
 	go func() {
 		defer func() {
 			// The admin API panics to abort a response; the reader must not take it for whole.
 			status := http.StatusOK
 			if failure := recover(); failure != nil {
 				if failure != http.ErrAbortHandler { //nolint:errorlint // the value of a panic, as in net/http
-					t.log.ErrorContext(ctx, "operation of the admin API panicked", "path", in.URL.Path, "panic", failure, "stack", string(debug.Stack()))
+					t.log.ErrorContext(
+						ctx,
+						"operation of the admin API panicked",
+						"path",
+						in.URL.Path,
+						"panic",
+						failure,
+						"stack",
+						string(debug.Stack()),
+					)
 				}
 				status = http.StatusInternalServerError
 				_ = into.CloseWithError(io.ErrUnexpectedEOF)
@@ -44,6 +60,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}()
 		t.handler.ServeHTTP(w, in)
 	}()
+
 	select {
 	case <-w.started:
 	case <-ctx.Done():
@@ -51,9 +68,18 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		cancel()
 		return nil, ctx.Err()
 	}
+
 	return &http.Response{
-		Status: http.StatusText(w.status), StatusCode: w.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: w.sent, Body: &responseBody{body, cancel}, Trailer: w.trailer, ContentLength: -1, Request: r,
+		Status:        http.StatusText(w.status),
+		StatusCode:    w.status,
+		Proto:         "HTTP/1.1",
+		ProtoMajor:    1,
+		ProtoMinor:    1,
+		Header:        w.sent,
+		Body:          &responseBody{body, cancel},
+		Trailer:       w.trailer,
+		ContentLength: -1,
+		Request:       r,
 	}, nil
 }
 

@@ -158,14 +158,17 @@ func (s *Service) run(ctx context.Context, parts ...func(context.Context) []Find
 			areas[i] = run(ctx)
 		})
 	}
+
 	wait.Wait()
 	report := &Report{At: time.Now().UTC(), Build: s.cfg.Build, Findings: []Finding{}}
 	for _, findings := range areas {
 		report.Findings = append(report.Findings, findings...)
 	}
+
 	if s.cfg.Preflight {
 		expect(report.Findings)
 	}
+
 	return report
 }
 
@@ -173,10 +176,12 @@ func (s *Service) postgres(ctx context.Context) []Finding {
 	if s.cfg.Database == nil {
 		return nil
 	}
+
 	facts, err := s.cfg.Database.Diagnose(ctx)
 	if err != nil {
 		return []Finding{unreachable("postgres", err)}
 	}
+
 	findings := append(checkPostgres(&facts), checkCatalog(&facts)...)
 	if s.cfg.Promises != nil {
 		findings = append(findings, checkCommits(facts.Settings, s.cfg.Promises.KeepsCommits))
@@ -187,6 +192,7 @@ func (s *Service) postgres(ctx context.Context) []Finding {
 	if s.cfg.ReachFunc != nil {
 		findings = append(findings, s.providers(ctx, facts.Providers)...)
 	}
+
 	return findings
 }
 
@@ -205,10 +211,12 @@ func (s *Service) proxies(ctx context.Context) []Finding {
 	if s.cfg.Fleet == nil {
 		return nil
 	}
+
 	f, err := s.cfg.Fleet.Fleet(ctx)
 	if err != nil {
 		return []Finding{unreachable("proxies", err)}
 	}
+
 	findings := checkFleet(&f)
 	if s.cfg.Promises != nil {
 		findings = append(findings, checkSessions(s.cfg.Promises)...)
@@ -216,12 +224,14 @@ func (s *Service) proxies(ctx context.Context) []Finding {
 	if s.cfg.Bus == nil || s.cfg.Secrets == nil {
 		return findings
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, describeTimeout)
 	defer cancel()
 	said, err := s.cfg.Bus.Describe(ctx, live(&f))
 	if err != nil {
 		return append(findings, unreachable("proxies", err))
 	}
+
 	return append(findings, checkDescriptions(&f, said, s.cfg.Secrets)...)
 }
 
@@ -247,8 +257,12 @@ func (s *Service) ledger(ctx context.Context) []Finding {
 // of the error, since only operators see it.
 func unreachable(area string, err error) Finding {
 	return Finding{
-		Area: area, Check: "reachable", Status: Failure, Detail: fmt.Sprintf("facts cannot be read: %v", err),
-		Meaning: "Nothing else in this area could be checked.", Advice: "Check that the server runs and is reachable from here, and check the credentials.",
+		Area:    area,
+		Check:   "reachable",
+		Status:  Failure,
+		Detail:  fmt.Sprintf("facts cannot be read: %v", err),
+		Meaning: "Nothing else in this area could be checked.",
+		Advice:  "Check that the server runs and is reachable from here, and check the credentials.",
 	}
 }
 

@@ -16,13 +16,16 @@ func Print(out io.Writer, findings []Finding, all bool) {
 				areas = append(areas, f.Area)
 			}
 		}
+
 		if f.Status == OK && !all {
 			continue
 		}
+
 		name := f.Area + " " + f.Check
 		if f.Subject != "" {
 			name += " " + f.Subject
 		}
+
 		fmt.Fprintf(out, "%-7s  %s: %s\n", f.Status, name, f.Detail)
 		if f.Meaning != "" {
 			fmt.Fprintf(out, "         %s\n", f.Meaning)
@@ -31,6 +34,7 @@ func Print(out io.Writer, findings []Finding, all bool) {
 			fmt.Fprintf(out, "         → %s\n", f.Advice)
 		}
 	}
+
 	if !all {
 		for _, area := range areas {
 			fmt.Fprintf(out, "%-7s  %s: %d checks passed\n", OK, area, passed[area])

@@ -38,11 +38,13 @@ func checkCommits(settings map[string]string, keeps string) Finding {
 	default:
 		f.Status = Warning
 		f.Detail += "the server does not wait for a standby"
-		f.Meaning = "If a standby is promoted that lacks commits of a control plane that failed with the server, the loss may not be noticed: " +
+		f.Meaning = "If a standby is promoted that lacks commits of a control plane that failed with the server, the loss may not be " +
+			"noticed: " +
 			"payments and revocations can be gone, and money can be spent twice."
 		f.Advice = "Set synchronous_standby_names with synchronous_commit = on, or postgres.keeps_commits to restart. " +
 			"If the storage below Postgres replicates synchronously, which the server does not tell, ignore this."
 	}
+
 	return f
 }
 
@@ -51,18 +53,37 @@ func checkSessions(p *Promises) []Finding {
 	add := collect("proxies")
 	alone := fmt.Sprintf("session.ttl = %v: without a control plane a proxy admits requests for %v at most", p.SessionTTL, p.SessionTTL)
 	if p.FreshnessWindow > 0 {
-		alone = fmt.Sprintf("freshness.window = %v: without a control plane a proxy admits requests as long as NATS has a quorum and its idle units last, "+
-			"and without NATS for %v at most", p.FreshnessWindow, p.FreshnessWindow)
+		alone = fmt.Sprintf(
+			"freshness.window = %v: without a control plane a proxy admits requests as long as NATS has a quorum and its idle units last, "+
+				"and without NATS for %v at most",
+			p.FreshnessWindow,
+			p.FreshnessWindow,
+		)
 	}
+
 	add.check(false, OK, "serves_alone", "", alone, "", "")
-	cover := fmt.Sprintf("session.close_after = %v: if a proxy and its spool are lost, its units stay reserved for that long, not counting outages", p.CloseAfter)
+	cover := fmt.Sprintf(
+		"session.close_after = %v: if a proxy and its spool are lost, its units stay reserved for that long, not counting outages",
+		p.CloseAfter,
+	)
 	add.check(false, OK, "cover", "", cover, "", "")
-	bound := fmt.Sprintf("while Postgres serves, a revocation waits %v at most for a proxy that is stopped or cut off, %v if the proxy still sent heartbeats meanwhile",
-		p.RevocationBound, p.RevocationBound+p.SessionTTL)
+
+	bound := fmt.Sprintf(
+		"while Postgres serves, a revocation waits %v at most for a proxy that is stopped or cut off, %v if the proxy still sent "+
+			"heartbeats meanwhile",
+		p.RevocationBound,
+		p.RevocationBound+p.SessionTTL,
+	)
 	if p.FreshnessWindow > 0 {
-		bound = fmt.Sprintf("a revocation waits %v at most for a proxy that is stopped or cut off, without a control plane, too (gwctl keys revoke-direct); "+
-			"for one that registered before freshness.window was set, %s", p.FreshBound, bound)
+		bound = fmt.Sprintf(
+			"a revocation waits %v at most for a proxy that is stopped or cut off, without a control plane, too (gwctl keys "+
+				"revoke-direct); "+
+				"for one that registered before freshness.window was set, %s",
+			p.FreshBound,
+			bound,
+		)
 	}
+
 	add.check(false, OK, "revocation_bound", "", bound, "", "")
 	return add.findings
 }

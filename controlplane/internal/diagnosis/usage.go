@@ -23,6 +23,7 @@ func checkUsage(doubts []traffic.UsageDoubt) []Finding {
 		answers, of int64
 		reasons     []string
 	}
+
 	by := map[string]*sum{}
 	for _, d := range doubts {
 		if d.Reason == "interrupted" || d.Reason == "ambiguous" {
@@ -35,6 +36,7 @@ func checkUsage(doubts []traffic.UsageDoubt) []Finding {
 		s.answers += d.Answers
 		s.reasons = append(s.reasons, fmt.Sprintf("%s %d", d.Reason, d.Answers))
 	}
+
 	add := collect("catalog")
 	for _, provider := range slices.Sorted(maps.Keys(by)) {
 		s := by[provider]
@@ -46,8 +48,10 @@ func checkUsage(doubts []traffic.UsageDoubt) []Finding {
 			"These answers are charged by an estimate, which may differ from what the provider charges.",
 			"Compare an answer of the provider with what it should report; the runbook MgwUsageEstimated explains the reasons.")
 	}
+
 	if len(add.findings) == 0 {
 		add.check(false, OK, "usage", "", "providers report usage that can be true", "", "")
 	}
+
 	return add.findings
 }

@@ -73,6 +73,7 @@ func Parse(header string) (Match, error) {
 	case "*":
 		return Match{given: true, any: true}, nil
 	}
+
 	m := Match{given: true}
 	for rest := header; rest != ""; {
 		weak := strings.HasPrefix(rest, "W/")
@@ -84,15 +85,18 @@ func Parse(header string) (Match, error) {
 		if !weak {
 			m.tags = append(m.tags, Tag(body[:end+2]))
 		}
+
 		rest = strings.TrimLeft(body[end+2:], " \t")
 		if rest == "" {
 			break
 		}
+
 		next, comma := strings.CutPrefix(rest, ",")
 		if rest = strings.TrimLeft(next, " \t"); !comma || rest == "" {
 			return Match{}, malformed()
 		}
 	}
+
 	return m, nil
 }
 

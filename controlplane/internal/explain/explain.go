@@ -48,7 +48,10 @@ func (q *Query) check() error {
 	if q.Model == "" {
 		invalid.Add("model", "is missing")
 	}
-	if !slices.Contains([]catalogkv.Format{catalogkv.Chat, catalogkv.Responses, catalogkv.Messages, catalogkv.Images, catalogkv.Videos}, q.Format) {
+	if !slices.Contains(
+		[]catalogkv.Format{catalogkv.Chat, catalogkv.Responses, catalogkv.Messages, catalogkv.Images, catalogkv.Videos},
+		q.Format,
+	) {
 		invalid.Add("format", "must be chat, responses, messages, images or videos")
 	}
 	if q.MaxTokens < 0 {
@@ -60,12 +63,14 @@ func (q *Query) check() error {
 	if q.InputTokens < 0 || q.InputTokens > maxInputTokens {
 		invalid.Add("input_tokens", "must be at most 1000000 and not negative")
 	}
+
 	if q.Parameters != "" {
 		var members map[string]json.RawMessage
 		if len(q.Parameters) > maxParameters || json.Unmarshal([]byte(q.Parameters), &members) != nil || members == nil {
 			invalid.Add("parameters", "must be a JSON object of at most 4096 bytes")
 		}
 	}
+
 	return invalid.Err()
 }
 
@@ -132,36 +137,52 @@ func (s *Service) Explain(ctx context.Context, q *Query) (*Explanation, error) {
 	if err := q.check(); err != nil {
 		return nil, err
 	}
+
 	record, err := s.Store.KeyRecord(ctx, q.Account, q.Key)
 	if err != nil {
 		return nil, err
 	}
+
 	owner, err := account.ParseID(record.AccountID)
 	if err != nil {
 		return nil, err
 	}
+
 	pools, err := s.pools(ctx, owner, record)
 	if err != nil {
 		return nil, err
 	}
+
 	e := &Explanation{At: time.Now().UTC(), Record: record}
 	if e.Visibility, e.Currency, err = s.visibility(ctx, owner, q); err != nil {
 		return nil, err
 	}
+
 	answers, silent, err := s.Proxies.Explain(ctx, &wire.ExplainRequest{
-		V: wire.Version, Record: *record, Pools: pools, Format: string(q.Format), Model: q.Model, Stream: q.Stream,
-		MaxTokens: q.MaxTokens, N: q.N, InputTokens: q.InputTokens, Parameters: json.RawMessage(q.Parameters),
+		V:           wire.Version,
+		Record:      *record,
+		Pools:       pools,
+		Format:      string(q.Format),
+		Model:       q.Model,
+		Stream:      q.Stream,
+		MaxTokens:   q.MaxTokens,
+		N:           q.N,
+		InputTokens: q.InputTokens,
+		Parameters:  json.RawMessage(q.Parameters),
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	for _, a := range answers {
 		e.Proxies = append(e.Proxies, a)
 	}
+
 	slices.SortFunc(e.Proxies, func(a, b wire.ExplainResponse) int { return cmp.Compare(a.Name, b.Name) })
 	e.Silent = silent
 	e.compare()
 	e.setNeeds(pools)
+
 	return e, nil
 }
 
@@ -171,15 +192,25 @@ func (s *Service) pools(ctx context.Context, owner account.ID, record *wire.KeyR
 	if record.LimitPool != 0 {
 		wanted = append(wanted, record.LimitPool)
 	}
+
 	found, err := s.Holdings.Of(ctx, owner, wanted)
 	if err != nil {
 		return nil, err
 	}
+
 	states := make([]wire.PoolState, len(found))
 	for i := range found {
 		p := &found[i]
-		states[i] = wire.PoolState{Pool: p.ID, Kind: p.Kind, Unlimited: p.Unlimited, Total: p.Total, Free: p.Free + p.Idle(), Settled: p.Settled}
+		states[i] = wire.PoolState{
+			Pool:      p.ID,
+			Kind:      p.Kind,
+			Unlimited: p.Unlimited,
+			Total:     p.Total,
+			Free:      p.Free + p.Idle(),
+			Settled:   p.Settled,
+		}
 	}
+
 	return states, nil
 }
 
@@ -228,10 +259,19 @@ func (e *Explanation) setNeeds(pools []wire.PoolState) {
 	if e.Priced == nil {
 		return
 	}
+
 	judge := allocator.New()
 	for _, s := range pools {
-		judge.Pools[s.Pool] = &allocator.Pool{ID: s.Pool, Kind: s.Kind, Unlimited: s.Unlimited, Total: s.Total, Free: s.Free, Settled: s.Settled}
+		judge.Pools[s.Pool] = &allocator.Pool{
+			ID:        s.Pool,
+			Kind:      s.Kind,
+			Unlimited: s.Unlimited,
+			Total:     s.Total,
+			Free:      s.Free,
+			Settled:   s.Settled,
+		}
 	}
+
 	for _, n := range e.Priced.Needs {
 		need := Need{Need: n, Enough: judge.Judge([]wire.Need{n}).Granted}
 		if p := judge.Pools[n.Pool]; p != nil {

@@ -19,11 +19,13 @@ func NewMetrics(store Store, reg prometheus.Registerer) *Metrics {
 	f := promauto.With(reg)
 	sessions := f.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "mgw_proxy_sessions",
-		Help: "Sessions of proxies by state: active, expired (without heartbeats, not fenced yet), fenced, or closed with usage that has not arrived.",
+		Help: "Sessions of proxies by state: active, expired (without heartbeats, not fenced yet), fenced, or closed with usage that " +
+			"has not arrived.",
 	}, []string{"state"})
 	return &Metrics{store, sessions, f.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "mgw_sessions_unsettled",
-		Help: "Requests whose usage a proxy without an active session has not delivered, by the name of the proxy. Start it again with its disk.",
+		Help: "Requests whose usage a proxy without an active session has not delivered, by the name of the proxy. Start it again " +
+			"with its disk.",
 	}, []string{"dataplane"})}
 }
 
@@ -33,16 +35,26 @@ func (m *Metrics) Update(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	states := map[string]int{Active: 0, Expired: 0, Fenced: 0, Closed: 0}
+
+	states := map[string]int{
+		Active:  0,
+		Expired: 0,
+		Fenced:  0,
+		Closed:  0,
+	}
+
 	for i := range f.Proxies {
 		states[f.Proxies[i].State]++
 	}
+
 	for state, n := range states {
 		m.sessions.WithLabelValues(state).Set(float64(n))
 	}
+
 	m.unsettled.Reset()
 	for name, n := range f.Unserved() {
 		m.unsettled.WithLabelValues(name).Set(float64(n))
 	}
+
 	return nil
 }

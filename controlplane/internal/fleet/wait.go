@@ -64,6 +64,7 @@ func (w *Waiter) Wait(ctx context.Context, changes propagation.Changes) (Applied
 		t.rev = changes.Key.Revision
 		t.waiting, t.known = w.confirm(ctx, *changes.Key)
 	}
+
 	if changes.Empty() {
 		f, err := w.fleet(ctx)
 		if err != nil {
@@ -74,6 +75,7 @@ func (w *Waiter) Wait(ctx context.Context, changes propagation.Changes) (Applied
 			return Applied{}, err
 		}
 	}
+
 	for pause := firstPause; ; pause = min(pause*3/2, maxPause) {
 		applied, err := w.check(ctx, &t)
 		if err != nil || len(applied.Pending) == 0 || ctx.Err() != nil {
@@ -144,6 +146,7 @@ func (w *Waiter) check(ctx context.Context, t *target) (Applied, error) {
 	if err != nil {
 		return Applied{}, err
 	}
+
 	applied := map[string]bool{}
 	for i := range f.Proxies {
 		if d := &f.Proxies[i]; d.State == Active {
@@ -151,6 +154,7 @@ func (w *Waiter) check(ctx context.Context, t *target) (Applied, error) {
 			applied[d.Name] = t.reached(d) && (others || !known)
 		}
 	}
+
 	var a Applied
 	for _, name := range slices.Sorted(maps.Keys(applied)) {
 		if applied[name] {
@@ -159,6 +163,7 @@ func (w *Waiter) check(ctx context.Context, t *target) (Applied, error) {
 			a.Pending = append(a.Pending, name)
 		}
 	}
+
 	return a, nil
 }
 

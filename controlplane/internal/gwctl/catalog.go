@@ -31,8 +31,11 @@ const variablesHelp = "\n\nThe secrets of credentials may contain environment va
 
 func (t *tool) catalogDiff() *cobra.Command {
 	return &cobra.Command{
-		Use: "diff <file>", Short: "Show the changes that a catalog file would make", Args: cobra.ExactArgs(1),
-		Long:    "Show the changes that a catalog file would make and the accounts they affect. The exit code is 0 without changes and 10 with changes." + variablesHelp,
+		Use:   "diff <file>",
+		Short: "Show the changes that a catalog file would make",
+		Args:  cobra.ExactArgs(1),
+		Long: "Show the changes that a catalog file would make and the accounts they affect. The exit code is 0 without changes " +
+			"and 10 with changes." + variablesHelp,
 		Example: "  gwctl catalog diff catalog.yaml",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			plan, err := t.planCatalog(cmd.Context(), args[0])
@@ -53,9 +56,13 @@ func (t *tool) catalogDiff() *cobra.Command {
 func (t *tool) catalogApply() *cobra.Command {
 	var dryRun, yes, wait bool
 	cmd := &cobra.Command{
-		Use: "apply <file>", Short: "Replace the catalog by a file, after showing the changes", Args: cobra.ExactArgs(1),
-		Long: "Replace the catalog by a file. Objects that are not in the file are removed; if the file has no grants, the grants are kept.\n" +
-			"The changes are shown first and must be confirmed. If the catalog is changed in the meantime, nothing is applied." + variablesHelp,
+		Use:   "apply <file>",
+		Short: "Replace the catalog by a file, after showing the changes",
+		Args:  cobra.ExactArgs(1),
+		Long: "Replace the catalog by a file. Objects that are not in the file are removed; if the file has no grants, the grants are " +
+			"kept.\n" +
+			"The changes are shown first and must be confirmed. If the catalog is changed in the meantime, nothing is " +
+			"applied." + variablesHelp,
 		Example:     "  gwctl catalog apply catalog.yaml",
 		Annotations: map[string]string{operationAnnotation: "applyCatalog"},
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -63,32 +70,40 @@ func (t *tool) catalogApply() *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			if dryRun || !t.isMachine() {
 				if err := t.showPlan(plan); err != nil {
 					return err
 				}
 			}
+
 			if dryRun || (plan.changes.Empty() && !t.isMachine()) {
 				return nil
 			}
+
 			if !yes {
 				if err := t.confirm(args[0]); err != nil {
 					return err
 				}
 			}
+
 			return t.applyCatalog(cmd.Context(), plan, wait)
 		},
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only show the changes")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "apply without confirmation")
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait until every live proxy uses the new catalog")
+
 	return cmd
 }
 
 func (t *tool) catalogExport() *cobra.Command {
 	return &cobra.Command{
-		Use: "export", Short: "Write the catalog as a file for apply", Args: cobra.NoArgs,
-		Long:        "Write the catalog as a file for apply. The file does not contain the secrets of credentials; applying it keeps the existing ones.",
+		Use:   "export",
+		Short: "Write the catalog as a file for apply",
+		Args:  cobra.NoArgs,
+		Long: "Write the catalog as a file for apply. The file does not contain the secrets of credentials; applying it keeps " +
+			"the existing ones.",
 		Example:     "  gwctl catalog export > catalog.yaml",
 		Annotations: map[string]string{operationAnnotation: "getCatalog"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -96,10 +111,12 @@ func (t *tool) catalogExport() *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			accept := mediaYAML
 			if render.Format(t.output) == render.JSON {
 				accept = mediaJSON
 			}
+
 			answer, err := client.Do(cmd.Context(), call.Request{
 				Method: http.MethodGet, Path: catalogPath, Header: http.Header{"Accept": {accept}},
 			})
@@ -110,10 +127,12 @@ func (t *tool) catalogExport() *cobra.Command {
 			if accept == mediaYAML {
 				return t.stream(answer.Body)
 			}
+
 			text, err := readResponse(answer.Body)
 			if err != nil {
 				return err
 			}
+
 			return t.writer().Show(nil, text)
 		},
 	}
@@ -139,10 +158,12 @@ func (t *tool) planCatalog(ctx context.Context, file string) (*catalogPlan, erro
 	if err != nil {
 		return nil, err
 	}
+
 	document, err := catalogfile.Expand(text, t.cfg.EnvFunc)
 	if err != nil {
 		return nil, usagef("%s: %w", filepath.Base(file), err)
 	}
+
 	plan := &catalogPlan{document: document}
 	answer, err := t.putCatalog(ctx, plan, url.Values{"dry_run": {"true"}})
 	if err != nil {
@@ -156,6 +177,7 @@ func (t *tool) planCatalog(ctx context.Context, file string) (*catalogPlan, erro
 	if err := json.Unmarshal(plan.answer, &plan.changes); err != nil {
 		return nil, fmt.Errorf("decode the response: %w", err)
 	}
+
 	return plan, nil
 }
 
@@ -165,7 +187,10 @@ func (t *tool) putCatalog(ctx context.Context, plan *catalogPlan, query url.Valu
 		return nil, err
 	}
 	r := call.Request{
-		Method: http.MethodPut, Path: catalogPath, Query: query, Body: plan.document,
+		Method: http.MethodPut,
+		Path:   catalogPath,
+		Query:  query,
+		Body:   plan.document,
 		Header: http.Header{"Content-Type": {mediaYAML}, "Accept": {mediaJSON}},
 	}
 	if plan.etag != "" {
@@ -203,6 +228,7 @@ func (t *tool) applyCatalog(ctx context.Context, plan *catalogPlan, wait bool) e
 	if wait {
 		query.Set("wait", "applied")
 	}
+
 	answer, err := t.putCatalog(ctx, plan, query)
 	if err != nil {
 		return err
@@ -212,6 +238,7 @@ func (t *tool) applyCatalog(ctx context.Context, plan *catalogPlan, wait bool) e
 	if err != nil {
 		return err
 	}
+
 	if t.isMachine() {
 		if err := t.writer().Show(nil, text); err != nil {
 			return err
@@ -223,5 +250,6 @@ func (t *tool) applyCatalog(ctx context.Context, plan *catalogPlan, wait bool) e
 		}
 		fmt.Fprintf(t.cfg.Out, "Applied: revision %d, %d changes.\n", applied.Revision, len(applied.Changes))
 	}
+
 	return pending(answer, text)
 }

@@ -44,9 +44,11 @@ func (o *operation) completeFlag(cmd *cobra.Command, flag string, in *input, wor
 	case in.kind == "boolean":
 		o.tool.complete(cmd, flag, []string{"true", "false"})
 	case strings.HasSuffix(in.name, "_id") && in.name != "external_id":
-		o.tool.failOn(cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-			return o.tool.ids(cmd.Context(), in.name, nil, typed), cobra.ShellCompDirectiveNoFileComp
-		}))
+		o.tool.failOn(
+			cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+				return o.tool.ids(cmd.Context(), in.name, nil, typed), cobra.ShellCompDirectiveNoFileComp
+			}),
+		)
 	}
 }
 
@@ -56,12 +58,14 @@ func (t *tool) ids(ctx context.Context, param string, given map[string]string, t
 	if ctx == nil {
 		ctx = context.Background()
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()
 	client, err := t.client()
 	if err != nil {
 		return nil
 	}
+
 	var found []string
 	for _, item := range t.listOf(ctx, client, param, given) {
 		id, about := identity(item, param)
@@ -69,6 +73,7 @@ func (t *tool) ids(ctx context.Context, param string, given map[string]string, t
 			found = append(found, strings.TrimSuffix(id+"\t"+about, "\t"))
 		}
 	}
+
 	return found
 }
 
@@ -78,20 +83,24 @@ func identity(item json.RawMessage, param string) (id, about string) {
 	if json.Unmarshal(item, &text) == nil {
 		return text, "" // a list of ids
 	}
+
 	var object map[string]any
 	if json.Unmarshal(item, &object) != nil {
 		return "", ""
 	}
+
 	for _, name := range []string{param, "id"} {
 		if id, _ = object[name].(string); id != "" {
 			break
 		}
 	}
+
 	for _, name := range []string{"name", "display_name", "status"} {
 		if about, _ = object[name].(string); about != "" {
 			break
 		}
 	}
+
 	return id, render.Printable(about)
 }
 
@@ -108,14 +117,17 @@ func (t *tool) listOf(ctx context.Context, client *call.Client, param string, gi
 		}
 		return names
 	}
+
 	for _, op := range t.doc.Operations {
 		if t.lists(op, param) && (best == nil || len(open(op)) < len(open(best))) {
 			best = op
 		}
 	}
+
 	if best == nil {
 		return nil
 	}
+
 	missing := open(best)
 	switch len(missing) {
 	case 0:
@@ -128,7 +140,13 @@ func (t *tool) listOf(ctx context.Context, client *call.Client, param string, gi
 }
 
 // ofParents concatenates the lists of several objects, such as the keys of accounts.
-func (t *tool) ofParents(ctx context.Context, client *call.Client, op *apidoc.Operation, parent string, given map[string]string) []json.RawMessage {
+func (t *tool) ofParents(
+	ctx context.Context,
+	client *call.Client,
+	op *apidoc.Operation,
+	parent string,
+	given map[string]string,
+) []json.RawMessage {
 	var all []json.RawMessage
 	parents := t.listOf(ctx, client, parent, given)
 	for _, item := range parents[:min(len(parents), maxParents)] {
@@ -142,7 +160,8 @@ func (t *tool) ofParents(ctx context.Context, client *call.Client, op *apidoc.Op
 func (t *tool) lists(op *apidoc.Operation, param string) bool {
 	noun := kebab(strings.TrimSuffix(param, "_id"))
 	last := kebab(op.Path[strings.LastIndexByte(op.Path, '/')+1:])
-	return op.Method == http.MethodGet && slices.Contains([]string{noun + "s", noun + "es", strings.TrimSuffix(noun, "y") + "ies", noun}, last)
+	return op.Method == http.MethodGet &&
+		slices.Contains([]string{noun + "s", noun + "es", strings.TrimSuffix(noun, "y") + "ies", noun}, last)
 }
 
 // page returns the first page of a list.
@@ -151,10 +170,17 @@ func (t *tool) page(ctx context.Context, client *call.Client, op *apidoc.Operati
 	for name, value := range given {
 		path = strings.Replace(path, "{"+name+"}", url.PathEscape(value), 1)
 	}
-	r := call.Request{Method: op.Method, Path: path, Query: url.Values{}, Header: http.Header{"Accept": {mediaJSON}}}
+
+	r := call.Request{
+		Method: op.Method,
+		Path:   path,
+		Query:  url.Values{},
+		Header: http.Header{"Accept": {mediaJSON}},
+	}
 	if op.Param("query", "limit") != nil {
 		r.Query.Set("limit", "100")
 	}
+
 	answer, err := client.Do(ctx, r)
 	if err != nil {
 		return nil
@@ -164,6 +190,7 @@ func (t *tool) page(ctx context.Context, client *call.Client, op *apidoc.Operati
 	if err != nil {
 		return nil
 	}
+
 	items, err := render.Items(text)
 	if err == nil && items == nil { // the list has another name than data
 		var object map[string]json.RawMessage
@@ -175,6 +202,7 @@ func (t *tool) page(ctx context.Context, client *call.Client, op *apidoc.Operati
 			}
 		}
 	}
+
 	return items
 }
 

@@ -13,7 +13,8 @@ import (
 // contextCommand returns the commands for the file of contexts.
 func (t *tool) contextCommand() *cobra.Command {
 	group := newGroup("context", "Contexts: named servers and the sources of their tokens")
-	group.Long = "Named servers and the sources of their tokens. The file is $GWCTL_CONFIG, or modelgateway/contexts.yaml in the configuration directory.\n" +
+	group.Long = "Named servers and the sources of their tokens. The file is $GWCTL_CONFIG, or modelgateway/contexts.yaml in the " +
+		"configuration directory.\n" +
 		"It contains no tokens, only where to find them, and only you may have access to it."
 	group.AddCommand(t.contextList(), t.contextUse(), t.contextAdd(), t.contextRemove())
 	return group
@@ -37,27 +38,34 @@ func (t *tool) edit(change func(*access.File) error) error {
 
 func (t *tool) contextList() *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List the contexts", Args: cobra.NoArgs, Example: "  gwctl context list",
+		Use:     "list",
+		Short:   "List the contexts",
+		Args:    cobra.NoArgs,
+		Example: "  gwctl context list",
 		RunE: func(*cobra.Command, []string) error {
 			path, err := access.DefaultPath(t.cfg.EnvFunc)
 			if err != nil {
 				return &usageError{err}
 			}
+
 			f, err := access.Load(path)
 			if err != nil {
 				return &usageError{err}
 			}
+
 			type row struct {
 				Name    string `json:"name"`
 				Current bool   `json:"current"`
 				Server  string `json:"server"`
 				Token   string `json:"token"`
 			}
+
 			rows := []row{}
 			for _, name := range f.Names() {
 				c := f.Contexts[name]
 				rows = append(rows, row{name, name == f.Current, c.Server, c.Source()})
 			}
+
 			return t.show(map[string]any{"data": rows}, "name", "current", "server", "token")
 		},
 	}
@@ -65,7 +73,10 @@ func (t *tool) contextList() *cobra.Command {
 
 func (t *tool) contextUse() *cobra.Command {
 	return &cobra.Command{
-		Use: "use <name>", Short: "Set the current context", Args: cobra.ExactArgs(1), Example: "  gwctl context use production",
+		Use:               "use <name>",
+		Short:             "Set the current context",
+		Args:              cobra.ExactArgs(1),
+		Example:           "  gwctl context use production",
 		ValidArgsFunction: t.completeContext,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return t.edit(func(f *access.File) error {
@@ -83,7 +94,9 @@ func (t *tool) contextAdd() *cobra.Command {
 	var c access.Context
 	var address string
 	cmd := &cobra.Command{
-		Use: "add <name>", Short: "Add or replace a context", Args: cobra.ExactArgs(1),
+		Use:     "add <name>",
+		Short:   "Add or replace a context",
+		Args:    cobra.ExactArgs(1),
 		Example: "  gwctl context add production --address https://admin.example.com --token-command 'pass show gateway'",
 		RunE: func(_ *cobra.Command, args []string) error {
 			c.Server, c.TokenFile = address, t.target.TokenFile
@@ -106,12 +119,16 @@ func (t *tool) contextAdd() *cobra.Command {
 	cmd.Flags().StringVar(&c.TokenEnv, "token-env", "", "environment `variable` with the token")
 	cmd.Flags().StringVar(&c.TokenCommand, "token-command", "", "shell `command` that prints the token")
 	cmd.Flags().StringVar(&c.CAFile, "ca-file", "", "`file` with the CA certificates of the server")
+
 	return cmd
 }
 
 func (t *tool) contextRemove() *cobra.Command {
 	return &cobra.Command{
-		Use: "remove <name>", Short: "Remove a context", Args: cobra.ExactArgs(1), Example: "  gwctl context remove old",
+		Use:               "remove <name>",
+		Short:             "Remove a context",
+		Args:              cobra.ExactArgs(1),
+		Example:           "  gwctl context remove old",
 		ValidArgsFunction: t.completeContext,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return t.edit(func(f *access.File) error {
@@ -131,7 +148,10 @@ func (t *tool) contextRemove() *cobra.Command {
 // versionCommand prints the version.
 func (t *tool) versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the version", Args: cobra.NoArgs, Example: "  gwctl version",
+		Use:     "version",
+		Short:   "Print the version",
+		Args:    cobra.NoArgs,
+		Example: "  gwctl version",
 		RunE: func(*cobra.Command, []string) error {
 			fmt.Fprintln(t.cfg.Out, "gwctl", t.cfg.Version)
 			return nil

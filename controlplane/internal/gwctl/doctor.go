@@ -41,7 +41,15 @@ type diagnosisReport struct {
 func (r *diagnosisReport) all() []diagnosis.Finding {
 	all := make([]diagnosis.Finding, len(r.Findings))
 	for i, f := range r.Findings {
-		all[i] = diagnosis.Finding{Area: f.Area, Check: f.Check, Subject: f.Subject, Status: f.Status, Detail: f.Detail, Meaning: f.Meaning, Advice: f.Advice}
+		all[i] = diagnosis.Finding{
+			Area:    f.Area,
+			Check:   f.Check,
+			Subject: f.Subject,
+			Status:  f.Status,
+			Detail:  f.Detail,
+			Meaning: f.Meaning,
+			Advice:  f.Advice,
+		}
 	}
 	return all
 }
@@ -53,7 +61,9 @@ func (t *tool) doctorCommand() *cobra.Command {
 	var direct Direct
 	var all, strict bool
 	cmd := &cobra.Command{
-		Use: "doctor", Short: "Check all parts of the system and give advice on problems", Args: cobra.NoArgs,
+		Use:   "doctor",
+		Short: "Check all parts of the system and give advice on problems",
+		Args:  cobra.NoArgs,
 		Long: "Check database, NATS, proxies, secrets and ledger. Every problem is printed with its consequence and advice.\n" +
 			"The exit code is 1 if there is a failure, with --strict also if there is a warning.\n\n" +
 			"If no control plane runs, --postgres-url and --nats-url check the servers directly.",
@@ -78,8 +88,11 @@ func (t *tool) doctorCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 1 on warnings, too")
 	cmd.Flags().StringVar(&direct.PostgresURL, "postgres-url", "", "check this database directly, without a control plane")
 	cmd.Flags().StringVar(&direct.NATSURL, "nats-url", "", "check this NATS server directly, without a control plane")
-	cmd.Flags().StringVar(&direct.MonitorURL, "nats-monitor-url", "", "monitoring addresses of all NATS servers, separated by commas, to check their sync settings")
+	cmd.Flags().
+		StringVar(&direct.MonitorURL, "nats-monitor-url", "", "monitoring addresses of all NATS servers, separated by commas, to "+
+			"check their sync settings")
 	cmd.Flags().IntVar(&direct.Replicas, "nats-replicas", 1, "expected number of replicas of each stream, with --nats-url")
+
 	return cmd
 }
 
@@ -91,11 +104,19 @@ func (t *tool) diagnose(ctx context.Context, direct Direct) (*diagnosisReport, e
 	if t.cfg.DiagnoseFunc == nil {
 		return nil, usagef("this build cannot check servers directly")
 	}
+
 	found := t.cfg.DiagnoseFunc(ctx, direct)
-	report := &diagnosisReport{Status: found.Status(), At: found.At, Build: found.Build, Findings: []finding{}}
+	report := &diagnosisReport{
+		Status:   found.Status(),
+		At:       found.At,
+		Build:    found.Build,
+		Findings: []finding{},
+	}
+
 	for _, f := range found.Findings {
 		report.Findings = append(report.Findings, finding{f.Status, f.Area, f.Check, f.Subject, f.Detail, f.Meaning, f.Advice})
 	}
+
 	return report, nil
 }
 
@@ -104,7 +125,11 @@ func (t *tool) getDiagnosis(ctx context.Context) (*diagnosisReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer, err := client.Do(ctx, call.Request{Method: http.MethodGet, Path: "/admin/v1/diagnosis", Header: http.Header{"Accept": {mediaJSON}}})
+
+	answer, err := client.Do(
+		ctx,
+		call.Request{Method: http.MethodGet, Path: "/admin/v1/diagnosis", Header: http.Header{"Accept": {mediaJSON}}},
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -113,18 +138,25 @@ func (t *tool) getDiagnosis(ctx context.Context) (*diagnosisReport, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	report := &diagnosisReport{}
 	if err := json.Unmarshal(text, report); err != nil {
 		return nil, fmt.Errorf("decode the response: %w", err)
 	}
+
 	if away := time.Since(report.At); away.Abs() > clockLimit {
 		report.Findings = append(report.Findings, finding{
-			Status: diagnosis.Warning, Area: "here", Check: "clock", Detail: fmt.Sprintf("the clocks of this machine and the control plane differ by %v", away.Round(time.Second)),
-			Meaning: "Times in commands and output are wrong by that much.", Advice: "Synchronize the clocks of this machine and the control plane with NTP.",
+			Status:  diagnosis.Warning,
+			Area:    "here",
+			Check:   "clock",
+			Detail:  fmt.Sprintf("the clocks of this machine and the control plane differ by %v", away.Round(time.Second)),
+			Meaning: "Times in commands and output are wrong by that much.",
+			Advice:  "Synchronize the clocks of this machine and the control plane with NTP.",
 		})
 		if report.Status == diagnosis.OK {
 			report.Status = diagnosis.Warning
 		}
 	}
+
 	return report, nil
 }

@@ -17,19 +17,23 @@ func (o *operation) example(group, verb string) string {
 		}
 		words = append(words, quote(exampleText(value, sampleID(arg.Name))))
 	}
+
 	for _, in := range o.inputs {
 		if in.required && in.in != "body" {
 			words = append(words, "--"+in.flag+"="+quote(exampleText(o.exampleOf(in), "text")))
 		}
 	}
+
 	line := "  " + strings.Join(append(words, o.bodyExample()...), " ")
 	if o.body == nil || o.body.Example == nil || !strings.Contains(line, "--data=@") {
 		return line
 	}
+
 	body, err := json.MarshalIndent(o.body.Example, "  ", "  ")
 	if err != nil {
 		return line
 	}
+
 	return line + "\n\n  The file, in YAML or JSON:\n  " + string(body)
 }
 
@@ -41,12 +45,14 @@ func (o *operation) bodyExample() []string {
 	if o.body == nil || o.body.Type != mediaJSON {
 		return []string{"--data=@body"}
 	}
+
 	example, _ := o.body.Example.(map[string]any)
 	var words []string
 	for _, in := range o.inputs {
 		if in.in != "body" {
 			continue
 		}
+
 		value, given := example[in.name]
 		if example == nil && in.required {
 			value, given = o.exampleOf(in), true
@@ -57,15 +63,19 @@ func (o *operation) bodyExample() []string {
 		if !in.isPlain() && in.kind != "array" {
 			return []string{"--data=@" + kebab(o.op.ID) + ".yaml"}
 		}
+
 		if in.isSecret() {
 			words = append(words, "--"+in.flag+"-file="+in.flag+".txt")
 			continue
 		}
+
 		words = append(words, "--"+in.flag+"="+quote(exampleText(value, "null")))
 	}
+
 	if len(words) == 0 && o.op.Body.Required && example == nil {
 		return []string{"--data=@" + kebab(o.op.ID) + ".yaml"}
 	}
+
 	return words
 }
 
@@ -77,6 +87,7 @@ func (o *operation) exampleOf(in *input) any {
 	if in.kind == "array" && in.item != nil {
 		return o.exampleOf(in.item)
 	}
+
 	switch {
 	case in.schema.Format == "date-time":
 		return "2026-01-31T00:00:00Z"

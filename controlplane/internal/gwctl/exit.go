@@ -69,15 +69,18 @@ func exitCode(err error) int {
 	if _, ok := errors.AsType[*access.TokenError](err); ok {
 		return ExitAuth
 	}
+
 	if problem, ok := errors.AsType[*call.ProblemError](err); ok {
 		if problem.Foreign && problem.Status == http.StatusNotFound {
 			return ExitFailure // it does not tell that the object does not exist
 		}
 		return statusCode(problem.Status)
 	}
+
 	if _, ok := errors.AsType[*call.UnreachableError](err); ok || errors.Is(err, context.DeadlineExceeded) {
 		return ExitUnreachable
 	}
+
 	return ExitFailure
 }
 
@@ -103,6 +106,7 @@ func report(w io.Writer, err error) {
 	if exit, ok := errors.AsType[*exitError](err); ok && exit.err == nil {
 		return
 	}
+
 	fmt.Fprintln(w, "gwctl:", err)
 	if problem, ok := errors.AsType[*call.ProblemError](err); ok {
 		for _, field := range problem.Fields {
@@ -118,6 +122,7 @@ func report(w io.Writer, err error) {
 			fmt.Fprintf(w, "  request id %s\n", problem.Instance)
 		}
 	}
+
 	if lost, ok := errors.AsType[*call.UnreachableError](err); ok && lost.Key != "" {
 		fmt.Fprintf(w, "  The change may have been made. To retry safely, add --idempotency-key %s\n", lost.Key)
 	}

@@ -23,11 +23,17 @@ func (t *tool) addExplain() {
 		if op.ID != "explainRequest" {
 			continue
 		}
+
 		cmd := t.command(op, commandName{"usage", "explain"})
 		of, example := cmd.RunE, cmd.Example
-		cmd.Use, cmd.Short, cmd.Args = "explain [request_id]", "Explain a past request, or what would happen to one now", cobra.MaximumNArgs(1)
-		cmd.Long = "Explain a past request by its id: its receipt, what was held, and which routes were skipped and tried and why; or, for a refused one, what was short.\n" +
-			"With flags instead, explain what would happen to such a request now. Only the last refusal in an hour of each account, key and code is known by its id."
+		cmd.Use, cmd.Short, cmd.Args = "explain [request_id]", "Explain a past request, or what would happen to one "+
+			"now", cobra.MaximumNArgs(
+			1,
+		)
+		cmd.Long = "Explain a past request by its id: its receipt, what was held, and which routes were skipped and tried and why; " +
+			"or, for a refused one, what was short.\n" +
+			"With flags instead, explain what would happen to such a request now. Only the last refusal in an hour of each account, " +
+			"key and code is known by its id."
 		cmd.Example = "  gwctl usage explain req_0192f0c1d2e37a4b8c5d6e7f8091a2b7\n" + example
 		cmd.Annotations = nil // `requests explain` is the command of the operation
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -65,15 +71,18 @@ func (t *tool) explainRefused(ctx context.Context, id string, notFound error) er
 	if len(refusals.Data) == 0 {
 		return notFound
 	}
+
 	r := refusals.Data[0]
 	if t.isMachine() {
 		return t.show(r)
 	}
+
 	fmt.Fprintf(t.cfg.Out, "%s was refused with %d %s before any provider was called; it cost nothing.\n", id, r.Status, r.Code)
 	if s := r.Short; s != nil {
 		fmt.Fprintf(t.cfg.Out, "Short of %s (%s): wanted %s, available %s, reserved by others %s.\n",
 			s.Pool, strings.ReplaceAll(s.Reason, "_", " "), s.Wanted, s.Available, s.Reserved)
 	}
+
 	return nil
 }
 
@@ -83,12 +92,19 @@ func (t *tool) getJSON(ctx context.Context, path string, to any) error {
 	if err != nil {
 		return err
 	}
+
 	path, query, _ := strings.Cut(path, "?")
 	values, err := url.ParseQuery(query)
 	if err != nil {
 		return fmt.Errorf("query of %s: %w", path, err)
 	}
-	answer, err := client.Do(ctx, call.Request{Method: http.MethodGet, Path: path, Query: values, Header: http.Header{"Accept": {mediaJSON}}})
+
+	answer, err := client.Do(ctx, call.Request{
+		Method: http.MethodGet,
+		Path:   path,
+		Query:  values,
+		Header: http.Header{"Accept": {mediaJSON}},
+	})
 	if err != nil {
 		return err
 	}
@@ -100,25 +116,45 @@ func (t *tool) getJSON(ctx context.Context, path string, to any) error {
 	if err := json.Unmarshal(text, to); err != nil {
 		return fmt.Errorf("decode the response: %w", err)
 	}
+
 	return nil
 }
 
 // printUsage prints the receipt, the hold and the routes of a request.
 func printUsage(to io.Writer, u *adminclient.UsageDetail) error {
 	out := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(out, "%s %s: %s of %s as %s, %d ms\n\n", u.RequestID, u.Status, u.Model, u.AccountID, u.Format, u.FinishedAt.Sub(u.StartedAt).Milliseconds())
+	fmt.Fprintf(
+		out,
+		"%s %s: %s of %s as %s, %d ms\n\n",
+		u.RequestID,
+		u.Status,
+		u.Model,
+		u.AccountID,
+		u.Format,
+		u.FinishedAt.Sub(u.StartedAt).Milliseconds(),
+	)
 	r := &u.Receipt
 	for _, line := range r.Lines {
 		fmt.Fprintf(out, "%s\t%d\tx %s / %d\t= %s\n", line.Line, line.Quantity, line.UnitPrice, line.Per, line.Amount)
 	}
+
 	fmt.Fprintf(out, "list %s x multiplier %s\t\t\t= %s %s\n\n", r.ListCost, r.PriceMultiplier, r.Cost, r.Currency)
-	fmt.Fprintf(out, "Held %s %s while it ran, and released when it was settled. Price version %d; quantities: %s.\n", r.Reservation, r.Currency, r.PriceVersion, r.Rule)
+	fmt.Fprintf(
+		out,
+		"Held %s %s while it ran, and released when it was settled. Price version %d; quantities: %s.\n",
+		r.Reservation,
+		r.Currency,
+		r.PriceVersion,
+		r.Rule,
+	)
+
 	if len(u.Attempts) == 0 {
 		if u.Route != nil {
 			fmt.Fprintf(out, "The first route, %s, served it.\n", *u.Route)
 		}
 		return flush(out)
 	}
+
 	fmt.Fprintln(out, "\nRoutes:")
 	for _, a := range u.Attempts {
 		why, with := "", ""
@@ -136,6 +172,7 @@ func printUsage(to io.Writer, u *adminclient.UsageDetail) error {
 		}
 		fmt.Fprintf(out, "  %s\t%s\t%s\t%s\t%s\n", a.Route, a.Result, why, with, took)
 	}
+
 	return flush(out)
 }
 

@@ -43,13 +43,20 @@ var _ pflag.Value = (*input)(nil)
 func newInput(doc *apidoc.Document, name, in string, required bool, schema *apidoc.Schema, read func(string) ([]byte, error)) *input {
 	whole := doc.Resolve(schema)
 	i := &input{
-		name: name, in: in, required: required, kind: doc.Kind(schema), nullable: doc.Nullable(schema), schema: whole, read: read,
+		name:     name,
+		in:       in,
+		required: required,
+		kind:     doc.Kind(schema),
+		nullable: doc.Nullable(schema),
+		schema:   whole,
+		read:     read,
 	}
 	if i.kind == "array" {
 		if i.item = newInput(doc, name, in, false, whole.Items, read); !i.item.isPlain() {
 			i.kind, i.item = "object", nil // a list of objects is one value
 		}
 	}
+
 	return i
 }
 
@@ -292,6 +299,7 @@ func branchJSON(n *yaml.Node) (json.RawMessage, error) {
 	if n.Kind == yaml.MappingNode {
 		opening, closing, step = '{', '}', 2
 	}
+
 	out := []byte{opening}
 	for i := 0; i+step <= len(n.Content); i += step {
 		if i > 0 {
@@ -310,5 +318,6 @@ func branchJSON(n *yaml.Node) (json.RawMessage, error) {
 		}
 		out = append(out, value...)
 	}
+
 	return append(out, closing), nil
 }

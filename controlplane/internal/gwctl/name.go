@@ -48,6 +48,7 @@ func names(doc *apidoc.Document) map[string]commandName {
 		taken[name] = true
 		found[op.ID] = name
 	}
+
 	return found
 }
 

@@ -54,6 +54,7 @@ func (t *tool) command(op *apidoc.Operation, name commandName) *cobra.Command {
 	for _, arg := range o.args {
 		use = append(use, "<"+arg.Name+">")
 	}
+
 	cmd := &cobra.Command{
 		Use:         strings.Join(use, " "),
 		Short:       op.Summary,
@@ -65,6 +66,7 @@ func (t *tool) command(op *apidoc.Operation, name commandName) *cobra.Command {
 	if op.Method == http.MethodGet && len(o.args) == 0 {
 		cmd.Annotations[readsAnnotation] = "yes"
 	}
+
 	cmd.ValidArgsFunction = o.completeArg
 	o.addFlags(cmd)
 	cmd.Example = o.example(name.group, name.verb)
@@ -83,13 +85,16 @@ func (o *operation) checkArgs(cmd *cobra.Command, args []string) error {
 		}
 		return fmt.Errorf("%q: the command %s", args[len(o.args)], text)
 	}
+
 	var missing []string
 	for _, arg := range o.args[len(args):] {
 		missing = append(missing, "<"+arg.Name+">")
 	}
+
 	if len(missing) > 0 {
 		return fmt.Errorf("required: %s", strings.Join(missing, ", "))
 	}
+
 	return nil
 }
 
@@ -120,6 +125,7 @@ func (o *operation) addFlags(cmd *cobra.Command) {
 		in := newInput(doc, p.Name, p.In, p.Required, p.Schema, o.tool.read)
 		o.add(cmd, in, cmp.Or(p.Description, in.schema.Description))
 	}
+
 	if o.op.Body != nil {
 		if media, found := apidoc.In(o.op.Body.Media, mediaJSON); found {
 			o.body = &media
@@ -132,10 +138,12 @@ func (o *operation) addFlags(cmd *cobra.Command) {
 		}
 		cmd.Flags().StringVar(&o.data, "data", "", "request body: `text`, @file, or - for standard input; other flags replace its members")
 	}
+
 	if types := o.answerTypes(); len(types) > 1 {
 		cmd.Flags().StringVar(&o.accept, "accept", "", "media type of the response: `"+strings.Join(types, ", ")+"`")
 		o.tool.complete(cmd, "accept", types)
 	}
+
 	if o.op.Method == http.MethodGet && o.op.Param("query", "cursor") != nil {
 		cmd.Flags().BoolVar(&o.all, "all", false, "get all pages")
 	}
@@ -147,10 +155,12 @@ func (o *operation) add(cmd *cobra.Command, in *input, help string) {
 	if o.tool.reserved(name) || cmd.Flags().Lookup(name) != nil {
 		name = in.in + "-" + name
 	}
+
 	in.flag = name
 	if in.in == "query" {
 		help = cmp.Or(waitHelp[in.name], help)
 	}
+
 	help = strings.TrimSuffix(strings.Join(strings.Fields(strings.ReplaceAll(help, "`", "")), " "), ".")
 	words := in.words()
 	var notes []string
@@ -172,6 +182,7 @@ func (o *operation) add(cmd *cobra.Command, in *input, help string) {
 	if len(notes) > 0 {
 		help = strings.TrimSpace(help + " (" + strings.Join(notes, "; ") + ")")
 	}
+
 	flag := cmd.Flags().VarPF(in, name, "", help)
 	if in.kind == "boolean" && !in.nullable {
 		flag.NoOptDefVal = "true"
@@ -182,6 +193,7 @@ func (o *operation) add(cmd *cobra.Command, in *input, help string) {
 	if in.isSecret() {
 		cmd.Flags().Var(secretFile{in}, name+"-file", "read it from a file; - for standard input")
 	}
+
 	o.inputs = append(o.inputs, in)
 	o.completeFlag(cmd, name, in, words)
 }
@@ -210,6 +222,7 @@ func (o *operation) run(ctx context.Context, args []string) error {
 	if unknown := render.UnknownColumns(o.tool.doc, o.successSchema(), o.tool.columns); len(unknown) > 0 {
 		return usagef("--columns: unknown columns: %s", strings.Join(unknown, ", "))
 	}
+
 	client, err := o.tool.client()
 	if err != nil {
 		return err
@@ -217,6 +230,7 @@ func (o *operation) run(ctx context.Context, args []string) error {
 	if o.all {
 		return o.pages(ctx, client, request)
 	}
+
 	answer, err := client.Do(ctx, request)
 	if err != nil {
 		return err
@@ -226,15 +240,18 @@ func (o *operation) run(ctx context.Context, args []string) error {
 	if media != mediaJSON && media != "" {
 		return o.tool.stream(answer.Body)
 	}
+
 	text, err := readResponse(answer.Body)
 	if err != nil {
 		return err
 	}
+
 	if len(text) == 0 {
 		o.tool.printErr("done: %s", strings.Join(append([]string{o.op.Summary}, args...), " "))
 	} else if err := o.tool.writer().Show(o.schema(answer.StatusCode), text); err != nil {
 		return err
 	}
+
 	o.note(answer)
 	return pending(answer, text)
 }
@@ -242,7 +259,8 @@ func (o *operation) run(ctx context.Context, args []string) error {
 // note prints what the body of a response does not tell.
 func (o *operation) note(answer *http.Response) {
 	repeatable := slices.ContainsFunc(o.op.Responses, func(r apidoc.Response) bool { return r.Status == "201" })
-	if answer.Header.Get("Idempotent-Replayed") == "true" || (o.op.Method == http.MethodPost && repeatable && answer.StatusCode == http.StatusOK) {
+	if answer.Header.Get("Idempotent-Replayed") == "true" ||
+		(o.op.Method == http.MethodPost && repeatable && answer.StatusCode == http.StatusOK) {
 		o.tool.printErr("nothing new: the same request was carried out before, and this is its result")
 	}
 	if answer.Header.Get("Applied") == "true" {
@@ -259,7 +277,10 @@ func pending(answer *http.Response, text []byte) error {
 	}
 	if answer.StatusCode == http.StatusAccepted && json.Unmarshal(text, &state) == nil && state.Effective != nil && !*state.Effective {
 		names := cmp.Or(strings.Join(state.WaitingFor, ", "), "unknown")
-		return &exitError{ExitUnreachable, fmt.Errorf("the change is made, but these proxies have not confirmed it: %s; run the command again to wait longer", names)}
+		return &exitError{
+			ExitUnreachable,
+			fmt.Errorf("the change is made, but these proxies have not confirmed it: %s; run the command again to wait longer", names),
+		}
 	}
 	if answer.Header.Get("Applied") == "false" {
 		names := cmp.Or(answer.Header.Get("Applied-Pending"), "unknown")
@@ -288,13 +309,20 @@ func (o *operation) schema(status int) *apidoc.Schema {
 
 // request builds the request.
 func (o *operation) request(args []string) (call.Request, error) {
-	r := call.Request{Method: o.op.Method, Path: o.op.Path, Query: url.Values{}, Header: http.Header{}}
+	r := call.Request{
+		Method: o.op.Method,
+		Path:   o.op.Path,
+		Query:  url.Values{},
+		Header: http.Header{},
+	}
+
 	for i, p := range o.args {
 		if args[i] == "" {
 			return r, usagef("%s is empty", p.Name)
 		}
 		r.Path = strings.Replace(r.Path, "{"+p.Name+"}", url.PathEscape(args[i]), 1)
 	}
+
 	for _, in := range o.inputs {
 		switch {
 		case in.in == "body":
@@ -309,6 +337,7 @@ func (o *operation) request(args []string) (call.Request, error) {
 			return r, usagef("--%s is required", in.flag)
 		}
 	}
+
 	accept, err := o.accepted()
 	if err != nil {
 		return r, err
@@ -316,6 +345,7 @@ func (o *operation) request(args []string) (call.Request, error) {
 	if accept != "" {
 		r.Header.Set("Accept", accept)
 	}
+
 	return r, o.fill(&r, args)
 }
 
@@ -341,10 +371,12 @@ func (o *operation) fill(r *call.Request, args []string) error {
 	if o.op.Body == nil {
 		return nil
 	}
+
 	text, err := o.tool.readData(o.data)
 	if err != nil {
 		return err
 	}
+
 	if o.body == nil || o.body.Type != mediaJSON {
 		r.Body = text
 		if o.body != nil {
@@ -352,6 +384,7 @@ func (o *operation) fill(r *call.Request, args []string) error {
 		}
 		return nil
 	}
+
 	members := map[string]json.RawMessage{}
 	if o.data != "" {
 		whole, err := toJSON(text)
@@ -363,19 +396,23 @@ func (o *operation) fill(r *call.Request, args []string) error {
 		}
 		r.Body = whole
 	}
+
 	o.nameObject(members, args)
 	given, err := o.overlay(members)
 	if err != nil {
 		return err
 	}
+
 	if given || (o.data == "" && o.op.Body.Required) {
 		if r.Body, err = json.Marshal(members); err != nil {
 			return usagef("body: %w", err)
 		}
 	}
+
 	if r.Body != nil {
 		r.Header.Set("Content-Type", mediaJSON)
 	}
+
 	return nil
 }
 
@@ -411,11 +448,13 @@ func (o *operation) overlay(members map[string]json.RawMessage) (bool, error) {
 			missing = append(missing, "--"+in.flag)
 		}
 	}
+
 	if o.op.Body.Required || given || o.data != "" {
 		if len(missing) > 0 {
 			return false, usagef("required: %s (or --data)", strings.Join(missing, ", "))
 		}
 	}
+
 	return given, nil
 }
 
@@ -428,15 +467,18 @@ func (o *operation) pages(ctx context.Context, client *call.Client, r call.Reque
 		if err != nil {
 			return err
 		}
+
 		text, err := readResponse(answer.Body)
 		_ = answer.Body.Close()
 		if err != nil {
 			return err
 		}
+
 		items, err := render.Items(text)
 		if err != nil {
 			return err
 		}
+
 		if w.Format == render.Lines {
 			if err := w.Line(items); err != nil {
 				return err
@@ -444,20 +486,25 @@ func (o *operation) pages(ctx context.Context, client *call.Client, r call.Reque
 		} else {
 			all = append(all, items...)
 		}
+
 		var page struct {
 			Next string `json:"next_cursor"`
 		}
+
 		if err := json.Unmarshal(text, &page); err != nil {
 			return fmt.Errorf("decode the response: %w", err)
 		}
 		if page.Next == "" {
 			break
 		}
+
 		r.Query.Set("cursor", page.Next)
 	}
+
 	if w.Format == render.Lines {
 		return nil
 	}
+
 	whole := slices.Concat([]byte(`{"data":[`), bytes.Join(raws(all), []byte(",")), []byte("]}"))
 	return w.Show(o.schema(http.StatusOK), whole)
 }

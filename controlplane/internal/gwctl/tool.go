@@ -100,6 +100,7 @@ func newTool(cfg Config) *tool {
 	t.addRevokeDirect()
 	describe(t.root)
 	arrange(t.root)
+
 	return t
 }
 
@@ -107,7 +108,12 @@ func (t *tool) addGlobalFlags() {
 	flags := t.root.PersistentFlags()
 	flags.StringVar(&t.target.Context, "context", "", "`name` of the context to use ("+access.ContextVariable+")")
 	flags.StringVar(&t.target.Server, "server", "", "`address` of the admin API ("+access.ServerVariable+")")
-	flags.StringVar(&t.target.TokenFile, "token-file", "", "`file` with the token ("+access.TokenFileVariable+"; or "+access.TokenVariable+")")
+	flags.StringVar(
+		&t.target.TokenFile,
+		"token-file",
+		"",
+		"`file` with the token ("+access.TokenFileVariable+"; or "+access.TokenVariable+")",
+	)
 	flags.BoolVar(&t.target.Dev, "dev", false, "use the dev stack that make run started in this repository")
 	flags.StringVarP(&t.output, "output", "o", string(render.Table), "output `format`: "+strings.Join(render.Formats, ", "))
 	flags.StringSliceVar(&t.columns, "columns", nil, "`columns` of a table, such as id,balance.available")
@@ -171,7 +177,9 @@ func (t *tool) group(name string, op *apidoc.Operation) *cobra.Command {
 // newGroup returns a command that runs its only command, if that only reads and needs no argument, or prints its help.
 func newGroup(name, about string) *cobra.Command {
 	return &cobra.Command{
-		Use: name, Short: about, Args: cobra.NoArgs,
+		Use:   name,
+		Short: about,
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if children := cmd.Commands(); len(children) == 1 && children[0].Annotations[readsAnnotation] != "" {
 				children[0].SetContext(cmd.Context())
@@ -197,23 +205,31 @@ func (t *tool) client() (*call.Client, error) {
 	if err != nil {
 		return nil, &usageError{err}
 	}
+
 	target := t.target
 	target.Dir = t.cfg.Dir
 	where, err := access.Find(path, target, t.cfg.EnvFunc)
 	if err != nil {
 		return nil, &usageError{err}
 	}
+
 	transport, err := where.HTTP(t.cfg.EnvFunc)
 	if err != nil {
 		return nil, &usageError{err}
 	}
+
 	c := &call.Client{
-		Server: where.Server, HTTP: transport, Agent: "gwctl/" + t.cfg.Version, Timeout: t.timeout, FirstPause: t.cfg.FirstPause,
-		TokenFunc: func(ctx context.Context) (string, error) { return where.Token(ctx, t.cfg.EnvFunc) },
+		Server:     where.Server,
+		HTTP:       transport,
+		Agent:      "gwctl/" + t.cfg.Version,
+		Timeout:    t.timeout,
+		FirstPause: t.cfg.FirstPause,
+		TokenFunc:  func(ctx context.Context) (string, error) { return where.Token(ctx, t.cfg.EnvFunc) },
 	}
 	if t.verbose {
 		c.NoteFunc = t.printErr
 	}
+
 	return c, nil
 }
 
@@ -221,7 +237,12 @@ func (t *tool) client() (*call.Client, error) {
 func (t *tool) printErr(format string, args ...any) { fmt.Fprintf(t.cfg.Err, format+"\n", args...) }
 
 func (t *tool) writer() *render.Writer {
-	return &render.Writer{Out: t.cfg.Out, Doc: t.doc, Format: render.Format(t.output), Columns: t.columns}
+	return &render.Writer{
+		Out:     t.cfg.Out,
+		Doc:     t.doc,
+		Format:  render.Format(t.output),
+		Columns: t.columns,
+	}
 }
 
 // stream copies a response that is not JSON as it arrives.

@@ -124,10 +124,12 @@ func (s *Service) setRunning(ctx context.Context, id account.ID, pools []Pool) (
 	if s.proxies == nil {
 		return nil, nil
 	}
+
 	reserved, silent, err := s.proxies.RunningBySession(ctx, id.String())
 	if err != nil {
 		return nil, err
 	}
+
 	for i := range pools {
 		p := &pools[i]
 		for j := range p.Leases {
@@ -138,5 +140,6 @@ func (s *Service) setRunning(ctx context.Context, id account.ID, pools []Pool) (
 			}
 		}
 	}
+
 	return silent, nil
 }

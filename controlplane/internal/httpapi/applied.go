@@ -42,6 +42,7 @@ func (p *pipeline) waitApplied(c echo.Context, call *gen.Call, handle func() err
 	if !wanted {
 		return handle()
 	}
+
 	start := time.Now()
 	direct := c.Response().Writer
 	held := &heldResponse{ResponseWriter: direct}
@@ -51,6 +52,7 @@ func (p *pipeline) waitApplied(c echo.Context, call *gen.Call, handle func() err
 	if err != nil {
 		return err
 	}
+
 	if held.status >= http.StatusOK && held.status < http.StatusMultipleChoices {
 		ctx := c.Request().Context()
 		waiting, cancel := context.WithTimeout(ctx, timeout-time.Since(start))
@@ -61,6 +63,7 @@ func (p *pipeline) waitApplied(c echo.Context, call *gen.Call, handle func() err
 		}
 		setAppliedHeaders(direct.Header(), applied, err)
 	}
+
 	return held.send()
 }
 

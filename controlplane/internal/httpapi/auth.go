@@ -26,6 +26,7 @@ func (p *pipeline) authenticate(c echo.Context, needed admin.Scope) (actor strin
 		}
 		principal = &authenticated
 	}
+
 	by := audit.By(r.Context())
 	by.Name = principal.Name
 	ctx := admin.WithPrincipal(audit.WithActor(r.Context(), by), principal)
@@ -33,6 +34,7 @@ func (p *pipeline) authenticate(c echo.Context, needed admin.Scope) (actor strin
 	if !admin.Allows(principal.Scopes, needed) {
 		return "", problem.Explain(problem.ErrForbidden, "the operation needs the scope %s", needed)
 	}
+
 	return principal.Name, nil
 }
 

@@ -22,6 +22,7 @@ func servePages(e *echo.Echo, site *apipage.Site) {
 	whole := func(c echo.Context) error { return page(c, site.Page()) }
 	e.GET("/", whole)
 	e.GET("/docs", whole)
+
 	e.GET("/problems/:code", func(c echo.Context) error {
 		text := site.Problem(c.Param("code"))
 		if text == nil {

@@ -37,6 +37,7 @@ func (p *pipeline) once(c echo.Context, operationID string, call *gen.Call, hand
 	if key == "" {
 		return handle(call)
 	}
+
 	attempt, err := p.begin(c, key)
 	if err != nil {
 		return err
@@ -44,6 +45,7 @@ func (p *pipeline) once(c echo.Context, operationID string, call *gen.Call, hand
 	if attempt.Before != nil {
 		return p.replay(c, operationID, attempt.Before)
 	}
+
 	record := &recorder{ResponseWriter: c.Response().Writer}
 	c.Response().Writer = record
 	call.OperationID = attempt.Operation
@@ -51,6 +53,7 @@ func (p *pipeline) once(c echo.Context, operationID string, call *gen.Call, hand
 		p.releaseKey(c, attempt, err)
 		return err
 	}
+
 	p.storeResponse(c, attempt, record.body.Bytes())
 	return nil
 }
@@ -79,12 +82,18 @@ func (p *pipeline) begin(c echo.Context, key string) (idempotency.Attempt, error
 	if err != nil {
 		return idempotency.Attempt{}, err
 	}
+
 	attempt, err := p.idempotency.Begin(r.Context(), idempotency.Request{
-		Actor: audit.By(r.Context()).Name, Key: key, Method: r.Method, Path: r.URL.Path, BodyHash: sha256.Sum256(body),
+		Actor:    audit.By(r.Context()).Name,
+		Key:      key,
+		Method:   r.Method,
+		Path:     r.URL.Path,
+		BodyHash: sha256.Sum256(body),
 	})
 	if err != nil {
 		return idempotency.Attempt{}, err
 	}
+
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	return attempt, nil
 }
@@ -95,7 +104,14 @@ func (p *pipeline) releaseKey(c echo.Context, attempt idempotency.Attempt, err e
 		return
 	}
 	if err := p.idempotency.Release(c.Request().Context(), attempt); err != nil {
-		p.log.WarnContext(c.Request().Context(), "releasing the idempotency key of an invalid request failed", "route", c.Path(), "error", err)
+		p.log.WarnContext(
+			c.Request().Context(),
+			"releasing the idempotency key of an invalid request failed",
+			"route",
+			c.Path(),
+			"error",
+			err,
+		)
 	}
 }
 
@@ -105,7 +121,12 @@ func (p *pipeline) storeResponse(c echo.Context, attempt idempotency.Attempt, bo
 	if status < http.StatusOK || status >= http.StatusMultipleChoices || status == http.StatusAccepted {
 		return
 	}
-	response := idempotency.Response{Status: status, ContentType: h.Get(echo.HeaderContentType), ETag: h.Get(etagHeader), Body: body}
+	response := idempotency.Response{
+		Status:      status,
+		ContentType: h.Get(echo.HeaderContentType),
+		ETag:        h.Get(etagHeader),
+		Body:        body,
+	}
 	if err := p.idempotency.Finish(c.Request().Context(), attempt, response); err != nil {
 		// The client has its response. A repeated request executes the operation again, which creates nothing twice.
 		p.log.WarnContext(c.Request().Context(), "storing an idempotent response failed", "route", c.Path(), "error", err)

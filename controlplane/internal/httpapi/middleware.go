@@ -60,10 +60,12 @@ func requestLog(log *slog.Logger, m *metrics) echo.MiddlewareFunc {
 			if err != nil {
 				c.Error(err) // writes the problem document, so that the log line has its status
 			}
+
 			took, route, status := time.Since(began), c.Path(), c.Response().Status
 			if route == "" {
 				route = "unknown" // never the path of the request, since a caller could create any number of labels
 			}
+
 			method := methodLabel(c.Request().Method)
 			m.requests.WithLabelValues(method, route, strconv.Itoa(status)).Inc()
 			m.seconds.WithLabelValues(method, route).Observe(took.Seconds())
@@ -71,13 +73,16 @@ func requestLog(log *slog.Logger, m *metrics) echo.MiddlewareFunc {
 			if status >= http.StatusInternalServerError {
 				level = slog.LevelError
 			}
+
 			ctx = c.Request().Context()
 			log.LogAttrs(ctx, level, "admin request",
 				slog.String("request_id", id), slog.String("method", method), slog.String("route", route),
 				slog.Int("status", status), slog.Int64("duration_ms", took.Milliseconds()), slog.String("actor", audit.By(ctx).Name))
+
 			if errors.Is(err, problem.ErrTruncated) {
 				panic(http.ErrAbortHandler) // makes the server abort the connection
 			}
+
 			return nil
 		}
 	}

@@ -59,6 +59,7 @@ func readOperations(document []byte) (map[string]operation, error) {
 	if err != nil {
 		return nil, fmt.Errorf("httpapi: read the API document: %w", err)
 	}
+
 	operations := map[string]operation{}
 	for _, op := range doc.Operations {
 		read := operation{scope: admin.Scope(op.Scope)}
@@ -75,6 +76,7 @@ func readOperations(document []byte) (map[string]operation, error) {
 		}
 		operations[op.ID] = read
 	}
+
 	return operations, nil
 }
 
@@ -85,6 +87,7 @@ func (o *operation) checkParams(c echo.Context) error {
 	if err != nil {
 		return validation.New("", "the query is malformed")
 	}
+
 	var invalid validation.Errors
 	for name, values := range given {
 		switch {
@@ -96,12 +99,14 @@ func (o *operation) checkParams(c echo.Context) error {
 			invalid.Add(name, "is given more than once")
 		}
 	}
+
 	for i, value := range c.ParamValues() {
 		plain, err := url.PathUnescape(value) // the router leaves some parameters escaped
 		if !convert.Storable(value) || (err == nil && !convert.Storable(plain)) {
 			invalid.Add(c.ParamNames()[i], convert.NotStorable)
 		}
 	}
+
 	slices.SortFunc(invalid, func(a, b validation.FieldError) int { return strings.Compare(a.Path, b.Path) })
 	return invalid.Err()
 }

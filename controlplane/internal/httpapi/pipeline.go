@@ -37,6 +37,7 @@ func (p *pipeline) run(c echo.Context, operationID string, handle func(*gen.Call
 	if !known {
 		return fmt.Errorf("httpapi: the API document has no operation %s", operationID)
 	}
+
 	if limit := op.timeLimit(operationID, p.timeLimit); limit > 0 {
 		outer := c.Request().Context()
 		ctx, cancel := context.WithTimeout(outer, limit)
@@ -47,6 +48,7 @@ func (p *pipeline) run(c echo.Context, operationID string, handle func(*gen.Call
 		}()
 		c.SetRequest(c.Request().WithContext(ctx))
 	}
+
 	actor, err := p.authenticate(c, op.scope)
 	if err != nil {
 		return err
@@ -54,12 +56,14 @@ func (p *pipeline) run(c echo.Context, operationID string, handle func(*gen.Call
 	if err := op.checkParams(c); err != nil {
 		return err
 	}
+
 	call := &gen.Call{OperationID: ident.New(), Actor: actor}
 	if action := audited[operationID]; action != "" {
 		if err := p.audit.Record(c.Request().Context(), action, auditObject(c)); err != nil {
 			return err
 		}
 	}
+
 	once := func() error {
 		if !op.once {
 			return handle(call)
@@ -69,6 +73,7 @@ func (p *pipeline) run(c echo.Context, operationID string, handle func(*gen.Call
 	if !op.waits() {
 		return once()
 	}
+
 	return p.waitApplied(c, call, once)
 }
 

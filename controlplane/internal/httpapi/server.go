@@ -116,17 +116,44 @@ var _ gen.StrictServerInterface = (*server)(nil)
 
 func newServer(cfg *Config) *server {
 	return &server{
-		accountHandlers{Accounts: cfg.Accounts, Keys: cfg.Keys, Ledger: cfg.Ledger, Catalog: cfg.Catalog, Holdings: cfg.Holdings},
+		accountHandlers{
+			Accounts: cfg.Accounts,
+			Keys:     cfg.Keys,
+			Ledger:   cfg.Ledger,
+			Catalog:  cfg.Catalog,
+			Holdings: cfg.Holdings,
+		},
 		billingHandlers{
-			Accounts: cfg.Accounts, Ledger: cfg.Ledger, LedgerChecks: cfg.LedgerChecks, Catalog: cfg.Catalog, Usage: cfg.Usage, Statements: cfg.Statements,
-			Archive: cfg.Archive, Quarantine: cfg.Quarantine, Videos: cfg.Videos,
+			Accounts:     cfg.Accounts,
+			Ledger:       cfg.Ledger,
+			LedgerChecks: cfg.LedgerChecks,
+			Catalog:      cfg.Catalog,
+			Usage:        cfg.Usage,
+			Statements:   cfg.Statements,
+			Archive:      cfg.Archive,
+			Quarantine:   cfg.Quarantine,
+			Videos:       cfg.Videos,
 		},
 		catalogHandlers{Accounts: cfg.Accounts, Catalog: cfg.Catalog, Usage: cfg.Usage},
 		operationsHandlers{
-			Sessions: cfg.Sessions, Finder: cfg.Search,
-			Catalog: cfg.Catalog, Fleet: cfg.Fleet, Audit: cfg.Audit, Tokens: cfg.Tokens, Diagnosis: cfg.Diagnosis, Rotations: cfg.Rotations,
+			Sessions:  cfg.Sessions,
+			Finder:    cfg.Search,
+			Catalog:   cfg.Catalog,
+			Fleet:     cfg.Fleet,
+			Audit:     cfg.Audit,
+			Tokens:    cfg.Tokens,
+			Diagnosis: cfg.Diagnosis,
+			Rotations: cfg.Rotations,
 		},
-		trafficHandlers{Live: cfg.Traffic, Tails: cfg.Tails, Past: cfg.Past, Catalog: cfg.Catalog, Fleet: cfg.Fleet, Explainer: cfg.Explainer, Stopping: cfg.Stopping},
+		trafficHandlers{
+			Live:      cfg.Traffic,
+			Tails:     cfg.Tails,
+			Past:      cfg.Past,
+			Catalog:   cfg.Catalog,
+			Fleet:     cfg.Fleet,
+			Explainer: cfg.Explainer,
+			Stopping:  cfg.Stopping,
+		},
 		webhookHandlers{Webhooks: cfg.Webhooks},
 	}
 }
@@ -150,20 +177,29 @@ func New(cfg Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
 	e.Binder = binder{}
 	e.IPExtractor = addressReader(cfg.TrustedProxies)
 	e.HTTPErrorHandler = problem.Writer{Log: cfg.Log}.Handle
 	e.Use(requestLog(cfg.Log, newMetrics(cfg.Registerer)), limitBody)
+
 	e.GET("/openapi.yaml", func(c echo.Context) error {
 		return c.Blob(http.StatusOK, "application/yaml", api.Document)
 	})
+
 	servePages(e, doc.site)
 	p := &pipeline{
-		operations: doc.operations, tokens: cfg.Tokens, audit: cfg.Audit, applied: cfg.Applied, idempotency: cfg.Idempotency, log: cfg.Log,
-		timeLimit: cfg.ResponseTimeout,
+		operations:  doc.operations,
+		tokens:      cfg.Tokens,
+		audit:       cfg.Audit,
+		applied:     cfg.Applied,
+		idempotency: cfg.Idempotency,
+		log:         cfg.Log,
+		timeLimit:   cfg.ResponseTimeout,
 	}
 	gen.RegisterHandlers(e, newServer(&cfg), p.run)
+
 	return e, nil
 }

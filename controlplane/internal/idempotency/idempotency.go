@@ -95,14 +95,17 @@ func (k *Service) Begin(ctx context.Context, r Request) (Attempt, error) {
 	if found.Request != r {
 		return Attempt{}, ErrConflict
 	}
+
 	attempt := Attempt{Operation: found.Operation, request: r, first: found.Operation == fresh}
 	if found.Sealed.IsZero() {
 		return attempt, nil
 	}
+
 	body, err := k.vault.Open(found.Sealed, ResponseContext(found.Operation))
 	if err != nil {
 		return Attempt{}, fmt.Errorf("idempotency: %w", err)
 	}
+
 	attempt.Before = &Response{found.Status, found.ContentType, found.ETag, body}
 	return attempt, nil
 }
@@ -110,8 +113,12 @@ func (k *Service) Begin(ctx context.Context, r Request) (Attempt, error) {
 // Finish stores the response to a request.
 func (k *Service) Finish(ctx context.Context, a Attempt, response Response) error {
 	return k.store.Finish(ctx, Stored{
-		Request: a.request, Operation: a.Operation, Status: response.Status, ContentType: response.ContentType, ETag: response.ETag,
-		Sealed: k.vault.Seal(response.Body, ResponseContext(a.Operation)),
+		Request:     a.request,
+		Operation:   a.Operation,
+		Status:      response.Status,
+		ContentType: response.ContentType,
+		ETag:        response.ETag,
+		Sealed:      k.vault.Seal(response.Body, ResponseContext(a.Operation)),
 	})
 }
 

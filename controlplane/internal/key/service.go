@@ -123,8 +123,13 @@ func (s *Service) record(n New, text string) Record {
 	id := ID(n.ID)
 	return Record{
 		Key: Key{
-			ID: id, AccountID: n.AccountID, ExternalID: n.ExternalID, Name: n.Name,
-			Hint: text[len(text)-hintLen:], SpendLimit: n.SpendLimit, Revealable: true,
+			ID:         id,
+			AccountID:  n.AccountID,
+			ExternalID: n.ExternalID,
+			Name:       n.Name,
+			Hint:       text[len(text)-hintLen:],
+			SpendLimit: n.SpendLimit,
+			Revealable: true,
 		},
 		Secret: Secret{Hash: s.cfg.Hasher.Hash(text), Pepper: s.cfg.Hasher.ID(), Sealed: s.cfg.Vault.Seal([]byte(text), id.context())},
 	}
@@ -163,29 +168,38 @@ func (s *Service) Import(ctx context.Context, keys []Imported) (Import, error) {
 	if err := s.CheckImport(keys); err != nil {
 		return Import{}, err
 	}
+
 	records := make([]Record, len(keys))
 	for i, k := range keys {
 		records[i] = Record{
 			Key: Key{
-				ID: ID(ident.New()), AccountID: k.AccountID, ExternalID: k.ExternalID, Name: k.Name,
-				Hint: k.Hint, SpendLimit: k.SpendLimit,
+				ID:         ID(ident.New()),
+				AccountID:  k.AccountID,
+				ExternalID: k.ExternalID,
+				Name:       k.Name,
+				Hint:       k.Hint,
+				SpendLimit: k.SpendLimit,
 			},
 			Secret: Secret{Hash: k.Hash, Pepper: k.Pepper},
 		}
 	}
+
 	made, change, err := s.cfg.Store.Import(ctx, records)
 	if err != nil {
 		return Import{}, err
 	}
+
 	if change != nil {
 		confirming, cancel := context.WithTimeout(ctx, s.cfg.ConfirmTimeout)
 		defer cancel()
 		s.announce(confirming, made[0].Key.ID, *change)
 	}
+
 	imported := make([]Key, len(made))
 	for i := range made {
 		imported[i] = made[i].Key
 	}
+
 	return Import{imported, change}, nil
 }
 
@@ -216,6 +230,7 @@ func (s *Service) askProxies(ctx context.Context, keys []Key) {
 	if s.cfg.Holdings == nil {
 		return
 	}
+
 	asked := map[account.ID]map[wire.PoolID]int64{}
 	for i := range keys {
 		k := &keys[i]
@@ -267,6 +282,7 @@ func (s *Service) Patch(ctx context.Context, id ID, p Patch) (Updated, error) {
 	if err := p.Validate(); err != nil {
 		return Updated{}, err
 	}
+
 	after, change, err := s.cfg.Store.Update(ctx, id, func(before Key) (Update, error) {
 		if err := p.Match.Check(before.Tag()); err != nil {
 			return Update{}, err
@@ -280,6 +296,7 @@ func (s *Service) Patch(ctx context.Context, id ID, p Patch) (Updated, error) {
 	if err != nil || change == nil {
 		return Updated{Key: after}, err
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConfirmTimeout)
 	defer cancel()
 	s.announce(ctx, id, *change)

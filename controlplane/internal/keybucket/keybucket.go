@@ -113,7 +113,14 @@ type Writer struct {
 
 // New returns a Writer.
 func New(store Store, bucket Bucket, log *slog.Logger, reg prometheus.Registerer) *Writer {
-	return &Writer{store: store, bucket: bucket, log: log, metrics: newMetrics(reg), maxPage: maxPage, maxAppend: maxAppend}
+	return &Writer{
+		store:     store,
+		bucket:    bucket,
+		log:       log,
+		metrics:   newMetrics(reg),
+		maxPage:   maxPage,
+		maxAppend: maxAppend,
+	}
 }
 
 // Run writes until ctx ends.
@@ -163,6 +170,7 @@ func (w *Writer) Round(ctx context.Context) (complete bool, err error) {
 			return false, err
 		}
 	}
+
 	w.metrics.behind.set(true)
 	p := pass{Writer: w, last: s.Last, head: head}
 	if s.Mark.Epoch == head.Epoch {
@@ -170,10 +178,12 @@ func (w *Writer) Round(ctx context.Context) (complete bool, err error) {
 	} else {
 		err = p.writeAll(ctx)
 	}
+
 	w.own = p.last
 	if errors.Is(err, ErrOvertaken) {
 		return false, nil
 	}
+
 	return err == nil, err
 }
 
@@ -274,11 +284,13 @@ func (p *pass) writeKeys(ctx context.Context, since, expected int64) error {
 		if err != nil {
 			return err
 		}
+
 		ends := page.Keys < p.maxPage
 		chunks := slices.Collect(slices.Chunk(page.Hashes, p.maxAppend))
 		if ends && len(chunks) == 0 {
 			chunks = [][]apikey.Hash{nil}
 		}
+
 		for i, hashes := range chunks {
 			var mark *wire.KeyMark
 			if ends && i == len(chunks)-1 {
@@ -288,9 +300,11 @@ func (p *pass) writeKeys(ctx context.Context, since, expected int64) error {
 				return err
 			}
 		}
+
 		if ends {
 			return nil
 		}
+
 		after, expected = page.Last, expected-int64(page.Keys)
 	}
 }
@@ -312,18 +326,22 @@ func (p *pass) write(ctx context.Context, hashes []apikey.Hash, mark *wire.KeyMa
 			return err
 		}
 	}
+
 	for i := range entries {
 		if entries[i].Epoch != p.head.Epoch {
 			return fmt.Errorf("keybucket: the cluster epoch has changed from %d to %d", p.head.Epoch, entries[i].Epoch)
 		}
 	}
+
 	if len(entries) == 0 && mark == nil {
 		return nil
 	}
+
 	last, err := p.bucket.AppendKeys(ctx, p.last, entries, mark)
 	if err != nil {
 		return err
 	}
+
 	p.last = last
 	p.metrics.written.Add(float64(len(entries)))
 	return nil

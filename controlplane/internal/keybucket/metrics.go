@@ -21,17 +21,21 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "mgw_key_bucket_records_written_total", Help: "Key records that this replica has written to the bucket of key records.",
 		}),
 		failed: f.NewCounter(prometheus.CounterOpts{
-			Name: "mgw_key_bucket_failures_total", Help: "Failed attempts of this replica to compare the bucket of key records with Postgres, or to write to it.",
+			Name: "mgw_key_bucket_failures_total",
+			Help: "Failed attempts of this replica to compare the bucket of key records with Postgres, or to write to it.",
 		}),
 		left: f.NewGauge(prometheus.GaugeOpts{
-			Name: "mgw_key_bucket_keys_left", Help: "Keys that this replica has yet to write while it writes all keys to their bucket; 0 otherwise.",
+			Name: "mgw_key_bucket_keys_left",
+			Help: "Keys that this replica has yet to write while it writes all keys to their bucket; 0 otherwise.",
 		}),
 		behind: &behind{},
 	}
+
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mgw_key_bucket_behind_seconds",
 		Help: "Seconds for which this replica has not found every committed change in the bucket of key records; 0 if it has.",
 	}, m.behind.seconds)
+
 	return m
 }
 

@@ -50,7 +50,13 @@ const pushInterval = 250 * time.Millisecond
 func (s *Service) Announce(ctx context.Context, c wire.KeyChange) (propagation.Confirmation, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConfirmTimeout)
 	defer cancel()
-	a := &announcement{service: s, change: c, start: time.Now(), acks: make(chan sentAck, 64)}
+
+	a := &announcement{
+		service: s,
+		change:  c,
+		start:   time.Now(),
+		acks:    make(chan sentAck, 64),
+	}
 	err := a.run(ctx)
 	switch {
 	case errors.Is(err, ErrChangeLost):
@@ -58,6 +64,7 @@ func (s *Service) Announce(ctx context.Context, c wire.KeyChange) (propagation.C
 	case err != nil:
 		return a.confirmation(), fmt.Errorf("announce revision %d: %w", c.Revision, err)
 	}
+
 	return a.confirmation(), nil
 }
 
@@ -106,12 +113,14 @@ func (a *announcement) run(ctx context.Context) error {
 func (a *announcement) round(ctx context.Context) error {
 	interval := time.NewTimer(pushInterval)
 	defer interval.Stop()
+
 	stop, err := a.service.pusher.Push(ctx, a.change, func(proxy string, ack wire.Ack) {
 		select {
 		case a.acks <- sentAck{ack, proxy}:
 		case <-ctx.Done():
 		}
 	})
+
 	a.append(ctx)
 	if err != nil {
 		return err
@@ -120,10 +129,12 @@ func (a *announcement) round(ctx context.Context) error {
 	if err := a.readActive(ctx); ctx.Err() == nil && (errors.Is(err, ErrChangeLost) || err != nil && a.barrier == nil) {
 		return err
 	}
+
 	if a.barrier != nil {
 		a.askStream(ctx)
 		a.collect(ctx, interval.C)
 	}
+
 	return nil
 }
 
@@ -153,15 +164,18 @@ func (a *announcement) readActive(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	a.proxies = make(map[wire.SessionID]string, len(active))
 	for _, s := range active {
 		a.proxies[s.Session] = s.Proxy
 	}
+
 	if a.barrier == nil {
 		a.barrier = session.NewBarrier(a.change.Revision, active)
 	} else {
 		a.barrier.Refresh(active)
 	}
+
 	a.survivesLoss = a.recorded
 	return nil
 }
@@ -205,6 +219,11 @@ func (a *announcement) confirmation() propagation.Confirmation {
 		return propagation.Confirmation{}
 	}
 	c := propagation.Confirmation{Effective: a.effective(), Confirmed: a.barrier.Confirmed(), Waiting: a.barrier.Waiting()}
-	c.Bound, _ = session.Reach{TTL: a.service.cfg.SessionTTL, Stored: a.stored, Read: true, Waiting: c.Waiting}.Bound()
+	c.Bound, _ = session.Reach{
+		TTL:     a.service.cfg.SessionTTL,
+		Stored:  a.stored,
+		Read:    true,
+		Waiting: c.Waiting,
+	}.Bound()
 	return c
 }

@@ -26,16 +26,19 @@ func (s *Service) Balance(ctx context.Context, r *wire.BalanceRequest) (*wire.Ba
 	if reply.Reserved == 0 && reply.KeyReserved == 0 {
 		return reply, nil
 	}
+
 	reserved, complete, err := s.reserved(ctx, r.AccountID)
 	if err != nil {
 		s.log.Warn("asking the proxies for reserved amounts failed", slog.Any("error", err))
 	}
+
 	if complete {
 		reply.Reserved = min(reserved[reply.BalancePool], reply.Reserved)
 		if reply.Limited {
 			reply.KeyReserved = min(reserved[reply.LimitPool], reply.KeyReserved)
 		}
 	}
+
 	return reply, nil
 }
 
@@ -58,7 +61,10 @@ func (s *Service) reserved(ctx context.Context, account string) (sum map[wire.Po
 // RunningBySession asks the live proxies what the running requests of an account
 // reserve, by session and pool. It returns what they reported, and the names of the
 // proxies that did not answer.
-func (s *Service) RunningBySession(ctx context.Context, account string) (reported map[wire.SessionID]map[wire.PoolID]int64, silent []string, err error) {
+func (s *Service) RunningBySession(
+	ctx context.Context,
+	account string,
+) (reported map[wire.SessionID]map[wire.PoolID]int64, silent []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, reservedWait)
 	defer cancel()
 	answers, silent, err := ask(ctx, s, func(a *wire.ReservedResponse) wire.SessionID { return a.Session },
@@ -77,13 +83,19 @@ func (s *Service) RunningBySession(ctx context.Context, account string) (reporte
 
 // ask asks the live proxies and waits for their answers, until ctx ends. It returns the answers by session,
 // and the names of the proxies that did not answer. sessionOf returns the session of an answer; send sends the question.
-func ask[R any](ctx context.Context, s *Service, sessionOf func(*R) wire.SessionID, send func(answer func(proxy string, a R)) (stop func(), err error)) (
+func ask[R any](
+	ctx context.Context,
+	s *Service,
+	sessionOf func(*R) wire.SessionID,
+	send func(answer func(proxy string, a R)) (stop func(), err error),
+) (
 	answered map[wire.SessionID]R, silent []string, err error,
 ) {
 	live, err := s.store.LiveSessions(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	waiting := maps.Clone(live)
 	answers := make(chan R, len(live)+1)
 	stop, err := send(func(proxy string, a R) {
@@ -111,6 +123,7 @@ func ask[R any](ctx context.Context, s *Service, sessionOf func(*R) wire.Session
 			return answered, slices.Sorted(maps.Values(waiting)), nil
 		}
 	}
+
 	return answered, nil, nil
 }
 
@@ -119,7 +132,10 @@ const explainWait = 2 * time.Second
 
 // Explain asks the live proxies how they would answer a request now. It returns their answers, and the names of the
 // proxies that did not answer.
-func (s *Service) Explain(ctx context.Context, q *wire.ExplainRequest) (answers map[wire.SessionID]wire.ExplainResponse, silent []string, err error) {
+func (s *Service) Explain(
+	ctx context.Context,
+	q *wire.ExplainRequest,
+) (answers map[wire.SessionID]wire.ExplainResponse, silent []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, explainWait)
 	defer cancel()
 	return ask(ctx, s, func(a *wire.ExplainResponse) wire.SessionID { return a.Session },

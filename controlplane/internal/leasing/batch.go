@@ -17,8 +17,9 @@ const (
 	// recallTimeout and recallInterval are the times of allocator.BatcherConfig.
 	recallTimeout  = 250 * time.Millisecond
 	recallInterval = 10 * time.Millisecond
-	// batchTimeout bounds one transaction; stopTimeout bounds the remaining time of the running one when the service stops.
-	// After that its messages get the response unavailable. If it was committed nevertheless, the repeated message gets the stored response.
+	// batchTimeout bounds one transaction; stopTimeout bounds the remaining time of the running one when the service
+	// stops. After that its messages get the response unavailable. If it was committed nevertheless, the repeated
+	// message gets the stored response.
 	batchTimeout = 5 * time.Second
 	stopTimeout  = time.Second
 )
@@ -54,7 +55,12 @@ func (s *Service) Return(ret *wire.Return, respond func(wire.ReturnResponse)) {
 // tooLarge records that a message was refused. Only a broken proxy, or one that is not ours, sends such messages.
 func (s *Service) tooLarge(session wire.SessionID, reports, waiters int) {
 	s.metrics.tooLarge.Inc()
-	s.log.Warn("lease message exceeds the bounds and was refused", slog.Int64("session", int64(session)), slog.Int("reports", reports), slog.Int("waiting_requests", waiters))
+	s.log.Warn(
+		"lease message exceeds the bounds and was refused",
+		slog.Int64("session", int64(session)),
+		slog.Int("reports", reports),
+		slog.Int("waiting_requests", waiters),
+	)
 }
 
 // enqueue adds a message to the batcher and wakes the goroutine that runs
@@ -82,6 +88,7 @@ func (s *Service) elapsed() time.Duration { return time.Since(s.started) }
 func (s *Service) runBatches(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
+
 	for ctx.Err() == nil {
 		s.batches.Lock()
 		tx, wake := s.batcher.Next(s.elapsed())
@@ -97,6 +104,7 @@ func (s *Service) runBatches(ctx context.Context) {
 		case <-timer.C:
 		}
 	}
+
 	s.batches.Lock()
 	responses := s.batcher.Stop()
 	s.batches.Unlock()
@@ -117,9 +125,11 @@ func (s *Service) runBatch(ctx context.Context, tx *allocator.Transaction) {
 	begun, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTimeout)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(stopTimeout, cancel) })()
+
 	err := s.store.Batch(begun, tx.Requests(), tx.Returns(), func(b *allocator.Batch) {
 		tx.Decide(b)
 	})
+
 	s.metrics.batch(tx.Len(), time.Since(start))
 	s.batches.Lock()
 	var responses []func()
@@ -129,10 +139,12 @@ func (s *Service) runBatch(ctx context.Context, tx *allocator.Transaction) {
 	} else {
 		responses = s.batcher.Fail(tx)
 	}
+
 	s.batches.Unlock()
 	if err != nil {
 		s.log.Error("transaction of lease requests failed", slog.Any("error", err), slog.Int("messages", tx.Len()))
 	}
+
 	s.recall(recalls)
 	call(responses)
 }

@@ -104,16 +104,19 @@ func (s *Service) load(ctx context.Context, batch []*lookup) {
 			awaited, hashes = append(awaited, l), append(hashes, l.hash)
 		}
 	}
+
 	s.metrics.lookups(len(awaited), len(batch))
 	if len(awaited) == 0 {
 		return
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
 	defer cancel()
 	loaded, err := s.store.LoadKeys(ctx, hashes)
 	if err != nil {
 		s.log.Error("reading key records failed", slog.Any("error", err), slog.Int("size", len(hashes)))
 	}
+
 	for _, l := range awaited {
 		if reply := loaded[l.hash]; reply != nil {
 			l.respond(*reply)

@@ -31,14 +31,16 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "mgw_key_lookups_stale_total", Help: "Key lookups that were dropped because their proxies no longer waited for them.",
 		}),
 		announceSeconds: f.NewHistogram(prometheus.HistogramOpts{
-			Name: "mgw_revocation_lag_seconds", Help: "Time that a key change waited until every proxy had confirmed it, or until the wait timed out.",
+			Name:    "mgw_revocation_lag_seconds",
+			Help:    "Time that a key change waited until every proxy had confirmed it, or until the wait timed out.",
 			Buckets: []float64{.001, .002, .005, .01, .02, .05, .1, .5, 1, 5, 30, 60},
 		}),
 		recalls: f.NewCounter(prometheus.CounterOpts{
 			Name: "mgw_lease_recalls_sent_total", Help: "Recalls of idle units sent to proxies.",
 		}),
 		tooLarge: f.NewCounter(prometheus.CounterOpts{
-			Name: "mgw_lease_messages_too_large_total", Help: "Lease requests and returns refused because they had more reports or needs than a proxy sends.",
+			Name: "mgw_lease_messages_too_large_total",
+			Help: "Lease requests and returns refused because they had more reports or needs than a proxy sends.",
 		}),
 		refused: f.NewCounter(prometheus.CounterOpts{
 			Name: "mgw_lease_queue_refused_total", Help: "Lease requests, returns and key lookups refused because the queue was full.",

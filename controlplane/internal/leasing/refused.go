@@ -14,6 +14,7 @@ func RefusedPools(requests []*wire.LeaseRequest, results map[allocator.RequestKe
 		if result == nil || !result.New || result.Number != r.Number {
 			continue
 		}
+
 		for i, d := range result.Response.Decisions {
 			kind := wire.Balance
 			if d.Reason == wire.KeyLimitSpent {
@@ -32,5 +33,6 @@ func RefusedPools(requests []*wire.LeaseRequest, results map[allocator.RequestKe
 			}
 		}
 	}
+
 	return refused
 }

@@ -61,6 +61,7 @@ func (c Config) withDefaults() Config {
 	if c.ConfirmTimeout == 0 {
 		c.ConfirmTimeout = session.Lasts(c.SessionTTL) + 5*time.Second
 	}
+
 	return c
 }
 
@@ -105,11 +106,22 @@ type Service struct {
 func New(cfg Config, store Store, pusher Pusher, log *slog.Logger, reg prometheus.Registerer) *Service {
 	cfg = cfg.withDefaults()
 	return &Service{
-		cfg: cfg, store: store, pusher: pusher, log: log, metrics: newMetrics(reg),
-		started: time.Now(), arrived: make(chan struct{}, 1), lookups: lookups{queue: make(chan *lookup, maxQueue)},
+		cfg:     cfg,
+		store:   store,
+		pusher:  pusher,
+		log:     log,
+		metrics: newMetrics(reg),
+		started: time.Now(),
+		arrived: make(chan struct{}, 1),
+		lookups: lookups{queue: make(chan *lookup, maxQueue)},
 		batcher: allocator.NewBatcher(allocator.BatcherConfig{
-			MaxBatch: maxBatch, MaxQueue: maxQueue, RefusalGrace: cfg.RefusalGracePeriod, RecallTimeout: recallTimeout, RecallInterval: recallInterval,
-			Escrow: cfg.HeadroomPeriod >= 0, Policy: allocator.EscrowPolicy{HeadroomPeriod: cfg.HeadroomPeriod},
+			MaxBatch:       maxBatch,
+			MaxQueue:       maxQueue,
+			RefusalGrace:   cfg.RefusalGracePeriod,
+			RecallTimeout:  recallTimeout,
+			RecallInterval: recallInterval,
+			Escrow:         cfg.HeadroomPeriod >= 0,
+			Policy:         allocator.EscrowPolicy{HeadroomPeriod: cfg.HeadroomPeriod},
 		}),
 	}
 }
@@ -139,16 +151,19 @@ func (s *Service) Register(ctx context.Context, r *wire.RegisterRequest) (*wire.
 	if r.ClockMS != 0 && time.Since(time.UnixMilli(r.ClockMS)).Abs() > maxClockDifference {
 		return &wire.RegisterResponse{V: wire.Version, Status: wire.ClockDiffers}, nil
 	}
+
 	reply, err := s.store.Register(ctx, r, s.cfg.SessionTTL)
 	if err != nil {
 		return nil, fmt.Errorf("register session of %s: %w", r.Name, err)
 	}
+
 	if window := s.cfg.FreshnessWindow; r.Freshness && window > 0 {
 		if err := s.store.NeedFreshness(ctx, reply.Session, window); err != nil {
 			return nil, fmt.Errorf("register session of %s: %w", r.Name, err)
 		}
 		reply.FreshnessMS = window.Milliseconds()
 	}
+
 	reply.KeyBucket = s.cfg.KeyBucket
 	s.log.Info("session registered", slog.Int64("session", int64(reply.Session)), slog.String("proxy", r.Name))
 	return reply, nil
@@ -187,13 +202,20 @@ func (s *Service) Close(ctx context.Context, r *wire.CloseRequest) (*wire.CloseR
 func (s *Service) runSweeps(ctx context.Context) {
 	ticker := time.NewTicker(sweepInterval)
 	defer ticker.Stop()
+
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
-		fenced, closed, err := s.store.Sweep(ctx, s.cfg.SessionTTL, session.Margin(s.cfg.SessionTTL), s.cfg.CloseAfter, s.pusher.Connected())
+		fenced, closed, err := s.store.Sweep(
+			ctx,
+			s.cfg.SessionTTL,
+			session.Margin(s.cfg.SessionTTL),
+			s.cfg.CloseAfter,
+			s.pusher.Connected(),
+		)
 		if err != nil && ctx.Err() == nil {
 			s.log.Error("sweeping expired sessions failed", slog.Any("error", err))
 		}

@@ -64,9 +64,15 @@ func (s *streamed) of(revision int64, window time.Duration) *streamedChange {
 
 // step takes the next step of a confirmation, and reports whether it is done. A
 // later change of the same key or account includes the effect of this one.
-func (c *streamedChange) step(ctx context.Context, stream ChangeStream, change *wire.KeyChange, clock func() session.Instant) (done bool, err error) {
+func (c *streamedChange) step(
+	ctx context.Context,
+	stream ChangeStream,
+	change *wire.KeyChange,
+	clock func() session.Instant,
+) (done bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	switch {
 	case c.Append():
 		last, at, _, err := stream.LastChange(ctx, change.Subject())
@@ -83,6 +89,7 @@ func (c *streamedChange) step(ctx context.Context, stream ChangeStream, change *
 		}
 		c.Verified(found)
 	}
+
 	return c.Done(), nil
 }
 
@@ -94,6 +101,7 @@ func (a *announcement) askStream(ctx context.Context) {
 	if s.cfg.Changes == nil || window == 0 || time.Since(a.asked) < askInterval {
 		return
 	}
+
 	a.asked = time.Now()
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()

@@ -125,20 +125,24 @@ func (t *Transaction) Validate() error {
 	case t.Amount > maxAmount || t.Amount < -maxAmount:
 		invalid.Add("amount", "must be at most %s", maxAmount)
 	}
+
 	if t.Reference == "" || utf8.RuneCountInString(t.Reference) > maxReferenceLen {
 		invalid.Add("reference", "must have 1 to %d characters", maxReferenceLen)
 	}
 	if t.Kind == Correction && strings.TrimSpace(t.Reason) == "" {
 		invalid.Add("reason", "is required for a correction")
 	}
+
 	if t.RequestID != "" {
 		if _, err := ident.Request.Parse(t.RequestID); err != nil || t.Kind != Correction {
 			invalid.Add("request_id", "must be the id of a request, and is only allowed for corrections")
 		}
 	}
+
 	if utf8.RuneCountInString(t.Reason) > maxReasonLen {
 		invalid.Add("reason", "is longer than %d characters", maxReasonLen)
 	}
+
 	return invalid.Err()
 }
 

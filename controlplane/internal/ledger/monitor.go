@@ -39,7 +39,10 @@ func NewMonitor(s *Service, alarm Alarm, history History, log *slog.Logger, reg 
 		return with.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{label})
 	}
 	return &Monitor{
-		ledger: s, alarm: alarm, history: history, log: log,
+		ledger:    s,
+		alarm:     alarm,
+		history:   history,
+		log:       log,
 		differing: gauge("mgw_ledger_check_differing_rows", "Rows that violated an invariant in the last ledger check.", "check"),
 		ok:        gauge("mgw_ledger_check_ok", "1 if the last ledger check of the scope found no difference, 0 if it did.", "scope"),
 		last:      gauge("mgw_ledger_check_timestamp_seconds", "Unix time of the last ledger check.", "scope"),

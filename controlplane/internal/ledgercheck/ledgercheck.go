@@ -141,7 +141,12 @@ func NewService(cfg Config) *Service {
 
 // Start starts a run, or returns the open run of its kind.
 func (s *Service) Start(ctx context.Context, id ident.UUID, kind Kind, actor string) (Run, error) {
-	return s.cfg.Store.Start(ctx, Run{ID: ID(id), Kind: kind, State: Waiting, Actor: actor})
+	return s.cfg.Store.Start(ctx, Run{
+		ID:    ID(id),
+		Kind:  kind,
+		State: Waiting,
+		Actor: actor,
+	})
 }
 
 // Get returns a run, or ErrNotFound.
@@ -183,6 +188,7 @@ func (s *Service) execute(ctx context.Context, run *Run) error {
 		defer close(renewed)
 		s.renew(working, cancel, *run, &progress)
 	}()
+
 	report, err := s.compare(working, run.Kind, progress.set)
 	lost := context.Cause(working)
 	cancel(nil)
@@ -197,10 +203,12 @@ func (s *Service) execute(ctx context.Context, run *Run) error {
 		run.State = Failed
 		return errors.Join(fmt.Errorf("ledger check %s: %w", run.ID, err), s.cfg.Store.End(ctx, run))
 	}
+
 	run.State, run.OK, run.Checks, run.Took = Done, report.OK(), report.Checks, report.Took
 	if err := s.cfg.Store.End(ctx, run); err != nil {
 		return err
 	}
+
 	return errors.Join(s.cfg.NotifyFunc(ctx, string(run.Kind), &report), s.cfg.Store.DeleteOld(ctx, run.Kind, Kept))
 }
 
@@ -218,6 +226,7 @@ func (s *Service) renew(ctx context.Context, cancel context.CancelCauseFunc, run
 	const perClaim = 3
 	ticker := time.NewTicker(s.cfg.Claim / perClaim)
 	defer ticker.Stop()
+
 	for {
 		select {
 		case <-ctx.Done():

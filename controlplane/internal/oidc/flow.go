@@ -57,6 +57,7 @@ func (f *Flow) Claim() string { return f.cfg.Claim }
 func (f *Flow) client(ctx context.Context) (*oauth2.Config, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	if f.provider == nil {
 		if time.Since(f.tried) < discoveryPause {
 			return nil, fmt.Errorf("%w: the provider did not answer a moment ago", admin.ErrUnavailable)
@@ -68,9 +69,13 @@ func (f *Flow) client(ctx context.Context) (*oauth2.Config, error) {
 		}
 		f.provider = provider
 	}
+
 	return &oauth2.Config{
-		ClientID: f.cfg.ClientID, ClientSecret: f.cfg.ClientSecret, RedirectURL: f.cfg.RedirectURL, Endpoint: f.provider.Endpoint(),
-		Scopes: append([]string{oidclib.ScopeOpenID}, f.cfg.Scopes...),
+		ClientID:     f.cfg.ClientID,
+		ClientSecret: f.cfg.ClientSecret,
+		RedirectURL:  f.cfg.RedirectURL,
+		Endpoint:     f.provider.Endpoint(),
+		Scopes:       append([]string{oidclib.ScopeOpenID}, f.cfg.Scopes...),
 	}, nil
 }
 
@@ -90,13 +95,19 @@ func (f *Flow) Exchange(ctx context.Context, code, nonce, verifier string) (admi
 	if err != nil {
 		return admin.Principal{}, err
 	}
+
 	token, err := c.Exchange(oidclib.ClientContext(ctx, f.verifier.cfg.Client), code, oauth2.VerifierOption(verifier))
 	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok && refused.Response.StatusCode < 500 {
-		return admin.Principal{}, fmt.Errorf("%w: the provider refuses the code: %s", admin.ErrUnauthenticated, strings.ToValidUTF8(refused.ErrorCode, "?"))
+		return admin.Principal{}, fmt.Errorf(
+			"%w: the provider refuses the code: %s",
+			admin.ErrUnauthenticated,
+			strings.ToValidUTF8(refused.ErrorCode, "?"),
+		)
 	}
 	if err != nil {
 		return admin.Principal{}, fmt.Errorf("%w: exchange the code: %w", admin.ErrUnavailable, err)
 	}
+
 	text, _ := token.Extra("id_token").(string)
 	verified, p, err := f.verifier.verify(ctx, text)
 	if err != nil {
@@ -105,5 +116,6 @@ func (f *Flow) Exchange(ctx context.Context, code, nonce, verifier string) (admi
 	if subtle.ConstantTimeCompare([]byte(verified.Nonce), []byte(nonce)) != 1 {
 		return admin.Principal{}, fmt.Errorf("%w: the nonce of the ID token is another", admin.ErrUnauthenticated)
 	}
+
 	return p, nil
 }

@@ -45,6 +45,7 @@ func (f *fileKeys) load() error {
 	if err == nil && f.keys != nil && info.ModTime().Equal(f.read) {
 		return nil
 	}
+
 	var set jose.JSONWebKeySet
 	if err == nil {
 		var text []byte
@@ -52,12 +53,14 @@ func (f *fileKeys) load() error {
 			err = decode(text, &set)
 		}
 	}
+
 	var public []crypto.PublicKey
 	for i := range set.Keys {
 		if key := &set.Keys[i]; key.Valid() && key.IsPublic() {
 			public = append(public, key.Key)
 		}
 	}
+
 	switch {
 	case err == nil && len(public) > 0:
 		f.read, f.keys = info.ModTime(), &oidclib.StaticKeySet{PublicKeys: public}

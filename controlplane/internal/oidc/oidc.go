@@ -148,11 +148,13 @@ func (v *Verifier) verify(ctx context.Context, text string) (*oidclib.IDToken, a
 	if err != nil {
 		return nil, admin.Principal{}, err
 	}
+
 	// The library fetches the keys once for all concurrent requests that need them.
 	token, err := verifier.Verify(oidclib.ClientContext(ctx, v.cfg.Client), text)
 	if _, expired := errors.AsType[*oidclib.TokenExpiredError](err); expired {
 		return nil, admin.Principal{}, admin.ErrExpired
 	}
+
 	switch {
 	case err == nil:
 	case strings.HasPrefix(err.Error(), noKeys):
@@ -160,6 +162,7 @@ func (v *Verifier) verify(ctx context.Context, text string) (*oidclib.IDToken, a
 	default:
 		return nil, admin.Principal{}, fmt.Errorf("%w: %w", admin.ErrUnauthenticated, err)
 	}
+
 	var claims map[string]any
 	if err := token.Claims(&claims); err != nil || token.Subject == "" {
 		return nil, admin.Principal{}, fmt.Errorf("%w: its claims are not an object with a subject", admin.ErrUnauthenticated)
@@ -167,7 +170,13 @@ func (v *Verifier) verify(ctx context.Context, text string) (*oidclib.IDToken, a
 	if strings.ContainsFunc(token.Subject, unicode.IsControl) { // Postgres stores no NUL, and no person reads the others
 		return nil, admin.Principal{}, fmt.Errorf("%w: its subject has control characters", admin.ErrUnauthenticated)
 	}
-	return token, admin.Principal{Name: "oidc:" + token.Subject, Scopes: v.scopes(claims), Method: admin.ByOIDC, ExpiresAt: &token.Expiry}, nil
+
+	return token, admin.Principal{
+		Name:      "oidc:" + token.Subject,
+		Scopes:    v.scopes(claims),
+		Method:    admin.ByOIDC,
+		ExpiresAt: &token.Expiry,
+	}, nil
 }
 
 // discovered returns the library's verifier. The first call discovers the provider.
@@ -180,6 +189,7 @@ func (v *Verifier) discovered(ctx context.Context) (*oidclib.IDTokenVerifier, er
 	if time.Since(v.tried) < discoveryPause {
 		return nil, fmt.Errorf("%w: the provider did not answer a moment ago", admin.ErrUnavailable)
 	}
+
 	// The provider's key set keeps using the context of its discovery.
 	lasting := oidclib.ClientContext(context.WithoutCancel(ctx), v.cfg.Client)
 	provider, err := oidclib.NewProvider(lasting, v.cfg.Issuer)
@@ -187,6 +197,7 @@ func (v *Verifier) discovered(ctx context.Context) (*oidclib.IDTokenVerifier, er
 		v.tried = time.Now()
 		return nil, fmt.Errorf("%w: discovery: %w", admin.ErrUnavailable, err)
 	}
+
 	v.verifier = provider.Verifier(v.checks())
 	return v.verifier, nil
 }
@@ -208,6 +219,7 @@ func values(claims map[string]any, path string) []string {
 	if inner, ok := claims[name].(map[string]any); ok && deeper {
 		return values(inner, rest)
 	}
+
 	switch claim := claims[path].(type) { // also matches a claim with dots in its name
 	case string:
 		return strings.Fields(claim)

@@ -82,12 +82,24 @@ type metrics struct {
 func New(store Store, bucket Bucket, snapshot SnapshotFunc, log *slog.Logger, reg prometheus.Registerer) *Publisher {
 	with := promauto.With(reg)
 	return &Publisher{
-		store: store, bucket: bucket, snapshot: snapshot, log: log,
+		store:    store,
+		bucket:   bucket,
+		snapshot: snapshot,
+		log:      log,
 		metrics: &metrics{
-			published:   with.NewCounter(prometheus.CounterOpts{Name: "mgw_outbox_published_total", Help: "Catalog entries published."}),
-			republished: with.NewCounter(prometheus.CounterOpts{Name: "mgw_outbox_republished_total", Help: "Restorations of the whole catalog bucket."}),
-			failures:    with.NewCounter(prometheus.CounterOpts{Name: "mgw_outbox_failures_total", Help: "Failed attempts to publish catalog entries."}),
-			age:         with.NewGauge(prometheus.GaugeOpts{Name: "mgw_outbox_oldest_age_seconds", Help: "Age in seconds of the oldest unpublished catalog entry."}),
+			published: with.NewCounter(prometheus.CounterOpts{Name: "mgw_outbox_published_total", Help: "Catalog entries published."}),
+			republished: with.NewCounter(
+				prometheus.CounterOpts{Name: "mgw_outbox_republished_total", Help: "Restorations of the whole catalog bucket."},
+			),
+			failures: with.NewCounter(
+				prometheus.CounterOpts{Name: "mgw_outbox_failures_total", Help: "Failed attempts to publish catalog entries."},
+			),
+			age: with.NewGauge(
+				prometheus.GaugeOpts{
+					Name: "mgw_outbox_oldest_age_seconds",
+					Help: "Age in seconds of the oldest unpublished catalog entry.",
+				},
+			),
 		},
 	}
 }
@@ -126,6 +138,7 @@ func (p *Publisher) Step(ctx context.Context) (again bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("outbox: %w", err)
 	}
+
 	found, leads, err := p.store.Drain(ctx, func(ctx context.Context, entries []catalog.Entry) error {
 		if len(entries) == 0 {
 			return p.repair(ctx, position)
@@ -138,14 +151,17 @@ func (p *Publisher) Step(ctx context.Context) (again bool, err error) {
 	if err != nil {
 		return false, err
 	}
+
 	if !leads {
 		sleep.For(ctx, retryPause) // another replica is publishing
 		return false, nil
 	}
+
 	age, err := p.store.Age(ctx)
 	if err != nil {
 		return false, err
 	}
+
 	p.metrics.age.Set(age.Seconds())
 	return found > 0, nil
 }
@@ -171,28 +187,34 @@ func (p *Publisher) repair(ctx context.Context, position uint64) error {
 	if err != nil {
 		return fmt.Errorf("outbox: read the catalog: %w", err)
 	}
+
 	published, found, err := p.head(ctx)
 	if err != nil {
 		return err
 	}
+
 	if found && published == rev {
 		if same, err := p.sameFleetKey(ctx, entries); err != nil || same {
 			return err
 		}
 	}
+
 	stale, err := p.bucket.Keys(ctx)
 	if err != nil {
 		return fmt.Errorf("outbox: list the bucket: %w", err)
 	}
+
 	wanted := map[string]bool{subject.CatalogHead: true}
 	for _, e := range entries {
 		wanted[e.Subject] = true
 	}
+
 	for _, key := range stale {
 		if !wanted[key] {
 			entries = append(entries, catalog.Entry{Subject: key})
 		}
 	}
+
 	head, err := json.Marshal(catalogkv.Head{V: 1, Rev: rev})
 	if err != nil {
 		return fmt.Errorf("outbox: encode head: %w", err)
@@ -200,10 +222,12 @@ func (p *Publisher) repair(ctx context.Context, position uint64) error {
 	if err := p.publish(ctx, append(entries, catalog.Entry{Subject: subject.CatalogHead, Payload: head}), position); err != nil {
 		return err
 	}
+
 	if rev == 0 {
 		p.log.InfoContext(ctx, "empty catalog published, because none has been applied yet")
 		return nil
 	}
+
 	p.metrics.republished.Inc()
 	p.log.InfoContext(ctx, "catalog bucket restored", "rev", rev, "found_rev", published, "entries", len(entries))
 	return nil

@@ -67,6 +67,7 @@ func Translate(operation string, err error) error {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("postgres: %s: %w", operation, ErrNotFound)
 	}
+
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch pg.Code {
 		case stateUnique:
@@ -75,9 +76,11 @@ func Translate(operation string, err error) error {
 			return fmt.Errorf("postgres: %s: %w", operation, &ConstraintError{pg.ConstraintName, ErrReference})
 		}
 	}
+
 	if isUnavailable(err) {
 		return fmt.Errorf("postgres: %s: %w: %w", operation, recovery.ErrNoAnswer, err)
 	}
+
 	return fmt.Errorf("postgres: %s: %w", operation, err)
 }
 

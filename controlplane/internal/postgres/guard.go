@@ -51,10 +51,12 @@ func (g *connGuard) commit(ctx context.Context, pool *pgxpool.Pool, options pgx.
 	if guard == nil {
 		return pgx.BeginTxFunc(ctx, pool, options, fn) //nolint:wrapcheck // fn has wrapped the error
 	}
+
 	c, err := guard.BeginCommit()
 	if err != nil {
 		return err
 	}
+
 	err = pgx.BeginTxFunc(ctx, pool, options, func(tx pgx.Tx) error {
 		if err := fn(tx); err != nil {
 			return err
@@ -65,6 +67,7 @@ func (g *connGuard) commit(ctx context.Context, pool *pgxpool.Pool, options pgx.
 		guard.Failed(c)
 		return err //nolint:wrapcheck // fn has wrapped the error
 	}
+
 	return guard.Committed(c)
 }
 

@@ -62,15 +62,18 @@ func migrate(ctx context.Context, provider *goose.Provider, attempts int, pause 
 		if partial, ok := errors.AsType[*goose.PartialError](err); ok {
 			results = partial.Applied
 		}
+
 		for _, r := range results {
 			applied = append(applied, Migration{r.Source.Version, r.Source.Path})
 		}
+
 		if err == nil {
 			return applied, nil
 		}
 		if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || pg.Code != stateLockTimeout || attempt == attempts {
 			return applied, fmt.Errorf("postgres: migrate: %w", err)
 		}
+
 		select {
 		case <-ctx.Done():
 			return applied, fmt.Errorf("postgres: migrate: %w", err)

@@ -71,11 +71,18 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		// The text of a parse error can contain the password.
 		return nil, errors.New("postgres: the connection string is malformed")
 	}
+
 	if cfg.MaxConnections > 0 {
 		pc.MaxConns = int32(min(cfg.MaxConnections, 1<<15))
 	}
+
 	setParameters(pc.ConnConfig.RuntimeParams, cfg)
-	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: keepaliveIdle, Interval: keepaliveInterval, Count: keepaliveCount}}
+	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{
+		Enable:   true,
+		Idle:     keepaliveIdle,
+		Interval: keepaliveInterval,
+		Count:    keepaliveCount,
+	}}
 	pc.ConnConfig.DialFunc = dialer.DialContext
 	g := new(connGuard)
 	pc.AfterConnect = g.check
@@ -83,10 +90,12 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres: open: %w", err)
 	}
+
 	if err := pool.Ping(ctx); err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("postgres: reach the database: %w", err)
 	}
+
 	return &DB{pool: pool, guard: g}, nil
 }
 
@@ -118,15 +127,20 @@ func setParameters(params map[string]string, cfg Config) {
 	if cfg.Name != "" {
 		params["application_name"] = cfg.Name
 	}
+
 	params["timezone"] = "UTC"
 	for name, d := range map[string]time.Duration{
-		"idle_in_transaction_session_timeout": idleInTransaction, "statement_timeout": cfg.StatementTimeout, "lock_timeout": cfg.lockTimeout,
+		"idle_in_transaction_session_timeout": idleInTransaction,
+		"statement_timeout":                   cfg.StatementTimeout,
+		"lock_timeout":                        cfg.lockTimeout,
+
 		"tcp_user_timeout": keepaliveIdle + keepaliveCount*keepaliveInterval,
 	} {
 		if d > 0 {
 			params[name] = strconv.FormatInt(d.Milliseconds(), 10)
 		}
 	}
+
 	params["tcp_keepalives_idle"] = strconv.Itoa(int(keepaliveIdle.Seconds()))
 	params["tcp_keepalives_interval"] = strconv.Itoa(int(keepaliveInterval.Seconds()))
 	params["tcp_keepalives_count"] = strconv.Itoa(keepaliveCount)

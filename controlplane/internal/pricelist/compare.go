@@ -64,6 +64,7 @@ func (p *Proposal) Compare(doc *catalog.Document) (*Comparison, error) {
 	if p.Document.Currency != doc.Currency {
 		return nil, validation.New("currency", "is %s, but the prices of the catalog are in %s", p.Document.Currency, doc.Currency)
 	}
+
 	doc.Grants = nil
 	c := &Comparison{Document: doc}
 	used := map[string]bool{}
@@ -82,11 +83,13 @@ func (p *Proposal) Compare(doc *catalog.Document) (*Comparison, error) {
 		}
 		c.Models = append(c.Models, result)
 	}
+
 	for i := range p.Document.Models {
 		if e := &p.Document.Models[i]; !used[e.ID] {
 			c.Unknown = append(c.Unknown, Unknown{p.nameOf(e), e.Routes[0].Provider, e})
 		}
 	}
+
 	return c, nil
 }
 
@@ -105,9 +108,13 @@ func (p *Proposal) entriesFor(m *catalog.ModelEntry, configured []catalog.Provid
 			named = e
 		}
 	}
+
 	if found == nil && named != nil {
-		return []*catalog.ModelEntry{named}, "The entry has the name of the model, but no route of the model leads to it at " + named.Routes[0].Provider + "."
+		return []*catalog.ModelEntry{
+			named,
+		}, "The entry has the name of the model, but no route of the model leads to it at " + named.Routes[0].Provider + "."
 	}
+
 	return found, ""
 }
 
@@ -140,32 +147,41 @@ func (p *Proposal) compare(m *catalog.ModelEntry, found []*catalog.ModelEntry) M
 	if len(found) == 0 {
 		return result
 	}
+
 	e := found[0]
 	result.Entry = p.nameOf(e)
 	refuse := func(format string, args ...any) Model {
 		result.Status, result.Problem = Refused, fmt.Sprintf(format, args...)
 		return result
 	}
+
 	for _, other := range found[1:] {
 		if encode(other.Price) != encode(e.Price) {
 			return refuse("Its routes lead to the entries %s and %s, which have different prices.", result.Entry, p.nameOf(other))
 		}
 	}
+
 	if e.Type != m.Type {
 		return refuse("The entry is for the type %s, the model has the type %s.", e.Type, m.Type)
 	}
+
 	after, kept := merge(&m.Price, &e.Price)
 	if err := after.Check(m.Type); err != nil {
 		return refuse("The price is invalid: %v.", err)
 	}
+
 	result.Status = Same
 	if encode(after) != encode(m.Price) {
 		result.Status, result.After = Changed, after
 		if kept != nil {
-			result.Warnings = append(result.Warnings, "The list has no price for "+strings.Join(kept, ", ")+", so that of the catalog is kept.")
+			result.Warnings = append(
+				result.Warnings,
+				"The list has no price for "+strings.Join(kept, ", ")+", so that of the catalog is kept.",
+			)
 		}
 		result.Warnings = append(result.Warnings, unusual(&m.Price, &after)...)
 	}
+
 	return result
 }
 
@@ -180,6 +196,7 @@ func merge(before, list *catalog.PriceEntry) (after catalog.PriceEntry, kept []s
 			}
 		}
 	}
+
 	text, err := json.Marshal(members)
 	if err == nil {
 		err = json.Unmarshal(text, &after)
@@ -187,6 +204,7 @@ func merge(before, list *catalog.PriceEntry) (after catalog.PriceEntry, kept []s
 	if err != nil { // the prices are those of two valid documents
 		panic(err)
 	}
+
 	for _, units := range []struct {
 		name          string
 		before, after *[]catalog.UnitEntry
@@ -198,6 +216,7 @@ func merge(before, list *catalog.PriceEntry) (after catalog.PriceEntry, kept []s
 			}
 		}
 	}
+
 	return after, kept
 }
 
@@ -211,6 +230,7 @@ func unusual(before, after *catalog.PriceEntry) []string {
 			}
 		}
 	}
+
 	var warnings []string
 	for _, name := range slices.Sorted(maps.Keys(now)) {
 		was, had := old[name]
@@ -225,6 +245,7 @@ func unusual(before, after *catalog.PriceEntry) []string {
 			warnings = append(warnings, "The price "+name+" falls to half or less.")
 		}
 	}
+
 	return warnings
 }
 

@@ -35,6 +35,7 @@ func rates(anthropic bool) []struct {
 	if anthropic {
 		write = func(e *catalog.RateEntry) **catalog.Amount { return &e.CacheWrite5m }
 	}
+
 	return []struct {
 		member string
 		rate   func(*catalog.RateEntry) **catalog.Amount
@@ -65,6 +66,7 @@ func (m *member) price() (catalog.PriceEntry, bool) {
 	if !m.rates(&e.RateEntry, "") || !m.tiers(&e) {
 		return e, false
 	}
+
 	switch m.kind {
 	case catalogkv.Image:
 		return e, m.unit(&e.Images, "one image", "output_cost_per_image", "input_cost_per_image")
@@ -76,6 +78,7 @@ func (m *member) price() (catalog.PriceEntry, bool) {
 			return e, false
 		}
 	}
+
 	return e, true
 }
 
@@ -109,6 +112,7 @@ func (m *member) tiers(e *catalog.PriceEntry) bool {
 			found[thousands*1000] = match[0]
 		}
 	}
+
 	for _, above := range slices.Sorted(maps.Keys(found)) {
 		tier := catalog.TierEntry{AboveInput: above}
 		if !m.rates(&tier.RateEntry, found[above]) {
@@ -118,6 +122,7 @@ func (m *member) tiers(e *catalog.PriceEntry) bool {
 			e.Tiers = append(e.Tiers, tier)
 		}
 	}
+
 	return true
 }
 
@@ -144,16 +149,19 @@ func (m *member) amount(name string, per *big.Rat) (*catalog.Amount, bool) {
 	if !present || value == nil {
 		return nil, true
 	}
+
 	number, isNumber := value.(json.Number)
 	if !isNumber {
 		m.reader.omit(m.name, name, "not a number")
 		return nil, false
 	}
+
 	amount, err := exact(number.String(), per, m.reader.options.Markup)
 	if err != nil {
 		m.reader.omit(m.name, name, "%s: %v", number, err)
 		return nil, false
 	}
+
 	return &amount, true
 }
 
@@ -165,6 +173,7 @@ func exact(text string, per, markup *big.Rat) (catalog.Amount, error) {
 	if !decimal.MatchString(text) { // an exponent of millions would take seconds to compute
 		return 0, errors.New("not a price")
 	}
+
 	value, ok := new(big.Rat).SetString(text)
 	if !ok {
 		return 0, errors.New("not a price")
@@ -172,10 +181,12 @@ func exact(text string, per, markup *big.Rat) (catalog.Amount, error) {
 	if value.Sign() < 0 {
 		return 0, errors.New("negative")
 	}
+
 	value.Mul(value, per)
 	if markup != nil {
 		value.Mul(value, markup)
 	}
+
 	const nano = 1_000_000_000
 	value.Mul(value, big.NewRat(nano, 1))
 	if !value.IsInt() {
@@ -184,6 +195,7 @@ func exact(text string, per, markup *big.Rat) (catalog.Amount, error) {
 	if !value.Num().IsInt64() {
 		return 0, errors.New("too large")
 	}
+
 	return catalog.Amount(value.Num().Int64()), nil
 }
 

@@ -79,6 +79,7 @@ func ParseMarkup(text string) (*big.Rat, error) {
 	if text == "" {
 		return nil, nil //nolint:nilnil // nil means no markup
 	}
+
 	number, isPercent := strings.CutSuffix(strings.TrimSpace(text), "%")
 	number = strings.TrimSpace(number)
 	factor, ok := new(big.Rat), false
@@ -91,6 +92,7 @@ func ParseMarkup(text string) (*big.Rat, error) {
 	if isPercent {
 		factor.Add(big.NewRat(1, 1), factor.Quo(factor, big.NewRat(100, 1)))
 	}
+
 	return factor, nil
 }
 
@@ -99,6 +101,7 @@ func Read(text []byte, o Options) (*Proposal, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
+
 	var list map[string]any
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
@@ -108,6 +111,7 @@ func Read(text []byte, o Options) (*Proposal, error) {
 			err = errors.New("the file continues after its JSON object")
 		}
 	}
+
 	if err == nil && list == nil {
 		err = errors.New("it is null")
 	}
@@ -120,8 +124,15 @@ func Read(text []byte, o Options) (*Proposal, error) {
 	if !slices.ContainsFunc(slices.Collect(maps.Values(list)), isObject) && len(list) > 0 {
 		return nil, validation.New("prices", "is not a price list: none of its entries is an object")
 	}
+
 	p := &Proposal{Document: catalog.Document{Currency: cmp.Or(o.Currency, catalog.DefaultCurrency)}, source: map[string]string{}}
-	r := reader{options: o, proposal: p, used: map[string]bool{}, variants: map[string][]variant{}}
+	r := reader{
+		options:  o,
+		proposal: p,
+		used:     map[string]bool{},
+		variants: map[string][]variant{},
+	}
+
 	for _, name := range slices.Sorted(maps.Keys(list)) {
 		if members, ok := list[name].(map[string]any); ok {
 			r.entry(name, members)
@@ -129,11 +140,14 @@ func Read(text []byte, o Options) (*Proposal, error) {
 			r.omit(name, "", "the entry is not an object")
 		}
 	}
+
 	r.placeVariants()
 	slices.SortStableFunc(p.Omitted, func(a, b Omission) int { return cmp.Compare(a.Model, b.Model) })
+
 	for _, name := range slices.Sorted(maps.Keys(r.used)) {
 		p.Document.Providers = append(p.Document.Providers, providers[name].entry(name))
 	}
+
 	return p, nil
 }
 
@@ -164,46 +178,64 @@ func (r *reader) entry(name string, members map[string]any) {
 	if name == example || !r.wanted(name, provider) {
 		return
 	}
+
 	known, ok := providers[provider]
 	if provider == "" {
 		r.omit(name, "", "it has no litellm_provider")
 		return
 	}
+
 	if !ok {
 		r.omit(name, "", "the provider %q is not known to support any format of the gateway", provider)
 		return
 	}
+
 	mode, _ := members["mode"].(string)
 	kind, formats, reason := known.offers(mode, members["supported_endpoints"])
 	if reason != "" {
 		r.omit(name, "", "%s", reason)
 		return
 	}
+
 	upstream := strings.TrimPrefix(name, provider+"/")
 	if strings.HasPrefix(upstream, "ft:") {
 		r.omit(name, "", "it is the base of fine-tuned models")
 		return
 	}
-	m := &member{reader: r, name: name, of: members, kind: kind, anthropic: provider == "anthropic"}
+
+	m := &member{
+		reader:    r,
+		name:      name,
+		of:        members,
+		kind:      kind,
+		anthropic: provider == "anthropic",
+	}
 	if known.all && strings.Contains(upstream, "/") {
 		r.readVariant(m, provider, upstream, formats)
 		return
 	}
+
 	if other, twice := r.proposal.source[upstream]; twice {
 		r.omit(name, "", "the entry %q has the same model name", other)
 		return
 	}
+
 	price, ok := m.price()
 	if !ok {
 		return
 	}
+
 	r.proposal.source[upstream], r.used[provider] = name, true
 	r.proposal.Document.Models = append(r.proposal.Document.Models, catalog.ModelEntry{
-		ID: upstream, Type: kind, OwnedBy: id(provider), Price: price,
+		ID:              upstream,
+		Type:            kind,
+		OwnedBy:         id(provider),
+		Price:           price,
 		ContextWindow:   m.limit("max_input_tokens"),
 		MaxOutputTokens: cmp.Or(m.limit("max_output_tokens"), m.limit("max_tokens")),
 		Routes:          []catalog.RouteEntry{{Provider: id(provider), UpstreamModel: upstream, Formats: formats}},
 	})
+
 	m.rest()
 }
 
@@ -225,20 +257,28 @@ func (p *Proposal) YAML() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write the proposal: %w", err)
 	}
+
 	body, err := strict.ToYAML(text)
 	if err != nil {
 		return nil, err
 	}
+
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "# %d models converted from a public price list. Review names, limits, prices and addresses before use.\n", len(p.Document.Models))
+	fmt.Fprintf(
+		&out,
+		"# %d models converted from a public price list. Review names, limits, prices and addresses before use.\n",
+		len(p.Document.Models),
+	)
 	out.WriteString("# Applying a catalog removes the objects it does not contain: merge this into your catalog.\n")
 	out.Write(body)
 	if len(p.Omitted) > 0 {
 		out.WriteString("\n# Omitted:\n")
 	}
+
 	for _, o := range p.Omitted {
 		fmt.Fprintf(&out, "# - %s\n", o)
 	}
+
 	return out.Bytes(), nil
 }
 

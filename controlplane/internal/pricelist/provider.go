@@ -51,7 +51,9 @@ func id(provider string) string { return strings.ReplaceAll(provider, "_", "-") 
 // entry returns the provider as a catalog entry.
 func (p provider) entry(name string) catalog.ProviderEntry {
 	e := catalog.ProviderEntry{
-		ID: id(name), Name: p.name, BaseURL: p.url,
+		ID:          id(name),
+		Name:        p.name,
+		BaseURL:     p.url,
 		Credentials: []catalog.CredentialEntry{{Name: "main", Secret: "${" + p.variable + "}"}},
 	}
 	if p.messages {
@@ -88,6 +90,7 @@ func textFormats(endpoints any) []catalogkv.Format {
 	if len(list) == 0 {
 		return []catalogkv.Format{catalogkv.Chat}
 	}
+
 	var formats []catalogkv.Format
 	for _, each := range []struct {
 		path   string
@@ -97,8 +100,10 @@ func textFormats(endpoints any) []catalogkv.Format {
 			formats = append(formats, each.format)
 		}
 	}
+
 	if formats == nil {
 		return []catalogkv.Format{catalogkv.Chat}
 	}
+
 	return formats
 }

@@ -28,7 +28,13 @@ var (
 // readVariant converts the entry of a size or quality of a model.
 func (r *reader) readVariant(m *member, provider, upstream string, formats []catalogkv.Format) {
 	parts := strings.Split(upstream, "/")
-	s := variant{name: m.name, provider: provider, model: parts[len(parts)-1], formats: formats}
+	s := variant{
+		name:     m.name,
+		provider: provider,
+		model:    parts[len(parts)-1],
+		formats:  formats,
+	}
+
 	pixels := big.NewRat(0, 1)
 	for _, part := range parts[:len(parts)-1] {
 		size := sizePart.FindStringSubmatch(part)
@@ -45,14 +51,17 @@ func (r *reader) readVariant(m *member, provider, upstream string, formats []cat
 			return
 		}
 	}
+
 	if m.kind != catalogkv.Image {
 		r.omit(m.name, "", "it is a variant of a model that does not generate images")
 		return
 	}
+
 	price, ok := m.imagePrice(pixels)
 	if !ok {
 		return
 	}
+
 	s.unit.Price = price
 	m.rest()
 	r.variants[s.model] = append(r.variants[s.model], s)
@@ -65,10 +74,12 @@ func (m *member) imagePrice(pixels *big.Rat) (catalog.Amount, bool) {
 		member string
 		per    *big.Rat
 	}
+
 	sources := []source{{"output_cost_per_image", one}, {"input_cost_per_image", one}}
 	if pixels.Sign() > 0 {
 		sources = append(sources, source{"output_cost_per_pixel", pixels}, source{"input_cost_per_pixel", pixels})
 	}
+
 	for _, s := range sources {
 		amount, ok := m.amount(s.member, s.per)
 		if !ok {
@@ -78,6 +89,7 @@ func (m *member) imagePrice(pixels *big.Rat) (catalog.Amount, bool) {
 			return *amount, true
 		}
 	}
+
 	m.reader.omit(m.name, "", "it has no price per image")
 	return 0, false
 }
@@ -99,6 +111,7 @@ func (r *reader) placeVariants() {
 			models[at].Price.Images = append(models[at].Price.Images, r.units(found)...)
 		}
 	}
+
 	r.proposal.Document.Models = models
 }
 
@@ -111,9 +124,11 @@ func (r *reader) modelOf(name string, found []variant) catalog.ModelEntry {
 	r.used[found[0].provider] = true
 	owner := id(found[0].provider)
 	return catalog.ModelEntry{
-		ID: name, Type: catalogkv.Image, OwnedBy: owner,
-		Price:  catalog.PriceEntry{Images: append([]catalog.UnitEntry{{Price: highest.Price}}, units...)},
-		Routes: []catalog.RouteEntry{{Provider: owner, UpstreamModel: name, Formats: found[0].formats}},
+		ID:      name,
+		Type:    catalogkv.Image,
+		OwnedBy: owner,
+		Price:   catalog.PriceEntry{Images: append([]catalog.UnitEntry{{Price: highest.Price}}, units...)},
+		Routes:  []catalog.RouteEntry{{Provider: owner, UpstreamModel: name, Formats: found[0].formats}},
 	}
 }
 
@@ -121,7 +136,10 @@ func (r *reader) modelOf(name string, found []variant) catalog.ModelEntry {
 func (r *reader) units(found []variant) []catalog.UnitEntry {
 	var units []catalog.UnitEntry
 	for _, s := range found {
-		duplicate := slices.ContainsFunc(units, func(u catalog.UnitEntry) bool { return u.Size == s.unit.Size && u.Quality == s.unit.Quality })
+		duplicate := slices.ContainsFunc(
+			units,
+			func(u catalog.UnitEntry) bool { return u.Size == s.unit.Size && u.Quality == s.unit.Quality },
+		)
 		if duplicate {
 			r.omit(s.name, "", "another entry has the same size and quality")
 			continue

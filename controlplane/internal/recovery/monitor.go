@@ -76,7 +76,13 @@ type Store interface {
 	LastCheckpoint(ctx context.Context) (time.Time, error)
 	// DeclareLoss begins the cluster epoch after the given one, unless another replica has. sessionTTL is how long a proxy
 	// may consider a session from before the loss valid.
-	DeclareLoss(ctx context.Context, epoch int64, seen rollback.HighWaterMark, sessionTTL time.Duration, backup Backup) (rollback.HighWaterMark, error)
+	DeclareLoss(
+		ctx context.Context,
+		epoch int64,
+		seen rollback.HighWaterMark,
+		sessionTTL time.Duration,
+		backup Backup,
+	) (rollback.HighWaterMark, error)
 }
 
 // Checkpoint is what one checkpoint changes in Postgres.
@@ -155,13 +161,22 @@ type Config struct {
 func New(cfg Config) *Monitor {
 	with := promauto.With(cfg.Registerer)
 	return &Monitor{
-		cfg: cfg, store: cfg.Store, bucket: cfg.Bucket, log: cfg.Log, obstacle: errNoCheck,
-		guard: newGuard(cfg.ID, rollback.Config{SilenceLimit: silenceLimit, RestartLimit: restartLimit, Keeps: cfg.Keeps}),
-		epoch: with.NewGauge(prometheus.GaugeOpts{Name: "mgw_cluster_epoch", Help: "Cluster epoch: declared losses of Postgres commits, plus one."}),
+		cfg:      cfg,
+		store:    cfg.Store,
+		bucket:   cfg.Bucket,
+		log:      cfg.Log,
+		obstacle: errNoCheck,
+		guard:    newGuard(cfg.ID, rollback.Config{SilenceLimit: silenceLimit, RestartLimit: restartLimit, Keeps: cfg.Keeps}),
+		epoch: with.NewGauge(
+			prometheus.GaugeOpts{Name: "mgw_cluster_epoch", Help: "Cluster epoch: declared losses of Postgres commits, plus one."},
+		),
 		wait: with.NewGauge(prometheus.GaugeOpts{
-			Name: "mgw_recovery_wait_seconds", Help: "Seconds until units are granted again after a declared loss of Postgres commits; otherwise 0.",
+			Name: "mgw_recovery_wait_seconds",
+			Help: "Seconds until units are granted again after a declared loss of Postgres commits; otherwise 0.",
 		}),
-		losses: with.NewCounter(prometheus.CounterOpts{Name: "mgw_cluster_losses_total", Help: "Losses of Postgres commits that this replica has declared."}),
+		losses: with.NewCounter(
+			prometheus.CounterOpts{Name: "mgw_cluster_losses_total", Help: "Losses of Postgres commits that this replica has declared."},
+		),
 	}
 }
 
@@ -322,7 +337,13 @@ func (m *Monitor) observed(o rollback.Observation) {
 		m.setObstacle(fmt.Errorf("waiting until the stream of changes has had cluster epoch %d for the window of freshness", o.Mark.Epoch))
 		return
 	}
-	m.setObstacle(fmt.Errorf("waiting for sessions from before cluster epoch %d until %s", o.Mark.Epoch, time.Now().Add(left).UTC().Format(time.TimeOnly+" MST")))
+	m.setObstacle(
+		fmt.Errorf(
+			"waiting for sessions from before cluster epoch %d until %s",
+			o.Mark.Epoch,
+			time.Now().Add(left).UTC().Format(time.TimeOnly+" MST"),
+		),
+	)
 }
 
 // attempt is one attempt of a check; it returns false if another one is needed.
@@ -362,12 +383,14 @@ func (m *Monitor) checkpoint(ctx context.Context, last bool) (done bool, err err
 			c.Recovered = 0
 		}
 	})
+
 	switch {
 	case unread != nil:
 		c.Oldest = 0 // the last marker of the membership is unknown: delete none
 	case members.LastMarker.Replica == t.Replica:
 		c.Oldest = min(c.Oldest, members.LastMarker.N) // until the bucket has a newer one
 	}
+
 	observed, err := m.store.Checkpoint(ctx, c)
 	switch {
 	case err == nil:
@@ -379,21 +402,26 @@ func (m *Monitor) checkpoint(ctx context.Context, last bool) (done bool, err err
 	default:
 		m.guard.Failed(t)
 	}
+
 	if err != nil {
 		return false, fmt.Errorf("recovery: checkpoint: %w", err)
 	}
+
 	m.observed(observed)
 	if unread != nil { // the checkpoint is valid all the same
 		return false, fmt.Errorf("recovery: read membership: %w", unread)
 	}
+
 	serving := false
 	m.guard.with(func(d *rollback.Detector, _ time.Duration) {
 		members, serving = d.AfterCheckpoint(members, observed, t, c.Fence)
 	})
+
 	if !serving {
 		m.store.CloseConnections()
 		return false, nil
 	}
+
 	return m.putMembership(ctx, members, revision)
 }
 
@@ -411,19 +439,24 @@ func (m *Monitor) putMembership(ctx context.Context, members rollback.Membership
 
 // verify observes an incarnation in which the replica does not serve, and starts
 // serving if nothing is lost, unless another replica has replaced the membership.
-func (m *Monitor) verify(ctx context.Context) (members rollback.Membership, observed rollback.Observation, action rollback.Action, err error) {
+func (m *Monitor) verify(
+	ctx context.Context,
+) (members rollback.Membership, observed rollback.Observation, action rollback.Action, err error) {
 	members, revision, err := m.bucket.Membership(ctx)
 	if err != nil {
 		return members, observed, action, fmt.Errorf("recovery: read membership: %w", err)
 	}
+
 	var markers []rollback.CommitMarker
 	var id string
 	m.guard.with(func(d *rollback.Detector, _ time.Duration) { id, markers = d.ID(), d.MarkersToVerify(members) })
 	if observed, err = m.store.Observe(ctx, markers); err != nil {
 		return members, observed, action, fmt.Errorf("recovery: observe postgres: %w", err)
 	}
+
 	var next rollback.Membership
 	m.guard.with(func(d *rollback.Detector, now time.Duration) { next, action = d.Observe(members, observed, now) })
+
 	if action == rollback.DeclareLoss {
 		later, _, err := m.bucket.Membership(ctx)
 		switch {
@@ -434,6 +467,7 @@ func (m *Monitor) verify(ctx context.Context) (members rollback.Membership, obse
 		}
 		return members, observed, action, nil
 	}
+
 	put, err := m.putMembership(ctx, next, revision)
 	switch {
 	case err != nil || !put:
@@ -441,10 +475,19 @@ func (m *Monitor) verify(ctx context.Context) (members rollback.Membership, obse
 	case action == rollback.Wait:
 		return members, observed, action, fmt.Errorf("%w: %v", errWaiting, next.UnverifiedReplicas(observed.Incarnation, id))
 	}
+
 	if released := next.UnverifiedReplicas(observed.Incarnation, id); len(released) > 0 {
-		m.log.WarnContext(ctx, "postgres keeps its commits, so this control plane does not wait for those that are silent since it has restarted or failed over",
-			"silent_replicas", released, "keeps_commits", m.cfg.Keeps)
+		m.log.WarnContext(
+			ctx,
+			"postgres keeps its commits, so this control plane does not wait for those that are silent since it has restarted or "+
+				"failed over",
+			"silent_replicas",
+			released,
+			"keeps_commits",
+			m.cfg.Keeps,
+		)
 	}
+
 	added, err := m.store.AddReplica(ctx, id, observed.Mark.Epoch)
 	if err != nil {
 		return members, observed, action, fmt.Errorf("recovery: add replica: %w", err)
@@ -452,6 +495,7 @@ func (m *Monitor) verify(ctx context.Context) (members rollback.Membership, obse
 	if added {
 		m.guard.with(func(d *rollback.Detector, now time.Duration) { d.StartServing(observed, now) })
 	}
+
 	return members, observed, action, nil
 }
 
@@ -478,7 +522,13 @@ func (m *Monitor) declare(ctx context.Context, members rollback.Membership, obse
 	return m.declareBecause(ctx, reason, members, observed, false)
 }
 
-func (m *Monitor) declareBecause(ctx context.Context, reason string, members rollback.Membership, observed rollback.Observation, byHand bool) error {
+func (m *Monitor) declareBecause(
+	ctx context.Context,
+	reason string,
+	members rollback.Membership,
+	observed rollback.Observation,
+	byHand bool,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, declareTimeout)
 	defer cancel()
 	backup, err := m.readBackup(ctx, byHand)
@@ -490,9 +540,24 @@ func (m *Monitor) declareBecause(ctx context.Context, reason string, members rol
 		return fmt.Errorf("recovery: declare loss: %w", err)
 	}
 	m.losses.Inc()
-	m.log.ErrorContext(ctx, "a new cluster epoch begins, and nothing is granted until every earlier session has expired", "reason", reason,
-		"epoch", now.Epoch, "revision", now.Revision, "revocations_restored", len(backup.RevokedKeys), "video_jobs_restored", len(backup.Videos),
-		"markers_missing", len(observed.MissingMarkers), "silent_replicas", members.UnverifiedReplicas(observed.Incarnation, ""))
+	m.log.ErrorContext(
+		ctx,
+		"a new cluster epoch begins, and nothing is granted until every earlier session has expired",
+		"reason",
+		reason,
+		"epoch",
+		now.Epoch,
+		"revision",
+		now.Revision,
+		"revocations_restored",
+		len(backup.RevokedKeys),
+		"video_jobs_restored",
+		len(backup.Videos),
+		"markers_missing",
+		len(observed.MissingMarkers),
+		"silent_replicas",
+		members.UnverifiedReplicas(observed.Incarnation, ""),
+	)
 	return nil
 }
 
@@ -507,17 +572,20 @@ func (m *Monitor) readBackup(ctx context.Context, byHand bool) (b Backup, err er
 	if b.RevokedKeys, err = m.bucket.RevokedKeys(ctx); err != nil {
 		return b, fmt.Errorf("recovery: read revocations: %w", err)
 	}
+
 	var since time.Time
 	if !byHand {
 		if since, err = m.store.LastCheckpoint(ctx); err != nil {
 			return b, fmt.Errorf("recovery: read last checkpoint: %w", err)
 		}
 	}
+
 	if !since.IsZero() {
 		since = since.Add(-replayMargin)
 	}
 	if b.Videos, err = m.bucket.VideoBackups(ctx, since); err != nil {
 		return b, fmt.Errorf("recovery: read video jobs: %w", err)
 	}
+
 	return b, nil
 }

@@ -88,7 +88,8 @@ func (s *site) restoreCopy(data string) {
 
 func copyTree(t *testing.T, from, to string) {
 	t.Helper()
-	if out, err := exec.CommandContext(t.Context(), "cp", "-a", from, to).CombinedOutput(); err != nil { // keeps the server's user as the owner
+	// keeps the server's user as the owner
+	if out, err := exec.CommandContext(t.Context(), "cp", "-a", from, to).CombinedOutput(); err != nil {
 		t.Fatalf("copy %s: %v: %s", from, err, out)
 	}
 }

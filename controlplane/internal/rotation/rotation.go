@@ -226,9 +226,14 @@ func (s *Service) Work(ctx context.Context) error {
 
 func (s *Service) work(ctx context.Context, kind Kind) error {
 	step := Step{
-		Target: s.target(kind), Limit: stepRows, MinDuration: s.cfg.MinDuration,
-		Rewrap: s.cfg.Vault.Rewrap, Reseal: s.reseal, Hash: s.hash,
+		Target:      s.target(kind),
+		Limit:       stepRows,
+		MinDuration: s.cfg.MinDuration,
+		Rewrap:      s.cfg.Vault.Rewrap,
+		Reseal:      s.reseal,
+		Hash:        s.hash,
 	}
+
 	passed := new(SkippedError)
 	var err error
 	for done := false; !done && err == nil && ctx.Err() == nil; {
@@ -238,9 +243,11 @@ func (s *Service) work(ctx context.Context, kind Kind) error {
 		passed.Some = append(passed.Some, p.Skipped[:min(len(p.Skipped), namedRows-len(passed.Some))]...)
 		done, step.From = p.Done, p.Next
 	}
+
 	if passed.Count > 0 {
 		err = errors.Join(passed, err)
 	}
+
 	return err
 }
 

@@ -84,6 +84,7 @@ func (s *Service) Find(ctx context.Context, text string) ([]Result, error) {
 	if text == "" || utf8.RuneCountInString(text) > maxLen {
 		return nil, validation.New("q", "must have 1 to %d characters", maxLen)
 	}
+
 	if apikey.Check(text) == nil {
 		hashes := make([]apikey.Hash, len(s.hashers))
 		for i, h := range s.hashers {
@@ -91,6 +92,7 @@ func (s *Service) Find(ctx context.Context, text string) ([]Result, error) {
 		}
 		return s.store.ByHash(ctx, hashes)
 	}
+
 	for kind, of := range kinds {
 		if lowest, highest, ok := kind.Range(text); ok {
 			found, err := s.store.ByID(ctx, Range{of, lowest, highest})
@@ -99,6 +101,7 @@ func (s *Service) Find(ctx context.Context, text string) ([]Result, error) {
 			}
 		}
 	}
+
 	found, err := s.store.ByText(ctx, text)
 	return found[:min(len(found), Limit)], err
 }

@@ -72,9 +72,11 @@ func (k *knownFacts) versionsOf(ctx context.Context, items []Item) (map[int64]Pr
 		}
 		found[version] = known
 	}
+
 	if len(missing) == 0 {
 		return found, nil
 	}
+
 	read, err := k.facts.PriceVersions(ctx, missing)
 	if err != nil {
 		return nil, fmt.Errorf("settle: read prices: %w", err)
@@ -82,9 +84,11 @@ func (k *knownFacts) versionsOf(ctx context.Context, items []Item) (map[int64]Pr
 	if k.versions == nil {
 		k.versions = map[int64]PriceVersion{}
 	}
+
 	for version, sheet := range read {
 		found[version], k.versions[version] = sheet, sheet
 	}
+
 	return found, nil
 }
 
@@ -98,25 +102,31 @@ func (k *knownFacts) withoutLease(ctx context.Context, wanted map[Holder]bool) (
 			unknown = append(unknown, h)
 		}
 	}
+
 	without := map[Holder]bool{}
 	if len(unknown) == 0 {
 		return without, nil
 	}
+
 	found, err := k.facts.WithoutLease(ctx, unknown)
 	if err != nil {
 		return nil, fmt.Errorf("settle: %w", err)
 	}
+
 	for _, h := range found {
 		without[h] = true
 	}
+
 	if k.holders == nil || len(k.holders)+len(unknown) > maxKnownHolders {
 		k.holders = make(map[Holder]struct{}, len(unknown))
 	}
+
 	for _, h := range unknown {
 		if !without[h] {
 			k.holders[h] = struct{}{}
 		}
 	}
+
 	return without, nil
 }
 
@@ -130,10 +140,12 @@ func (k *knownFacts) foreign(ctx context.Context, wanted map[Publisher]bool) (ma
 			unknown = append(unknown, p)
 		}
 	}
+
 	foreign := map[Publisher]bool{}
 	if len(unknown) == 0 {
 		return foreign, nil
 	}
+
 	owners, err := k.facts.Owners(ctx, unknown)
 	if err != nil {
 		return nil, fmt.Errorf("settle: %w", err)
@@ -141,6 +153,7 @@ func (k *knownFacts) foreign(ctx context.Context, wanted map[Publisher]bool) (ma
 	if k.publishers == nil || len(k.publishers)+len(unknown) > maxKnownPublishers {
 		k.publishers = make(map[Publisher]struct{}, len(unknown))
 	}
+
 	for p, owner := range owners {
 		if owner {
 			k.publishers[p] = struct{}{}
@@ -148,6 +161,7 @@ func (k *knownFacts) foreign(ctx context.Context, wanted map[Publisher]bool) (ma
 			foreign[p] = true
 		}
 	}
+
 	return foreign, nil
 }
 
@@ -176,15 +190,18 @@ func (s *Settler) checkPublishers(ctx context.Context, items []Item) error {
 			wanted[*p], last = true, p
 		}
 	}
+
 	foreign, err := s.known.foreign(ctx, wanted)
 	if err != nil || len(foreign) == 0 {
 		return err
 	}
+
 	for i := range items {
 		if p := items[i].Publisher; p != nil && foreign[*p] {
 			items[i].reject("event of session %d was published by the proxy %q, which does not have the session", items[i].Session, p.Proxy)
 		}
 	}
+
 	return nil
 }
 
@@ -195,20 +212,24 @@ func (s *Settler) checkLeases(ctx context.Context, items []Item) error {
 	needsLease := func(item *Item) bool {
 		return item.QuarantineReason == "" && item.Event.Cost > 0 && item.Event.VideoJob == "" && !item.Reviewed
 	}
+
 	for i := range items {
 		if needsLease(&items[i]) {
 			wanted[Holder{items[i].Session, items[i].AccountID}] = true
 		}
 	}
+
 	without, err := s.known.withoutLease(ctx, wanted)
 	if err != nil || len(without) == 0 {
 		return err
 	}
+
 	for i := range items {
 		if needsLease(&items[i]) && without[Holder{items[i].Session, items[i].AccountID}] {
 			items[i].QuarantineReason = ReasonNoLease
 		}
 	}
+
 	return nil
 }
 
@@ -226,6 +247,7 @@ func (s *Settler) checkCosts(ctx context.Context, items []Item) error {
 	if err != nil {
 		return err
 	}
+
 	sheets := map[multiplied]*price.Sheet{}
 	for i := range items {
 		item := &items[i]
@@ -244,6 +266,7 @@ func (s *Settler) checkCosts(ctx context.Context, items []Item) error {
 			item.QuarantineReason = item.Event.Implausible()
 		}
 	}
+
 	return nil
 }
 
@@ -263,6 +286,7 @@ func checkCost(e *event.Usage, model string, sheet *price.Sheet) string {
 	case model != e.Model:
 		return fmt.Sprintf("price version %d is of another model", e.PriceVersion)
 	}
+
 	cost, err := price.Cost(&e.Usage, sheet)
 	if err != nil {
 		return reason(fmt.Errorf("the usage has no price: %w", err))
@@ -270,5 +294,6 @@ func checkCost(e *event.Usage, model string, sheet *price.Sheet) string {
 	if cost != e.Cost {
 		return fmt.Sprintf("cost %s differs from %s, the price of the usage", e.Cost, cost)
 	}
+
 	return ""
 }

@@ -111,13 +111,16 @@ func (q *Quarantine) Release(ctx context.Context, id int64) (Quarantined, error)
 	if found.Resolution != Open {
 		return Quarantined{}, ErrAlreadyResolved
 	}
+
 	items := decodeQuarantined(&found)
 	if len(items) == 0 { // it is the record of a video job, not a usage event
 		return Quarantined{}, ErrCannotSettle
 	}
+
 	for i := range items {
 		items[i].Reviewed = true
 	}
+
 	result, err := q.settler.Settle(ctx, items)
 	if err != nil {
 		return Quarantined{}, err
@@ -125,6 +128,7 @@ func (q *Quarantine) Release(ctx context.Context, id int64) (Quarantined, error)
 	if result.Quarantined > 0 {
 		return Quarantined{}, ErrCannotSettle
 	}
+
 	return q.store.Resolve(ctx, id, Released, "")
 }
 

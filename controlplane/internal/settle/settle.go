@@ -109,23 +109,33 @@ func (i *Item) reject(format string, args ...any) {
 // in the session may not have arrived yet, and its proxy would take it for settled.
 func newItem(session int64, decoded *event.BatchEvent) Item {
 	e, err := &decoded.Usage, decoded.Err
-	item := Item{Session: session, BatchSession: session, Seq: e.Seq, Payload: decoded.Raw}
+	item := Item{
+		Session:      session,
+		BatchSession: session,
+		Seq:          e.Seq,
+		Payload:      decoded.Raw,
+	}
+
 	var ids event.IDs
 	if err == nil {
 		ids, err = e.Check()
 	}
+
 	if e.Session != session && e.Session > 0 {
 		err = errors.Join(err, fmt.Errorf("event of session %d in a batch of session %d", e.Session, session))
 		item.Session, item.Seq = e.Session, 0
 	}
+
 	if item.Seq < 0 || item.Seq > maxSeq {
 		err = errors.Join(err, fmt.Errorf("sequence number %d is out of range", item.Seq))
 		item.Seq = 0
 	}
+
 	if err != nil {
 		item.QuarantineReason = reason(err)
 		return item
 	}
+
 	item.Event, item.RequestID, item.AccountID, item.KeyID = e, ids.Request, ids.Account, ids.Key
 	return item
 }
@@ -176,14 +186,17 @@ func (s *Settler) Settle(ctx context.Context, items []Item) (Result, error) {
 	if limit := now.Add(maxAhead); limit.Before(to) {
 		to = limit
 	}
+
 	for i := range items {
 		if items[i].QuarantineReason == "" {
 			items[i].QuarantineReason = checkRequestTime(items[i].RequestID.Time(), from, to)
 		}
 	}
+
 	if err := s.check(ctx, items); err != nil {
 		return Result{}, err
 	}
+
 	sortByRequest(items)
 	return s.bisect(ctx, items)
 }
@@ -195,17 +208,20 @@ func sortByRequest(items []Item) {
 		high, low uint64
 		at        int
 	}
+
 	order := make([]position, len(items))
 	for i := range items {
 		id := &items[i].RequestID
 		order[i] = position{binary.BigEndian.Uint64(id[:8]), binary.BigEndian.Uint64(id[8:]), i}
 	}
+
 	slices.SortFunc(order, func(a, b position) int {
 		if a.high != b.high {
 			return cmp.Compare(a.high, b.high)
 		}
 		return cmp.Or(cmp.Compare(a.low, b.low), cmp.Compare(a.at, b.at))
 	})
+
 	unsorted := slices.Clone(items)
 	for i := range order {
 		items[i] = unsorted[order[i].at]
@@ -242,11 +258,13 @@ func (s *Settler) bisect(ctx context.Context, items []Item) (Result, error) {
 		items[0].QuarantineReason = reason(err)
 		return s.bisect(ctx, items)
 	}
+
 	half := len(items) / 2
 	first, err := s.bisect(ctx, items[:half])
 	if err != nil {
 		return first, err
 	}
+
 	second, err := s.bisect(ctx, items[half:])
 	return first.plus(second), err
 }

@@ -71,15 +71,18 @@ func (s *Service) Remembered(secret string) (*Session, error) {
 			until = *end
 		}
 	}
+
 	if !known || !s.cfg.Now().Before(until) {
 		return nil, ErrNoSession
 	}
+
 	var scopes []admin.Scope
 	for _, scope := range []admin.Scope{admin.Observe, admin.Read} {
 		if admin.Allows(session.Principal.Scopes, scope) {
 			scopes = append(scopes, scope)
 		}
 	}
+
 	session.Remembered, session.Principal.Scopes, session.Principal.ExpiresAt = true, scopes, &until
 	return &session, nil
 }

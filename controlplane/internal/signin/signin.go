@@ -205,8 +205,14 @@ func (s *Service) failed(ctx context.Context, err error) error {
 func (s *Service) open(ctx context.Context, p admin.Principal, token *admin.Hash, from Client) (*Session, string, error) {
 	secret := random()
 	session := &Session{
-		ID: ID(ident.New()), Name: p.Name, Scopes: p.Scopes, Method: p.Method, TokenHash: token, Address: from.Address.String(),
-		Agent: strings.ToValidUTF8(from.Agent[:min(len(from.Agent), maxAgent)], ""), Principal: p,
+		ID:        ID(ident.New()),
+		Name:      p.Name,
+		Scopes:    p.Scopes,
+		Method:    p.Method,
+		TokenHash: token,
+		Address:   from.Address.String(),
+		Agent:     strings.ToValidUTF8(from.Agent[:min(len(from.Agent), maxAgent)], ""),
+		Principal: p,
 	}
 	if err := s.cfg.Store.Create(actingAs(ctx, p), session, hashOf(secret), s.cfg.Length); err != nil {
 		return nil, "", err
@@ -250,10 +256,12 @@ func (s *Service) Finish(ctx context.Context, state, code string, from Client) (
 	if s.cfg.Provider == nil {
 		return nil, "", "", ErrDisabled
 	}
+
 	pending, err := s.cfg.Store.Take(ctx, hashOf(state))
 	if err != nil {
 		return nil, "", "", err
 	}
+
 	p, err := s.cfg.Provider.Exchange(ctx, code, pending.Nonce, pending.Verifier)
 	if err == nil && len(p.Scopes) == 0 {
 		err = fmt.Errorf("%w for %s", ErrNoScope, p.Name)
@@ -261,6 +269,7 @@ func (s *Service) Finish(ctx context.Context, state, code string, from Client) (
 	if err != nil {
 		return nil, "", "", errors.Join(err, s.failed(ctx, err))
 	}
+
 	session, secret, err = s.open(ctx, p, nil, from)
 	return session, secret, pending.ReturnTo, err
 }
@@ -283,11 +292,19 @@ func (s *Service) resume(ctx context.Context, secret string) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if session.TokenHash == nil {
-		session.Principal = admin.Principal{Name: session.Name, Scopes: session.Scopes, Method: session.Method, ExpiresAt: &session.ExpiresAt}
-	} else if session.Principal, err = s.cfg.Tokens.Resume(ctx, *session.TokenHash); errors.Is(err, admin.ErrUnauthenticated) || errors.Is(err, admin.ErrExpired) {
+		session.Principal = admin.Principal{
+			Name:      session.Name,
+			Scopes:    session.Scopes,
+			Method:    session.Method,
+			ExpiresAt: &session.ExpiresAt,
+		}
+	} else if session.Principal, err = s.cfg.Tokens.Resume(ctx, *session.TokenHash); errors.Is(err, admin.ErrUnauthenticated) ||
+		errors.Is(err, admin.ErrExpired) {
 		return nil, errors.Join(ErrNoSession, s.cfg.Store.End(actingAs(ctx, admin.Principal{Name: session.Name}), session.ID))
 	}
+
 	session.Principal.CheckAgain = s.checkAgain(session.ID, session.Principal.CheckAgain)
 	return session, err
 }
@@ -342,5 +359,6 @@ func Explain(err error) string {
 	case errors.Is(err, ErrDisabled):
 		return "This way to sign in is disabled."
 	}
+
 	return ""
 }

@@ -92,6 +92,7 @@ func (s *Service) Make(ctx context.Context, q Query) (Statement, error) {
 	if err := q.Period.validate(); err != nil {
 		return Statement{}, err
 	}
+
 	found, err := s.store.Entries(ctx, q, MaxLines+1)
 	if err != nil {
 		return Statement{}, err
@@ -99,13 +100,19 @@ func (s *Service) Make(ctx context.Context, q Query) (Statement, error) {
 	if len(found.Transactions) > MaxLines || len(found.Lines) > MaxLines {
 		return Statement{}, ErrTooLong
 	}
+
 	st := Statement{
-		AccountID: q.AccountID, Period: q.Period, Final: found.Final, Opening: found.Opening,
-		Transactions: found.Transactions, Lines: found.Lines,
+		AccountID:    q.AccountID,
+		Period:       q.Period,
+		Final:        found.Final,
+		Opening:      found.Opening,
+		Transactions: found.Transactions,
+		Lines:        found.Lines,
 	}
 	if err := st.add(); err != nil {
 		return Statement{}, fmt.Errorf("statement of %s: %w", q.AccountID, err)
 	}
+
 	return st, nil
 }
 
@@ -117,6 +124,7 @@ func (s *Statement) add() error {
 			*sum, err = money.Add(*sum, amount)
 		}
 	}
+
 	for i := range s.Transactions {
 		if s.Transactions[i].Kind == ledger.Credit {
 			grow(&s.Credits, s.Transactions[i].Amount)
@@ -124,12 +132,15 @@ func (s *Statement) add() error {
 			grow(&s.Corrections, s.Transactions[i].Amount)
 		}
 	}
+
 	for i := range s.Lines {
 		grow(&s.Usage, s.Lines[i].Cost)
 	}
+
 	s.Closing = s.Opening
 	for _, amount := range []money.Nano{s.Credits, s.Corrections, -s.Usage} {
 		grow(&s.Closing, amount)
 	}
+
 	return err
 }

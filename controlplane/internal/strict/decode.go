@@ -47,6 +47,7 @@ func (d *decoder) into(n *node, v reflect.Value, path string) {
 		v.SetBytes(n.json())
 		return
 	}
+
 	// UnmarshalText is preferred to UnmarshalJSON, since it gets the text exactly as written.
 	switch own := v.Addr().Interface().(type) {
 	case encoding.TextUnmarshaler:
@@ -58,6 +59,7 @@ func (d *decoder) into(n *node, v reflect.Value, path string) {
 		}
 		return
 	}
+
 	switch v.Kind() {
 	case reflect.Pointer:
 		if n.kind == null {

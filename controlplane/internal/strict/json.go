@@ -83,10 +83,12 @@ func (p *jsonParser) value(path string, depth int) (*node, error) {
 	if depth > maxDepth {
 		return nil, errTooDeep
 	}
+
 	token, err := p.dec.Token()
 	if err != nil {
 		return nil, err
 	}
+
 	switch t := token.(type) {
 	case nil:
 		return &node{kind: null}, nil
@@ -102,6 +104,7 @@ func (p *jsonParser) value(path string, depth int) (*node, error) {
 		}
 		return p.object(path, depth)
 	}
+
 	return nil, errors.New("unknown token")
 }
 
@@ -137,6 +140,7 @@ func (p *jsonParser) object(path string, depth int) (*node, error) {
 		seen[name] = true
 		n.members = append(n.members, member{name, value})
 	}
+
 	_, err := p.dec.Token()
 	return n, err
 }

@@ -60,6 +60,7 @@ func (p *yamlParser) mapping(y *yaml.Node, path string, depth int) *node {
 		seen[name.Value] = true
 		n.members = append(n.members, member{name.Value, p.value(y.Content[i+1], at, depth+1)})
 	}
+
 	return n
 }
 

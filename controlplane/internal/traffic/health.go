@@ -100,12 +100,14 @@ func (l *Live) Health() Health {
 		}
 		return h.Routes[id]
 	}
+
 	// The current period counts, too: it is what has happened last.
 	recent := func(w *window, n int) *Period {
 		all := w.sum(now, n)
 		all.merge(w.at(now))
 		return all
 	}
+
 	for i, p := range []*Period{recent(l.middle, 6), recent(l.middle, 30), recent(l.long, 59)} {
 		p.Each(pulse.Attempts, func(s pulse.Series, sum *Sum) {
 			calls := &of(s.Route).Calls[i]
@@ -118,9 +120,11 @@ func (l *Live) Health() Health {
 			p.Each(pulse.FirstToken, func(s pulse.Series, sum *Sum) { of(s.Route).FirstToken.add(sum) })
 		}
 	}
+
 	h.Doubts = usageDoubts(recent(l.long, 59))
 	for _, p := range l.processes {
-		if p.Last || slices.ContainsFunc(h.Proxies, func(other Proxy) bool { return other.Name == p.Proxy && other.HeardAt.After(p.heard) }) {
+		if p.Last ||
+			slices.ContainsFunc(h.Proxies, func(other Proxy) bool { return other.Name == p.Proxy && other.HeardAt.After(p.heard) }) {
 			continue
 		}
 		for id, b := range p.breakers {
@@ -128,21 +132,32 @@ func (l *Live) Health() Health {
 			route.Breakers = append(route.Breakers, b.absolute(p.Proxy, now.Sub(p.heard) > silentAfter))
 		}
 	}
+
 	for _, route := range h.Routes {
 		slices.SortFunc(route.Breakers, func(a, b ProxyBreaker) int { return cmp.Compare(a.Proxy, b.Proxy) })
 	}
+
 	return h
 }
 
 // absolute turns the ages of a report into times.
 func (b *breaker) absolute(proxy string, silent bool) ProxyBreaker {
 	ago := func(ms int64) time.Time { return b.at.Add(-time.Duration(ms) * time.Millisecond) }
-	view := ProxyBreaker{Proxy: proxy, State: b.State, ReportedAt: b.at, Silent: silent, Failures: b.Failures, Class: b.Class, FailedAt: ago(b.FailedMS)}
+	view := ProxyBreaker{
+		Proxy:      proxy,
+		State:      b.State,
+		ReportedAt: b.at,
+		Silent:     silent,
+		Failures:   b.Failures,
+		Class:      b.Class,
+		FailedAt:   ago(b.FailedMS),
+	}
 	if b.State != pulse.Closed {
 		view.Since, view.NextTry = ago(b.SinceMS), ago(-b.NextTryMS)
 	}
 	if b.CooldownMS > 0 {
 		view.AsideUntil = ago(-b.CooldownMS)
 	}
+
 	return view
 }

@@ -61,8 +61,13 @@ func NewLive(now func() time.Time) *Live {
 		now = time.Now
 	}
 	return &Live{
-		now: now, began: now(), processes: map[string]*process{}, refusals: map[time.Time]map[RefusalKey]*Refusal{},
-		short: newWindow(shortWidth, shortPeriods), middle: newWindow(middleWidth, middlePeriods), long: newWindow(longWidth, longPeriods),
+		now:       now,
+		began:     now(),
+		processes: map[string]*process{},
+		refusals:  map[time.Time]map[RefusalKey]*Refusal{},
+		short:     newWindow(shortWidth, shortPeriods),
+		middle:    newWindow(middleWidth, middlePeriods),
+		long:      newWindow(longWidth, longPeriods),
 	}
 }
 
@@ -83,6 +88,7 @@ func (l *Live) Receive(r *pulse.Report) {
 		l.forget()
 		l.processes[r.Process] = p
 	}
+
 	p.Report, p.heard = *r, now
 	periods := []*Period{l.short.at(now), l.middle.at(now), l.long.at(now)}
 	for i := range r.Totals {
@@ -92,15 +98,19 @@ func (l *Live) Receive(r *pulse.Report) {
 			}
 		}
 	}
+
 	for _, period := range periods {
 		period.Heard[r.Proxy] = p.running()
 	}
+
 	if !r.Partial {
 		p.breakers = map[string]breaker{}
 	}
+
 	for _, b := range r.Breakers {
 		p.breakers[b.Route] = breaker{b, now}
 	}
+
 	l.countRefusals(now, r)
 	p.Totals, p.Breakers, p.Refusals = nil, nil, nil
 }
@@ -131,11 +141,13 @@ func (p *process) count(total *pulse.Total, now time.Time) *Sum {
 	case earlier == nil:
 		earlier = &pulse.Total{}
 	}
+
 	difference, ok := since(total, earlier)
 	p.totals[total.Series] = total
 	if !ok || difference.N == 0 {
 		return nil
 	}
+
 	return &difference
 }
 
@@ -186,6 +198,7 @@ func (l *Live) proxies(now time.Time) []Proxy {
 		heard[p.Proxy] = heard[p.Proxy] || !silent
 		all = append(all, Proxy{p.Proxy, int64(p.Session), p.heard, silent, p.Draining, p.running(), p.Spool})
 	}
+
 	// A process that was killed and started again is silent and heard.
 	all = slices.DeleteFunc(all, func(p Proxy) bool { return p.Silent && heard[p.Name] })
 	for _, s := range l.sessions {
@@ -193,6 +206,7 @@ func (l *Live) proxies(now time.Time) []Proxy {
 			all = append(all, Proxy{Name: s.Name, Session: s.ID, Silent: true})
 		}
 	}
+
 	slices.SortFunc(all, func(a, b Proxy) int { return cmp.Or(cmp.Compare(a.Name, b.Name), a.HeardAt.Compare(b.HeardAt)) })
 	return all
 }
@@ -251,10 +265,17 @@ func (l *Live) Now() *Now {
 	if l.latest != nil && now.Sub(l.latest.At) < time.Second {
 		return l.latest // several operators look at it
 	}
+
 	answer := &Now{
-		At: now, Window: nowPeriods * shortWidth, Coverage: l.coverage(now), InFlight: map[string]int64{},
-		Recent: l.short.sum(now, nowPeriods), Minute: l.middle.sum(now, int(time.Minute/middleWidth)), History: l.middle.last(now, historyPeriods),
+		At:       now,
+		Window:   nowPeriods * shortWidth,
+		Coverage: l.coverage(now),
+		InFlight: map[string]int64{},
+		Recent:   l.short.sum(now, nowPeriods),
+		Minute:   l.middle.sum(now, int(time.Minute/middleWidth)),
+		History:  l.middle.last(now, historyPeriods),
 	}
+
 	for _, p := range l.processes {
 		if now.Sub(p.heard) <= silentAfter && !p.Last {
 			for endpoint, n := range p.InFlight {
@@ -262,6 +283,7 @@ func (l *Live) Now() *Now {
 			}
 		}
 	}
+
 	l.latest = answer
 	return answer
 }

@@ -72,10 +72,12 @@ func (r *Recorder) Run(ctx context.Context) error {
 	if len(minutes) == 0 {
 		return nil
 	}
+
 	written, err := r.store.Written(ctx, minutes[0].At, minutes[len(minutes)-1].At.Add(time.Minute))
 	if err != nil {
 		return err
 	}
+
 	for i := range minutes {
 		m := &minutes[i]
 		if slices.ContainsFunc(written, func(w Written) bool { return w.At.Equal(m.At) }) {
@@ -85,6 +87,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -104,19 +107,35 @@ func (l *Live) minutes() []Minute {
 				silent++
 			}
 		}
+
 		switch {
 		case len(p.Heard) == 0, age < dueAfter, silent > 0 && age < dueSilent, p.From.Before(heardFrom) && age < dueBegun:
 			continue
 		}
-		m := Minute{At: p.From, Heard: len(p.Heard), Silent: silent, Rows: p.rows()}
+
+		m := Minute{
+			At:     p.From,
+			Heard:  len(p.Heard),
+			Silent: silent,
+			Rows:   p.rows(),
+		}
+
 		for _, refusal := range l.refusals[p.From] {
 			m.Refusals = append(m.Refusals, *refusal)
 		}
+
 		slices.SortFunc(m.Refusals, func(a, b Refusal) int {
-			return cmp.Or(cmp.Compare(a.Account, b.Account), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Status, b.Status))
+			return cmp.Or(
+				cmp.Compare(a.Account, b.Account),
+				cmp.Compare(a.Key, b.Key),
+				cmp.Compare(a.Code, b.Code),
+				cmp.Compare(a.Status, b.Status),
+			)
 		})
+
 		all = append(all, m)
 	}
+
 	return all
 }
 
@@ -126,11 +145,13 @@ func (p *Period) rows() []Row {
 	for series, sum := range p.Sums {
 		rows = append(rows, Row{series, *sum})
 	}
+
 	slices.SortFunc(rows, func(a, b Row) int { return cmp.Or(cmp.Compare(b.N, a.N), a.Compare(b.Series)) })
 	const measures = 16 // more than there are
 	if len(rows) <= maxRows {
 		return rows
 	}
+
 	rest := map[pulse.Measure]*Row{}
 	for _, row := range rows[maxRows-measures:] {
 		if rest[row.Measure] == nil {
@@ -138,9 +159,11 @@ func (p *Period) rows() []Row {
 		}
 		rest[row.Measure].add(&row.Sum)
 	}
+
 	rows = rows[:maxRows-measures]
 	for _, row := range rest {
 		rows = append(rows, *row)
 	}
+
 	return rows
 }

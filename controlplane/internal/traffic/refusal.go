@@ -42,6 +42,7 @@ func (l *Live) countRefusals(now time.Time, r *pulse.Report) {
 	if len(r.Refusals) == 0 {
 		return
 	}
+
 	minute := now.Truncate(time.Minute)
 	counts := l.refusals[minute]
 	if counts == nil {
@@ -53,6 +54,7 @@ func (l *Live) countRefusals(now time.Time, r *pulse.Report) {
 			}
 		}
 	}
+
 	for i := range r.Refusals {
 		q := &r.Refusals[i]
 		key := RefusalKey{q.Account, q.Key, q.Code, q.Status, q.Other}
@@ -61,13 +63,19 @@ func (l *Live) countRefusals(now time.Time, r *pulse.Report) {
 			key = RefusalKey{Status: q.Status, Other: true}
 			known = counts[key]
 		}
+
 		if known == nil {
 			known = &Refusal{RefusalKey: key}
 			counts[key] = known
 		}
+
 		known.add(&Refusal{
-			N: q.N, First: now.Add(-time.Duration(q.FirstMS) * time.Millisecond), Last: now.Add(-time.Duration(q.LastMS) * time.Millisecond),
-			RequestID: q.RequestID, Model: q.Model, Short: q.Short,
+			N:         q.N,
+			First:     now.Add(-time.Duration(q.FirstMS) * time.Millisecond),
+			Last:      now.Add(-time.Duration(q.LastMS) * time.Millisecond),
+			RequestID: q.RequestID,
+			Model:     q.Model,
+			Short:     q.Short,
 		})
 	}
 }

@@ -36,12 +36,27 @@ type source struct {
 // sources has the labels of each measure, and where they come from. The empty label stands for the whole.
 var sources = map[Measure]map[string]source{
 	Requests: {
-		"": {pulse.Requests, ""}, "endpoint": {pulse.Requests, ""}, "status": {pulse.Requests, ""}, "code": {pulse.Requests, ""}, "outcome": {pulse.Requests, ""},
-		"model": {pulse.ModelRequests, ""}, "provider": {pulse.Duration, ""}, "route": {pulse.Duration, ""},
+		"": {
+			pulse.Requests,
+			"",
+		},
+		"endpoint": {pulse.Requests, ""},
+		"status":   {pulse.Requests, ""},
+		"code":     {pulse.Requests, ""},
+		"outcome":  {pulse.Requests, ""},
+		"model":    {pulse.ModelRequests, ""},
+		"provider": {pulse.Duration, ""},
+		"route":    {pulse.Duration, ""},
 	},
 	Refusals: {
-		"": {pulse.Requests, "refused"}, "endpoint": {pulse.Requests, "refused"}, "status": {pulse.Requests, "refused"}, "code": {pulse.Requests, "refused"},
-		"model": {pulse.ModelRequests, "refused"},
+		"": {
+			pulse.Requests,
+			"refused",
+		},
+		"endpoint": {pulse.Requests, "refused"},
+		"status":   {pulse.Requests, "refused"},
+		"code":     {pulse.Requests, "refused"},
+		"model":    {pulse.ModelRequests, "refused"},
 	},
 	Attempts: {"": {pulse.Attempts, ""}, "provider": {pulse.Attempts, ""}, "route": {pulse.Attempts, ""}, "outcome": {pulse.Attempts, ""}},
 	Tokens:   {"": {pulse.Tokens, ""}, "model": {pulse.Tokens, ""}, "provider": {pulse.Tokens, ""}, "outcome": {pulse.Tokens, ""}},
@@ -114,19 +129,26 @@ func (s *Service) Series(ctx context.Context, q Query) (*Series, error) {
 	if err := s.complete(&q); err != nil {
 		return nil, err
 	}
-	series := &Series{Query: q, FromRecords: q.Step == Steps["1d"] && (q.Measure == Cost || q.Measure == Tokens) && (q.By == "" || q.By == "model")}
+
+	series := &Series{
+		Query:       q,
+		FromRecords: q.Step == Steps["1d"] && (q.Measure == Cost || q.Measure == Tokens) && (q.By == "" || q.By == "model"),
+	}
 	read := s.store.Read
 	if series.FromRecords {
 		read = s.store.Records
 	}
+
 	stored, err := read(ctx, &q)
 	if err != nil {
 		return nil, err
 	}
+
 	covered, err := s.store.Coverage(ctx, &q)
 	if err != nil {
 		return nil, err
 	}
+
 	series.Points = points(&q, stored, covered)
 	return series, nil
 }
@@ -142,20 +164,24 @@ func (s *Service) complete(q *Query) error {
 	} else {
 		q.Reported, q.Outcome = of.measure, of.outcome
 	}
+
 	if q.Step == 0 {
 		invalid.Add("step", "must be 1m, 1h or 1d")
 		return invalid.Err()
 	}
+
 	if q.To.IsZero() {
 		q.To = s.now()
 	}
 	if to := q.To.Truncate(q.Step); to.Before(q.To) {
 		q.To = to.Add(q.Step)
 	}
+
 	if q.From.IsZero() {
 		const steps = 60
 		q.From = q.To.Add(-steps * q.Step)
 	}
+
 	q.From, q.To = q.From.UTC().Truncate(q.Step), q.To.UTC()
 	switch {
 	case !q.From.Before(q.To):
@@ -163,6 +189,7 @@ func (s *Service) complete(q *Query) error {
 	case q.To.Sub(q.From) > maxPoints*q.Step:
 		invalid.Add("from", "must be at most %d steps before to", maxPoints)
 	}
+
 	return invalid.Err()
 }
 
@@ -172,24 +199,32 @@ func points(q *Query, stored []Stored, covered []Written) []Point {
 	for i := range stored {
 		totals[stored[i].Label] += stored[i].N
 	}
+
 	kept := map[string]bool{}
-	for i, label := range slices.SortedFunc(maps.Keys(totals), func(a, b string) int { return cmp.Or(cmp.Compare(totals[b], totals[a]), cmp.Compare(a, b)) }) {
+	largest := slices.SortedFunc(maps.Keys(totals), func(a, b string) int {
+		return cmp.Or(cmp.Compare(totals[b], totals[a]), cmp.Compare(a, b))
+	})
+	for i, label := range largest {
 		kept[label] = i < maxLabels || len(totals) <= maxLabels+1
 	}
+
 	all := make([]Point, 0, q.To.Sub(q.From)/q.Step)
 	for at := q.From; at.Before(q.To); at = at.Add(q.Step) {
 		all = append(all, Point{Written: Written{At: at}, Sums: map[string]*Sum{}})
 	}
+
 	place := func(at time.Time) *Point {
 		if i := int(at.Sub(q.From) / q.Step); !at.Before(q.From) && i < len(all) {
 			return &all[i]
 		}
 		return &Point{Sums: map[string]*Sum{}}
 	}
+
 	for _, w := range covered {
 		p := place(w.At)
 		p.Minutes, p.Heard, p.Silent = w.Minutes, w.Heard, w.Silent
 	}
+
 	for i := range stored {
 		p, label := place(stored[i].At), stored[i].Label
 		if !kept[label] {
@@ -200,6 +235,7 @@ func points(q *Query, stored []Stored, covered []Written) []Point {
 		}
 		p.Sums[label].add(&stored[i].Sum)
 	}
+
 	return all
 }
 

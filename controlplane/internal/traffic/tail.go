@@ -90,19 +90,23 @@ func (t *Tails) Open(reader string, f pulse.Filter) (_ *Tail, err error) {
 			t.readers.Leave(reader)
 		}
 	}()
+
 	tail := &Tail{tails: t, reader: reader, ready: make(chan struct{}, 1)}
 	q := pulse.Tail{V: pulse.Version, ID: rand.Text(), Filter: f}
 	ask, stop, err := t.bus.Tail(q, tail.receive)
 	if err != nil {
 		return nil, fmt.Errorf("open a tail: %w", err)
 	}
+
 	if err := ask(q); err != nil {
 		stop()
 		return nil, fmt.Errorf("open a tail: %w", err)
 	}
+
 	ctx, cancel := context.WithCancel(context.Background())
 	var renewal sync.WaitGroup
 	renewal.Go(func() { t.renew(ctx, q, ask) })
+
 	tail.end = func() {
 		cancel()
 		renewal.Wait()
@@ -142,6 +146,7 @@ func (t *Tail) receive(proxy string, l *pulse.Lines) {
 	if now := t.tails.now(); now.Sub(t.second) >= time.Second {
 		t.second, t.taken = now, 0
 	}
+
 	t.dropped += l.Dropped
 	for i := range l.Lines {
 		if !l.Lines[i].Plausible() {
@@ -155,6 +160,7 @@ func (t *Tail) receive(proxy string, l *pulse.Lines) {
 		t.taken++
 		t.lines = append(t.lines, Line{proxy, l.Lines[i]})
 	}
+
 	select {
 	case t.ready <- struct{}{}:
 	default:

@@ -52,6 +52,7 @@ func since(total, earlier *pulse.Total) (difference Sum, ok bool) {
 	if len(total.Buckets) > 0 {
 		difference.Buckets = make([]int64, len(total.Buckets))
 	}
+
 	for i, n := range total.Buckets {
 		if i < len(earlier.Buckets) {
 			n -= earlier.Buckets[i]
@@ -61,6 +62,7 @@ func since(total, earlier *pulse.Total) (difference Sum, ok bool) {
 		}
 		difference.Buckets[i] = n
 	}
+
 	return difference, true
 }
 
@@ -72,9 +74,11 @@ func (s *Sum) Quantile(m pulse.Measure, q float64) *time.Duration {
 	for _, n := range s.Buckets {
 		all += n
 	}
+
 	if all == 0 || len(bounds) == 0 {
 		return nil
 	}
+
 	rank, below, lower := q*float64(all), int64(0), 0.0
 	for i, n := range s.Buckets {
 		if i >= len(bounds) {
@@ -87,6 +91,7 @@ func (s *Sum) Quantile(m pulse.Measure, q float64) *time.Duration {
 		}
 		below, lower = below+n, upper
 	}
+
 	d := time.Duration(lower) * time.Millisecond
 	return &d
 }

@@ -83,6 +83,7 @@ func (s *Service) Preview(ctx context.Context, q PreviewQuery, sheet *price.Shee
 	default:
 		return nil, ErrBusy
 	}
+
 	exceeds, err := s.store.Exceeds(ctx, q, s.maxPreviewed)
 	if err != nil {
 		return nil, err
@@ -90,9 +91,17 @@ func (s *Service) Preview(ctx context.Context, q PreviewQuery, sheet *price.Shee
 	if exceeds {
 		return nil, ErrTooMany
 	}
+
 	sum := Preview{}
 	accounts := map[account.ID]*PreviewSum{}
-	page := ExportQuery{Model: q.Model, From: q.From, To: q.To, Limit: previewPage}
+
+	page := ExportQuery{
+		Model: q.Model,
+		From:  q.From,
+		To:    q.To,
+		Limit: previewPage,
+	}
+
 	for {
 		records, err := s.store.Export(ctx, page)
 		if err != nil {
@@ -108,13 +117,16 @@ func (s *Service) Preview(ctx context.Context, q PreviewQuery, sheet *price.Shee
 		}
 		page.After = records[len(records)-1].RequestID
 	}
+
 	sum.AccountCount = len(accounts)
 	for id, of := range accounts {
 		sum.Accounts = append(sum.Accounts, AccountPreview{id, *of})
 	}
+
 	slices.SortFunc(sum.Accounts, func(a, b AccountPreview) int {
 		return cmp.Or(cmp.Compare(b.magnitude(), a.magnitude()), slices.Compare(a.AccountID[:], b.AccountID[:]))
 	})
+
 	sum.Accounts = sum.Accounts[:min(len(sum.Accounts), maxListed)]
 	return &sum, nil
 }

@@ -185,12 +185,14 @@ func (s *Service) CheckReceipts(ctx context.Context, progress ledger.Progress) (
 	if err != nil {
 		return check, err
 	}
+
 	sheets := map[int64]*price.Sheet{}
 	for q := (Query{Limit: checkPage}); ; {
 		found, err := s.store.List(ctx, q)
 		if err != nil {
 			return check, err
 		}
+
 		page := found.Records
 		for i := range page {
 			r := &page[i]
@@ -205,10 +207,12 @@ func (s *Service) CheckReceipts(ctx context.Context, progress ledger.Progress) (
 				check.First = &ledger.Difference{Row: "request " + r.RequestID.String(), Want: int64(cost), Got: int64(r.Cost)}
 			}
 		}
+
 		progress.Report(check.Compared, max(total, check.Compared))
 		if len(page) < checkPage {
 			return check, nil
 		}
+
 		q.Before = page[len(page)-1].RequestID
 	}
 }
@@ -232,24 +236,35 @@ func (s *Service) recompute(ctx context.Context, r *Record, sheets map[int64]*pr
 }
 
 func (s *Service) receipt(ctx context.Context, r *Record) (Receipt, error) {
-	receipt := Receipt{PriceVersion: r.PriceVersion, PriceMultiplier: r.PriceMultiplier.Or(price.One), ListCost: r.Cost, Cost: r.Cost, Reservation: r.Reservation, Rule: r.Rule}
+	receipt := Receipt{
+		PriceVersion:    r.PriceVersion,
+		PriceMultiplier: r.PriceMultiplier.Or(price.One),
+		ListCost:        r.Cost,
+		Cost:            r.Cost,
+		Reservation:     r.Reservation,
+		Rule:            r.Rule,
+	}
 	if r.Usage == (price.Usage{}) && r.Cost == 0 {
 		return receipt, nil // nothing billable happened, possibly before a price was chosen
 	}
+
 	sheet, err := s.store.Sheet(ctx, r.PriceVersion)
 	if err != nil {
 		return Receipt{}, fmt.Errorf("receipt of %s: %w", r.RequestID, err)
 	}
+
 	lines, cost, err := price.Receipt(&r.Usage, sheet.WithMultiplier(r.PriceMultiplier))
 	if err == nil {
 		receipt.ListCost, err = price.Cost(&r.Usage, &sheet)
 	}
+
 	switch {
 	case err != nil:
 		return Receipt{}, fmt.Errorf("receipt of %s: %w", r.RequestID, err)
 	case cost != r.Cost:
 		return Receipt{}, fmt.Errorf("%w: %s: %s against %s", ErrReceipt, r.RequestID, cost, r.Cost)
 	}
+
 	receipt.Lines = lines
 	return receipt, nil
 }

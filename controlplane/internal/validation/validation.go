@@ -79,6 +79,7 @@ func Merge(errs ...error) error {
 			reported[f.Path] = true
 		}
 	}
+
 	return all.Err()
 }
 

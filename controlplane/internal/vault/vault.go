@@ -64,7 +64,13 @@ type Vault struct {
 // New returns a vault that encrypts under the current master key until a data key is loaded. Every
 // key has seal.KeySize bytes. find may be nil.
 func New(current string, masters map[string][]byte, find FindFunc) (*Vault, error) {
-	v := &Vault{current: current, masters: make(map[string]*seal.Key, len(masters)), find: find, data: map[string]*seal.Key{}}
+	v := &Vault{
+		current: current,
+		masters: make(map[string]*seal.Key, len(masters)),
+		find:    find,
+		data:    map[string]*seal.Key{},
+	}
+
 	for id, secret := range masters {
 		if strings.HasPrefix(id, DataKeyPrefix) {
 			return nil, fmt.Errorf("vault: the id of master key %q begins with the prefix of data keys", id)
@@ -75,9 +81,11 @@ func New(current string, masters map[string][]byte, find FindFunc) (*Vault, erro
 		}
 		v.masters[id] = k
 	}
+
 	if v.masters[current] == nil {
 		return nil, fmt.Errorf("vault: the current master key %q is not configured", current)
 	}
+
 	return v, nil
 }
 
@@ -183,6 +191,7 @@ func (v *Vault) keyOf(id string) (*seal.Key, error) {
 	if v.find == nil || !strings.HasPrefix(id, DataKeyPrefix) {
 		return nil, fmt.Errorf("%w %q", ErrUnknownKey, id)
 	}
+
 	found, err := v.find(id)
 	if err != nil {
 		return nil, fmt.Errorf("vault: find data key %s: %w", id, err)
@@ -193,6 +202,7 @@ func (v *Vault) keyOf(id string) (*seal.Key, error) {
 	if err := v.Load(found); err != nil {
 		return nil, err
 	}
+
 	return v.dataKey(id), nil
 }
 

@@ -56,6 +56,7 @@ func validate(v *event.Video) error {
 	if v.V < 1 || v.V > event.Version {
 		faults = append(faults, fmt.Errorf("version %d is not known", v.V))
 	}
+
 	for _, id := range []struct {
 		kind ident.Kind
 		text string
@@ -64,9 +65,11 @@ func validate(v *event.Video) error {
 			faults = append(faults, err)
 		}
 	}
+
 	if v.Rev < 1 {
 		faults = append(faults, fmt.Errorf("revision %d", v.Rev))
 	}
+
 	return errors.Join(faults...)
 }
 

@@ -81,7 +81,12 @@ type Service struct {
 
 // New returns a Service that is not started.
 func New(store Store, queue Queue, backups BackupStore, log *slog.Logger) *Service {
-	return &Service{store: store, queue: queue, backups: backups, log: log}
+	return &Service{
+		store:   store,
+		queue:   queue,
+		backups: backups,
+		log:     log,
+	}
 }
 
 // Start sweeps now and then regularly, until Stop is called.
@@ -116,15 +121,18 @@ func (s *Service) Sweep(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("list open video jobs: %w", err)
 		}
+
 		polls := make([]event.VideoPoll, len(jobs))
 		for i := range jobs {
 			polls[i], after = jobs[i].Poll, jobs[i].Place
 		}
+
 		if len(polls) > 0 {
 			if err := s.queue.EnqueuePolls(ctx, polls...); err != nil {
 				return fmt.Errorf("queue video jobs: %w", err)
 			}
 		}
+
 		if len(jobs) < sweepLimit {
 			return nil
 		}
@@ -139,6 +147,7 @@ func (s *Service) Create(ctx context.Context, v *event.Video) (*event.VideoRespo
 	if err := validate(v); err != nil {
 		return nil, fmt.Errorf("record video job: %w", err)
 	}
+
 	refusal, err := s.store.Insert(ctx, v)
 	if err != nil {
 		return nil, fmt.Errorf("record video job: %w", err)
@@ -152,6 +161,7 @@ func (s *Service) Create(ctx context.Context, v *event.Video) (*event.VideoRespo
 	if err := s.queue.EnqueuePolls(ctx, event.VideoPoll{V: event.Version, ID: v.ID, AccountID: v.AccountID}); err != nil {
 		s.log.WarnContext(ctx, "queueing a video job failed", "video_id", v.ID, "error", err)
 	}
+
 	return done(v), nil
 }
 
@@ -179,15 +189,18 @@ func (s *Service) applyBackup(ctx context.Context, v *event.Video) (*event.Video
 	if err != nil {
 		return nil, fmt.Errorf("read backup: %w", err)
 	}
-	if newest == nil || compareStates(v, newest) >= 0 || newest.AccountID != v.AccountID || newest.KeyID != v.KeyID || newest.RequestID != v.RequestID {
+	if newest == nil || compareStates(v, newest) >= 0 || newest.AccountID != v.AccountID || newest.KeyID != v.KeyID ||
+		newest.RequestID != v.RequestID {
 		return v, nil
 	}
+
 	next := *newest
 	next.Rev, next.Object = v.Rev, storable(newest.Object)
 	updated, err := s.store.Update(ctx, &next)
 	if errors.Is(err, ErrConflict) {
 		return s.store.Get(ctx, v.ID, v.AccountID)
 	}
+
 	return updated, err
 }
 
@@ -216,6 +229,7 @@ func (s *Service) Update(ctx context.Context, v *event.Video) (*event.VideoRespo
 	if err := s.backUp(ctx, &next); err != nil {
 		s.log.WarnContext(ctx, "backing up a video job failed", "video_id", v.ID, "error", err)
 	}
+
 	updated, err := s.store.Update(ctx, &seen)
 	switch {
 	case errors.Is(err, ErrNotFound):
@@ -225,6 +239,7 @@ func (s *Service) Update(ctx context.Context, v *event.Video) (*event.VideoRespo
 	case err != nil:
 		return nil, fmt.Errorf("change video job: %w", err)
 	}
+
 	s.logGivenUp(ctx, updated)
 	return done(updated), nil
 }

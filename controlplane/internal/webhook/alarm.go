@@ -103,6 +103,7 @@ func (p *Pool) Event(t Type, refused bool) Event {
 	} else {
 		e.Facts.SpendLimit, e.Facts.Spent = amount(p.Total), amount(p.Settled)
 	}
+
 	switch t {
 	case LowBalance:
 		e.Facts.Threshold = amount(p.LowAt)
@@ -111,6 +112,7 @@ func (p *Pool) Event(t Type, refused bool) Event {
 	default:
 		e.Facts.Refused = refused
 	}
+
 	return e
 }
 

@@ -145,21 +145,25 @@ func conclude(c *Claim, a Attempt, disableAfter time.Duration) Outcome {
 	if a.Error == "" {
 		return o
 	}
+
 	o.State = Failed
 	if c.Round < len(pauses) {
 		o.State = Pending
 		pause := pauses[c.Round]
 		o.Pause = pause + rand.N(pause/jitterShare)
 	}
+
 	if failures := c.Failures + 1; failures >= backoffAfter {
 		o.Backoff = min(firstBackoff<<min(failures-backoffAfter, 10), maxBackoff)
 	}
+
 	switch {
 	case a.Status == http.StatusGone:
 		o.Disable = "the endpoint answered 410 Gone"
 	case c.FailingFor > disableAfter:
 		o.Disable = "the endpoint failed for " + disableAfter.String()
 	}
+
 	return o
 }
 

@@ -97,10 +97,18 @@ func NewDispatcher(cfg DispatchConfig, reg prometheus.Registerer) *Dispatcher {
 	if cfg.Every == 0 {
 		cfg.Every = time.Second
 	}
-	d := &Dispatcher{cfg: cfg, metrics: newMetrics(reg), free: make(chan struct{}, workers), ended: make(chan struct{}, 1)}
+
+	d := &Dispatcher{
+		cfg:     cfg,
+		metrics: newMetrics(reg),
+		free:    make(chan struct{}, workers),
+		ended:   make(chan struct{}, 1),
+	}
+
 	for range workers {
 		d.free <- struct{}{}
 	}
+
 	return d
 }
 
@@ -127,12 +135,14 @@ func (d *Dispatcher) run(ctx context.Context) {
 		case again:
 			continue
 		}
+
 		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
 		case <-timer.C:
 		case <-d.ended: // a worker is free
 		}
+
 		timer.Stop()
 	}
 }
@@ -144,6 +154,7 @@ func (d *Dispatcher) step(ctx context.Context) (again bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("fan out events: %w", err)
 	}
+
 	if room := len(d.free); room > 0 {
 		claims, err := d.cfg.Queue.Claim(ctx, room, perEndpoint, claimDuration)
 		if err != nil {
@@ -154,6 +165,7 @@ func (d *Dispatcher) step(ctx context.Context) (again bool, err error) {
 			d.done.Go(func() { d.deliver(ctx, &claims[i]) })
 		}
 	}
+
 	if time.Since(d.counted) >= countEvery {
 		backlog, err := d.cfg.Queue.Backlog(ctx)
 		if err != nil {
@@ -162,6 +174,7 @@ func (d *Dispatcher) step(ctx context.Context) (again bool, err error) {
 		d.counted = time.Now()
 		d.metrics.backlog(&backlog)
 	}
+
 	return found == fanOutBatch, nil
 }
 
@@ -173,22 +186,27 @@ func (d *Dispatcher) deliver(ctx context.Context, c *Claim) {
 		default:
 		}
 	}()
+
 	start := time.Now()
 	attempt := d.attempt(ctx, c)
 	attempt.At = start
 	writing, cancel := context.WithTimeout(context.WithoutCancel(ctx), concludeTimeout)
 	defer cancel()
+
 	if ctx.Err() != nil && attempt.Error != "" { // cancelled by Stop: not a failure of the endpoint
 		d.warn(d.cfg.Queue.Release(writing, c), c)
 		return
 	}
+
 	d.metrics.attempted(&attempt)
 	outcome := conclude(c, attempt, d.cfg.DisableAfter)
 	d.warn(d.cfg.Queue.Conclude(writing, &outcome), c)
+
 	if attempt.Error != "" {
 		d.cfg.Log.InfoContext(ctx, "webhook delivery attempt failed", "delivery_id", c.Delivery, "endpoint_id", c.Endpoint,
 			"class", attempt.Error, "status", attempt.Status, "state", outcome.State)
 	}
+
 	if outcome.Disable != "" {
 		d.cfg.Log.WarnContext(ctx, "webhook endpoint disabled", "endpoint_id", c.Endpoint, "reason", outcome.Disable)
 	}
@@ -216,9 +234,11 @@ func (d *Dispatcher) attempt(ctx context.Context, c *Claim) Attempt {
 			d.cfg.Log.ErrorContext(ctx, "decrypting a webhook secret failed", "endpoint_id", c.Endpoint, "error", err)
 		}
 	}
+
 	if len(secrets) == 0 {
 		return Attempt{Error: Undecryptable}
 	}
+
 	m := Message{URL: c.URL, Header: http.Header{}, Body: c.Body}
 	signature.Sign(m.Header, ident.Event.Format(c.EventID), time.Now(), c.Body, secrets...)
 	return d.cfg.Sender.Send(ctx, m)

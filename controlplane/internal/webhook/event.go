@@ -47,7 +47,12 @@ func CheckFailedEvent(checks []string, at time.Time) Event {
 // CredentialEvent returns the event about a credential that its provider refuses for a reason, or,
 // if the reason is empty, accepts again.
 func CredentialEvent(provider, name, id, reason string, at time.Time) Event {
-	e := Event{Type: CredentialRefused, Facts: Facts{Provider: provider, Credential: name, CredentialID: id, Reason: reason}}
+	e := Event{Type: CredentialRefused, Facts: Facts{
+		Provider:     provider,
+		Credential:   name,
+		CredentialID: id,
+		Reason:       reason,
+	}}
 	if reason == "" {
 		e.Type = CredentialAccepted
 	}
@@ -142,9 +147,20 @@ func bookingKind(kind string) string {
 func (e *Event) Body(s *Subject) ([]byte, error) {
 	f := &e.Facts
 	d := data{
-		Balance: decimal(f.Balance), Threshold: decimal(f.Threshold), SpendLimit: decimal(f.SpendLimit), Spent: decimal(f.Spent),
-		Percent: f.Percent, Amount: decimal(f.Amount), Kind: bookingKind(f.Kind), Reference: f.Reference, Count: f.Count, Checks: f.Checks,
-		Provider: f.Provider, Credential: f.Credential, CredentialID: f.CredentialID, Reason: f.Reason,
+		Balance:      decimal(f.Balance),
+		Threshold:    decimal(f.Threshold),
+		SpendLimit:   decimal(f.SpendLimit),
+		Spent:        decimal(f.Spent),
+		Percent:      f.Percent,
+		Amount:       decimal(f.Amount),
+		Kind:         bookingKind(f.Kind),
+		Reference:    f.Reference,
+		Count:        f.Count,
+		Checks:       f.Checks,
+		Provider:     f.Provider,
+		Credential:   f.Credential,
+		CredentialID: f.CredentialID,
+		Reason:       f.Reason,
 	}
 	if !e.AccountID.IsZero() {
 		d.AccountID, d.AccountExternalID, d.Currency = ident.Account.Format(e.AccountID), s.AccountExternalID, s.Currency
@@ -155,16 +171,19 @@ func (e *Event) Body(s *Subject) ([]byte, error) {
 	if e.Type == BalanceExhausted || e.Type == LimitReached {
 		d.Refused = &f.Refused
 	}
+
 	if e.Type == LowBalance || e.Type == BalanceExhausted {
 		d.Forecast = &forecast{ChargedLastHour: s.Hour.String(), ChargedLastDay: s.Day.String()}
 		if hours, ok := HoursLeft(*f.Balance, s.Hour, s.Day); ok {
 			d.Forecast.HoursLeft = &hours
 		}
 	}
+
 	body, err := json.Marshal(payload{ident.Event.Format(e.ID), e.Type, e.At.UTC(), d})
 	if err != nil {
 		return nil, fmt.Errorf("webhook: encode event: %w", err)
 	}
+
 	return body, nil
 }
 
@@ -188,10 +207,12 @@ func HoursLeft(balance, hour, day money.Nano) (hours int64, ok bool) {
 	if balance <= 0 {
 		return 0, true
 	}
+
 	hours = int64(balance) // a charge of less than one nano-unit an hour is not possible
 	if hour > 0 {
 		hours = min(hours, int64(balance/hour))
 	}
+
 	if day > 0 {
 		high, low := bits.Mul64(uint64(balance), dayHours)
 		if high < uint64(day) {
@@ -199,5 +220,6 @@ func HoursLeft(balance, hour, day money.Nano) (hours int64, ok bool) {
 			hours = int64(min(quotient, uint64(hours)))
 		}
 	}
+
 	return hours, true
 }

@@ -21,16 +21,20 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "mgw_webhook_attempts_total", Help: "Webhook delivery attempts by outcome: delivered, or the error class.",
 		}, []string{"outcome"}),
 		seconds: with.NewHistogram(prometheus.HistogramOpts{
-			Name: "mgw_webhook_attempt_seconds", Help: "Duration of webhook delivery attempts in seconds.", Buckets: []float64{.01, .05, .1, .5, 1, 2.5, 5, 10, 15},
+			Name:    "mgw_webhook_attempt_seconds",
+			Help:    "Duration of webhook delivery attempts in seconds.",
+			Buckets: []float64{.01, .05, .1, .5, 1, 2.5, 5, 10, 15},
 		}),
 		queued: with.NewGauge(prometheus.GaugeOpts{
 			Name: "mgw_webhook_queued", Help: "Pending webhook deliveries of enabled endpoints.",
 		}),
 		oldest: with.NewGauge(prometheus.GaugeOpts{
-			Name: "mgw_webhook_oldest_pending_age_seconds", Help: "Age in seconds of the oldest pending webhook delivery of an enabled endpoint.",
+			Name: "mgw_webhook_oldest_pending_age_seconds",
+			Help: "Age in seconds of the oldest pending webhook delivery of an enabled endpoint.",
 		}),
 		endpoints: with.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "mgw_webhook_endpoints", Help: "Webhook endpoints by state: enabled, disabled by an operator, or failed, which the control plane has disabled.",
+			Name: "mgw_webhook_endpoints",
+			Help: "Webhook endpoints by state: enabled, disabled by an operator, or failed, which the control plane has disabled.",
 		}, []string{"state"}),
 	}
 }

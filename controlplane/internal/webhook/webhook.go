@@ -60,7 +60,18 @@ const (
 )
 
 // Types are all types that an endpoint can subscribe to.
-var Types = []Type{LowBalance, BalanceExhausted, Credited, LimitNear, LimitReached, Revoked, Quarantined, CheckFailed, CredentialRefused, CredentialAccepted}
+var Types = []Type{
+	LowBalance,
+	BalanceExhausted,
+	Credited,
+	LimitNear,
+	LimitReached,
+	Revoked,
+	Quarantined,
+	CheckFailed,
+	CredentialRefused,
+	CredentialAccepted,
+}
 
 const (
 	maxURLLen         = 2000

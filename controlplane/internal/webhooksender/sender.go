@@ -58,6 +58,7 @@ func New(cfg Config) *Sender {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = defaultTimeout
 	}
+
 	dialer := &net.Dialer{Timeout: cfg.Timeout, KeepAlive: -1, ControlContext: checkAddress(cfg.Allowed)}
 	return &Sender{cfg: cfg, client: &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -86,6 +87,7 @@ func (s *Sender) Send(ctx context.Context, m webhook.Message) (a webhook.Attempt
 	if err != nil {
 		return webhook.Attempt{Error: webhook.Unreachable}
 	}
+
 	r.Header = m.Header.Clone()
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("User-Agent", s.cfg.UserAgent)
@@ -105,6 +107,7 @@ func (s *Sender) Send(ctx context.Context, m webhook.Message) (a webhook.Attempt
 	case err != nil:
 		a.Error = classOf(err)
 	}
+
 	return a
 }
 
@@ -159,8 +162,25 @@ func checkAddress(allowed []netip.Prefix) func(context.Context, string, string, 
 // notPublic are networks that are not part of the public Internet, or whose
 // addresses embed addresses of other networks, and that netip does not report.
 var notPublic = prefixes(
-	"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4",
-	"::/96", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20", "5f00::/16", "fec0::/10",
+	"0.0.0.0/8",
+	"100.64.0.0/10",
+	"192.0.0.0/24",
+	"192.0.2.0/24",
+	"192.88.99.0/24",
+	"198.18.0.0/15",
+	"198.51.100.0/24",
+	"203.0.113.0/24",
+	"240.0.0.0/4",
+	"::/96",
+	"64:ff9b::/96",
+	"64:ff9b:1::/48",
+	"100::/64",
+	"2001::/23",
+	"2001:db8::/32",
+	"2002::/16",
+	"3fff::/20",
+	"5f00::/16",
+	"fec0::/10",
 )
 
 func prefixes(texts ...string) []netip.Prefix {

@@ -36,16 +36,19 @@ func run(ctx context.Context, args []string) error {
 	config.AddFlags(flags)
 	showVersion := flags.Bool("version", false, "Print the version and exit.")
 	checkOnly := flags.Bool("check", false, "Check the settings and the files of secrets, and exit.")
+
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, pflag.ErrHelp) {
 			return nil
 		}
 		return fmt.Errorf("parse flags: %w", err)
 	}
+
 	if *showVersion {
 		fmt.Fprintln(os.Stdout, "dataplane", buildinfo.Version(release))
 		return nil
 	}
+
 	cfg, err := config.Load(flags)
 	if err == nil {
 		err = cfg.Validate()
@@ -53,12 +56,15 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+
 	if *checkOnly {
 		fmt.Fprintln(os.Stdout, "the settings are valid")
 		return nil
 	}
+
 	if os.Getenv("GOGC") == "" {
 		heap.Tune()
 	}
+
 	return app.Run(ctx, cfg, os.Stderr, buildinfo.Version(release))
 }

@@ -33,7 +33,12 @@ type Log struct {
 
 // New returns a Log that is not started. Lines are buffered already.
 func New(out io.Writer, level slog.Leveler) *Log {
-	return &Log{level: level, out: lineBuffer{out: out}, stop: make(chan struct{}), done: make(chan struct{})}
+	return &Log{
+		level: level,
+		out:   lineBuffer{out: out},
+		stop:  make(chan struct{}),
+		done:  make(chan struct{}),
+	}
 }
 
 // Start writes the buffer at regular intervals until Stop.

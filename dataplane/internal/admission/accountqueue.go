@@ -69,11 +69,19 @@ func (a *Admission) accountQueue(s *session.Session, account string) (*accountQu
 	if a.session != s {
 		return nil, fmt.Errorf("%w: the session changed", ErrUnavailable)
 	}
+
 	q := a.queues[account]
 	if q == nil {
-		q = &accountQueue{a: a, account: account, queue: a.newQueue(s, account), waiters: map[*holder.Waiter]chan struct{}{}, wake: holder.Never}
+		q = &accountQueue{
+			a:       a,
+			account: account,
+			queue:   a.newQueue(s, account),
+			waiters: map[*holder.Waiter]chan struct{}{},
+			wake:    holder.Never,
+		}
 		a.queues[account] = q
 	}
+
 	return q, nil
 }
 
@@ -117,6 +125,7 @@ func (q *accountQueue) reserve(ctx context.Context, needs []wire.Need) (*holder.
 		q.mu.Unlock()
 		return nil, errDropped
 	}
+
 	w := q.queue.Reserve(q.a.elapsed(), needs)
 	if w == nil || w.Granted() || w.Aborted() {
 		q.mu.Unlock()
@@ -126,15 +135,18 @@ func (q *accountQueue) reserve(ctx context.Context, needs []wire.Need) (*holder.
 		q.a.metrics.local.Inc()
 		return w, nil
 	}
+
 	decided := make(chan struct{})
 	q.waiters[w] = decided
 	q.pump()
 	q.mu.Unlock()
 	q.a.metrics.synchronous.Inc()
+
 	select {
 	case <-decided:
 	case <-ctx.Done():
 	}
+
 	return q.decision(ctx, w, needs)
 }
 
@@ -142,11 +154,13 @@ func (q *accountQueue) reserve(ctx context.Context, needs []wire.Need) (*holder.
 func (q *accountQueue) decision(ctx context.Context, w *holder.Waiter, needs []wire.Need) (*holder.Waiter, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	if q.waiters[w] != nil { // ctx has ended
 		delete(q.waiters, w)
 		q.queue.Cancel(w)
 		q.pump()
 	}
+
 	switch {
 	case w.Granted():
 		return w, nil
@@ -188,21 +202,26 @@ func (q *accountQueue) pump() {
 			close(decided)
 		}
 	}
+
 	request, ret := q.queue.Outstanding()
 	q.request.follow(q.a.ctx, request)
 	q.ret.follow(q.a.ctx, ret)
+
 	if busy := request != nil || ret != nil; busy != q.busy {
 		q.busy = busy
 		q.a.tasks.setBusy(busy)
 	}
+
 	if out.Request != nil {
 		ctx := q.request.ctx
 		q.a.tasks.run(func() { q.sendRequest(ctx, out.Request, now) })
 	}
+
 	if out.Return != nil {
 		ctx := q.ret.ctx
 		q.a.tasks.run(func() { q.sendReturn(ctx, out.Return, now) })
 	}
+
 	if q.queue.Unused(now) && !q.dropped {
 		q.a.tasks.run(func() { q.a.dropUnused(q) })
 	}

@@ -128,13 +128,21 @@ type Units struct {
 // New returns an Admission. It is used for all sessions of the proxy.
 func New(sessions Sessions, keys Keys, spool Spool, bus Bus, units Units, metrics *Metrics, log *slog.Logger) *Admission {
 	a := &Admission{
-		sessions: sessions, keys: keys, spool: spool, bus: bus, log: log, metrics: metrics,
-		timing: holder.DefaultTiming(rand.N[time.Duration]), started: time.Now(),
-		queues: map[string]*accountQueue{}, reservations: reservations{},
+		sessions:     sessions,
+		keys:         keys,
+		spool:        spool,
+		bus:          bus,
+		log:          log,
+		metrics:      metrics,
+		timing:       holder.DefaultTiming(rand.N[time.Duration]),
+		started:      time.Now(),
+		queues:       map[string]*accountQueue{},
+		reservations: reservations{},
 	}
 	a.timing.IdleTimeout, a.timing.OutageTarget = units.IdleTimeout, units.OutageTarget
 	a.ctx, a.stop = context.WithCancel(context.Background())
 	a.tasks.init()
+
 	return a
 }
 
@@ -298,7 +306,12 @@ var errStaleKey = fmt.Errorf("%w: the key's record changed", ErrUnavailable)
 // tryAcquire admits a request with the key's record as it is, or returns
 // errStaleKey. The order of the steps is part of the protocol.
 func (a *Admission) tryAcquire(ctx context.Context, r Request) (*Reservation, error) {
-	res := &Reservation{a: a, session: a.sessions.Current(), key: r.Key, event: r.Event}
+	res := &Reservation{
+		a:       a,
+		session: a.sessions.Current(),
+		key:     r.Key,
+		event:   r.Event,
+	}
 	res.needs = r.AppendNeeds(res.room[:0])
 	entry := gate.Gate{Checks: res}
 	switch outcome, err := entry.Before(); outcome {
@@ -308,19 +321,23 @@ func (a *Admission) tryAcquire(ctx context.Context, r Request) (*Reservation, er
 	default:
 		return nil, fmt.Errorf("%w: no session", ErrUnavailable)
 	}
+
 	res.event.Session, res.event.Reservation = int64(res.session.ID), r.ExpectedCost
 	if err := res.acquire(ctx); err != nil {
 		res.spoolUnit.Release()
 		return nil, err
 	}
+
 	a.running.Add(1)
 	a.mu.Lock()
 	a.reservations.add(res)
 	a.mu.Unlock()
+
 	if err := complete(entry); err != nil {
 		res.Release()
 		return nil, err
 	}
+
 	return res, nil
 }
 
@@ -508,12 +525,14 @@ func (res *Reservation) end() bool {
 func (a *Admission) OnChange(c wire.KeyChange) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	if c.MayReduce() {
 		delete(a.resumed, c.Account)
 		if q := a.queues[c.Account]; q != nil {
 			q.do((*holder.Queue).DisableEscrow)
 		}
 	}
+
 	switch c.Kind {
 	case wire.KeyRevoked:
 		for res := range a.reservations.all() {

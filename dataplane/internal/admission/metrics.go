@@ -15,10 +15,12 @@ type Metrics struct {
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	f := promauto.With(reg)
 	admissions := f.NewCounterVec(prometheus.CounterOpts{
-		Name: "mgw_lease_admissions_total", Help: "Requests that asked for a reservation, by mode: local from idle units, synchronous by a lease request.",
+		Name: "mgw_lease_admissions_total",
+		Help: "Requests that asked for a reservation, by mode: local from idle units, synchronous by a lease request.",
 	}, []string{"mode"})
 	return &Metrics{
-		local: admissions.WithLabelValues("local"), synchronous: admissions.WithLabelValues("synchronous"),
+		local:       admissions.WithLabelValues("local"),
+		synchronous: admissions.WithLabelValues("synchronous"),
 		refusals: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "mgw_admission_refusals_total",
 			Help: "Requests that the control plane refused, by reason: key_limit_spent, balance_spent, no_slot, " +

@@ -65,6 +65,7 @@ func Run(ctx context.Context, cfg config.Config, out io.Writer, version string) 
 	if err != nil {
 		return err
 	}
+
 	// ctx ends with the signal to stop, but the components must run until Stop ends them in order.
 	err = components.Start(context.WithoutCancel(ctx))
 	if err == nil {
@@ -75,11 +76,13 @@ func Run(ctx context.Context, cfg config.Config, out io.Writer, version string) 
 		case err = <-failed:
 		}
 	}
+
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.DrainTimeout+cfg.ShutdownTimeout)
 	defer cancel()
 	if stopErr := components.Stop(stop); err == nil {
 		err = stopErr
 	}
+
 	o.closeTraces(context.WithoutCancel(ctx))
 	log.Info("proxy stopped")
 	return err
@@ -92,49 +95,92 @@ func build(cfg *config.Config, o *output, version string, failed func(error)) (*
 	if err != nil {
 		return nil, err
 	}
+
 	events, err := spool.Open(spool.Config{Dir: cfg.Spool.Dir, MaxEvents: cfg.Spool.MaxEvents, MaxBytes: cfg.Spool.MaxBytes}, log)
 	if err != nil {
 		return nil, err
 	}
+
 	nats, err := connect(cfg, log)
 	if err != nil {
 		return nil, err
 	}
-	keys, err := auth.New(auth.Config{Hasher: secrets.hasher, Previous: secrets.previous, Bucket: nats, RequireMAC: cfg.API.RequireKeyMAC}, nats, reg)
+
+	keys, err := auth.New(auth.Config{
+		Hasher:     secrets.hasher,
+		Previous:   secrets.previous,
+		Bucket:     nats,
+		RequireMAC: cfg.API.RequireKeyMAC,
+	}, nats, reg)
 	if err != nil {
 		return nil, err
 	}
+
 	models := catalog.New(secrets.fleet...)
 	probes := &ops.Probes{}
 
 	var admit *admission.Admission
 	picker := route.New(nil)
-	identity := session.Config{Name: cfg.Name, Build: version, Capacity: events.Capacity(), Stream: nats}
+
+	identity := session.Config{
+		Name:     cfg.Name,
+		Build:    version,
+		Capacity: events.Capacity(),
+		Stream:   nats,
+	}
 	keeper := session.New(identity, nats, keys, events, sessionHooks(&admit, probes, picker, models), log, reg)
 	admit = admission.New(keeper, keys, spoolCapacity{events}, nats, admission.Units(cfg.Lease), admission.NewMetrics(reg), log)
 	publisher := spool.NewPublisher(events, nats, log, reg)
+
 	providers := upstream.New(upstream.Limits{
-		Connect: cfg.Upstream.ConnectTimeout, FirstByte: cfg.Upstream.FirstByteTimeout,
-		Idle: cfg.Upstream.IdleTimeout, Total: cfg.Upstream.TotalTimeout,
+		Connect:   cfg.Upstream.ConnectTimeout,
+		FirstByte: cfg.Upstream.FirstByteTimeout,
+		Idle:      cfg.Upstream.IdleTimeout,
+		Total:     cfg.Upstream.TotalTimeout,
 	}, cfg.Upstream.StandardTransport)
+
 	current := state{probes, nats, picker, models}
 	registerState(reg, current)
 	registerCertificates(reg, cfg, nats)
 	measured := meter.New(reg)
-	tracker := videojob.New(nats, providers, &videoCharger{sessions: keeper, spool: events, metrics: measured}, models, videos.Dialect{}, log, nil)
+	tracker := videojob.New(
+		nats,
+		providers,
+		&videoCharger{sessions: keeper, spool: events, metrics: measured},
+		models,
+		videos.Dialect{},
+		log,
+		nil,
+	)
 	poller := videojob.NewPoller(tracker, nats, log)
 	tails, refusals := tail.New(), reporter.NewRefusals()
 	bodies := newBudget(&cfg.API, reg)
 	api := httpapi.New(listenerConfig(&cfg.API), httpapi.Dependencies{
-		Keys: keys, Catalog: models, Admission: admit, Picker: picker, Providers: providers, Balances: nats, Videos: tracker,
-		Dialects: []format.Dialect{chat.Dialect{}, responses.Dialect{}, messages.Dialect{}, images.Dialect{}}, Pseudonyms: pseudonym.Source{Secret: secrets.identity},
-		Metrics: measured, Log: log, Access: o.access, Traces: o.traces, Budget: bodies, Answers: newRooms(cfg, bodies, reg), Turns: newTurns(reg),
-		Tails: tails, Refusals: refusals,
+		Keys:       keys,
+		Catalog:    models,
+		Admission:  admit,
+		Picker:     picker,
+		Providers:  providers,
+		Balances:   nats,
+		Videos:     tracker,
+		Dialects:   []format.Dialect{chat.Dialect{}, responses.Dialect{}, messages.Dialect{}, images.Dialect{}},
+		Pseudonyms: pseudonym.Source{Secret: secrets.identity},
+		Metrics:    measured,
+		Log:        log,
+		Access:     o.access,
+		Traces:     o.traces,
+		Budget:     bodies,
+		Answers:    newRooms(cfg, bodies, reg),
+		Turns:      newTurns(reg),
+		Tails:      tails,
+		Refusals:   refusals,
 	})
+
 	addChecks(probes, models, keeper, events)
 
 	c := &lifecycle.Components{Log: log}
 	addBasics(c, cfg, o, probes, events, failed)
+
 	c.Add("NATS", func(context.Context) error {
 		return subscribe(nats, events, keeper, admit, tails, api.Explain, describer(secrets.description(cfg.Name), probes, picker, models))
 	}, func(context.Context) error {
@@ -143,23 +189,28 @@ func build(cfg *config.Config, o *output, version string, failed func(error)) (*
 		keys.Close()
 		return nil
 	})
+
 	c.AddTask("traffic reports", newReporter(cfg, current, keeper, events, measured, refusals, log).Run)
 	c.AddTask("catalog", func(ctx context.Context) { nats.WatchCatalog(ctx, acknowledgedCatalog{models, keeper, picker}) })
 	c.Add("usage publisher", func(ctx context.Context) error { publisher.Start(ctx); return nil }, nil)
+
 	c.Add("session", func(ctx context.Context) error { keeper.Start(ctx); return nil }, func(ctx context.Context) error {
 		return closeSession(ctx, cfg.ShutdownTimeout/2, admit, keeper, publisher)
 	})
+
 	c.Add("video poller", func(ctx context.Context) error { poller.Start(ctx); return nil }, func(context.Context) error {
 		poller.Stop()
 		tracker.Stop() // after the public API: creations have ended
 		return nil
 	})
+
 	c.Add("public API", func(context.Context) error { return api.Start(failed) }, func(ctx context.Context) error {
 		probes.SetDraining()
 		err := drain(ctx, cfg, api)
 		providers.Close()
 		return err
 	})
+
 	return c, nil
 }
 
@@ -173,7 +224,10 @@ func sessionHooks(admit **admission.Admission, probes *ops.Probes, picker *route
 		OnChange:  func(c wire.KeyChange) { (*admit).OnChange(c) },
 		State: func() session.Report {
 			return session.Report{
-				CatalogRev: models.Rev(), Running: (*admit).Running(), Draining: probes.Draining(), Refused: picker.RefusedCredentials(models.HasCredential),
+				CatalogRev: models.Rev(),
+				Running:    (*admit).Running(),
+				Draining:   probes.Draining(),
+				Refused:    picker.RefusedCredentials(models.HasCredential),
 			}
 		},
 	}
@@ -183,7 +237,11 @@ func sessionHooks(admit **admission.Admission, probes *ops.Probes, picker *route
 func addBasics(c *lifecycle.Components, cfg *config.Config, o *output, probes *ops.Probes, events *spool.Spool, failed func(error)) {
 	c.AddTask("memory", heap.Trim)
 	c.Add("ops listener", func(ctx context.Context) error { return serveOps(ctx, cfg, probes, o, failed) }, nil)
-	c.Add("access log", func(context.Context) error { o.access.Start(); return nil }, func(context.Context) error { o.access.Stop(); return nil })
+	c.Add(
+		"access log",
+		func(context.Context) error { o.access.Start(); return nil },
+		func(context.Context) error { o.access.Stop(); return nil },
+	)
 	c.Add("spool", nil, func(context.Context) error { return events.Close() })
 }
 
@@ -194,7 +252,9 @@ func addChecks(probes *ops.Probes, models *catalog.Store, keeper *session.Keeper
 		if err := keeper.Ready(ctx); err != nil || !keeper.Alone() {
 			return err
 		}
-		return &ops.DegradedError{Reason: "no control plane answers: requests are served as long as NATS has a quorum and the units of this proxy last"}
+		return &ops.DegradedError{
+			Reason: "no control plane answers: requests are served as long as NATS has a quorum and the units of this proxy last",
+		}
 	})
 	probes.Add("spool", func(context.Context) error { return events.Ready() })
 }
@@ -223,7 +283,13 @@ func drain(ctx context.Context, cfg *config.Config, api *httpapi.Server) error {
 // closeSession returns all leases, publishes the remaining usage and closes the session. All requests must have ended. If no
 // control plane responds, it keeps the session for the next process instead.
 // Returning leases takes no longer than returnTimeout.
-func closeSession(ctx context.Context, returnTimeout time.Duration, admit *admission.Admission, keeper *session.Keeper, publisher *spool.Publisher) error {
+func closeSession(
+	ctx context.Context,
+	returnTimeout time.Duration,
+	admit *admission.Admission,
+	keeper *session.Keeper,
+	publisher *spool.Publisher,
+) error {
 	if keeper.KeepSession() {
 		publisher.Stop()
 		return nil
@@ -239,8 +305,13 @@ func closeSession(ctx context.Context, returnTimeout time.Duration, admit *admis
 
 func connect(cfg *config.Config, log *slog.Logger) (*bus.Bus, error) {
 	return bus.Connect(bus.Config{
-		URL: cfg.NATS.URL, User: cfg.NATS.User, Password: string(cfg.NATS.Password),
-		CAFile: cfg.NATS.CAFile, CertFile: cfg.NATS.CertFile, KeyFile: cfg.NATS.KeyFile, Name: cfg.Name,
+		URL:      cfg.NATS.URL,
+		User:     cfg.NATS.User,
+		Password: string(cfg.NATS.Password),
+		CAFile:   cfg.NATS.CAFile,
+		CertFile: cfg.NATS.CertFile,
+		KeyFile:  cfg.NATS.KeyFile,
+		Name:     cfg.Name,
 	}, log)
 }
 
@@ -270,8 +341,11 @@ func notReady(probes *ops.Probes) map[string]string {
 // description returns the part of the answer to a describe request that does not change.
 func (s *secrets) description(name string) wire.DescribeResponse {
 	return wire.DescribeResponse{
-		V: wire.Version, Name: name, Peppers: s.pepperFingerprints,
-		FleetKey: s.fleetKeyFingerprint, PreviousFleetKeys: s.previousFleetKeyFingerprints,
+		V:                 wire.Version,
+		Name:              name,
+		Peppers:           s.pepperFingerprints,
+		FleetKey:          s.fleetKeyFingerprint,
+		PreviousFleetKeys: s.previousFleetKeyFingerprints,
 	}
 }
 
@@ -280,6 +354,7 @@ func openSecrets(cfg *config.Secrets) (*secrets, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	s := &secrets{hasher: hasher, pepperFingerprints: []string{seal.Fingerprint([]byte(cfg.Pepper))}}
 	for _, pepper := range cfg.PreviousPeppers.Lines() {
 		previous, err := apikey.NewHasher([]byte(pepper))
@@ -289,15 +364,18 @@ func openSecrets(cfg *config.Secrets) (*secrets, error) {
 		s.previous = append(s.previous, previous)
 		s.pepperFingerprints = append(s.pepperFingerprints, seal.Fingerprint([]byte(pepper)))
 	}
+
 	fleetKey, err := cfg.FleetKey.Key()
 	if err != nil {
 		return nil, fmt.Errorf("app: fleet key: %w", err)
 	}
+
 	s.fleetKeyFingerprint = seal.Fingerprint(fleetKey)
 	fleet, err := seal.NewKey(fleetKey)
 	if err != nil {
 		return nil, err
 	}
+
 	s.fleet = seal.Keys{fleet}
 	for _, line := range cfg.PreviousFleetKeys.Lines() {
 		text, err := settings.Secret(line).Key()
@@ -311,9 +389,11 @@ func openSecrets(cfg *config.Secrets) (*secrets, error) {
 		s.fleet = append(s.fleet, previous)
 		s.previousFleetKeyFingerprints = append(s.previousFleetKeyFingerprints, seal.Fingerprint(text))
 	}
+
 	if s.identity, err = seal.Derive(fleetKey, "identity"); err != nil {
 		return nil, err
 	}
+
 	return s, nil
 }
 
@@ -329,6 +409,7 @@ func subscribe(
 			admit.OnRecall(r)
 		}
 	}
+
 	handlers.Explain = func(q *wire.ExplainRequest) (wire.ExplainResponse, bool) {
 		s := keeper.Current()
 		if s == nil {
@@ -346,6 +427,7 @@ func subscribe(
 		}
 		return wire.ReservedResponse{V: wire.Version, Session: s.ID, Reserved: admit.Held(q.Account)}, true
 	}
+
 	handlers.Describe = func() (wire.DescribeResponse, bool) {
 		s := keeper.Current()
 		if s == nil {
@@ -358,11 +440,13 @@ func subscribe(
 	if err := nats.Subscribe(handlers); err != nil {
 		return err
 	}
+
 	for _, earlier := range events.Sessions() {
 		if err := nats.SubscribeSettled(earlier); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 

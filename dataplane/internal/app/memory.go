@@ -55,7 +55,8 @@ const diskShare = 8
 func newRooms(cfg *config.Config, memory *bytebudget.Budget, reg prometheus.Registerer) *room.Rooms {
 	disk := bytebudget.New(cfg.Spool.MaxBytes/diskShare, float64(cfg.API.AccountBodyPercent)/100)
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "mgw_answer_file_bytes", Help: "Bytes of answers that are held in files now, because the budget for bodies had no room for them.",
+		Name: "mgw_answer_file_bytes",
+		Help: "Bytes of answers that are held in files now, because the budget for bodies had no room for them.",
 	}, func() float64 { return float64(disk.Used()) }))
 	return &room.Rooms{Memory: memory, Disk: disk, Dir: cfg.Spool.Dir}
 }
@@ -72,7 +73,12 @@ func newTurns(reg prometheus.Registerer) *turns.Turns {
 // listenerConfig returns the settings of the public listener.
 func listenerConfig(cfg *config.API) httpapi.Config {
 	return httpapi.Config{
-		Listen: cfg.Listen, TLS: cfg.TLS.Files(), BodyTimeout: cfg.BodyTimeout, MinRate: cfg.MinRate, MaxConns: cfg.MaxConnections, MaxDownloads: cfg.MaxDownloads,
+		Listen:       cfg.Listen,
+		TLS:          cfg.TLS.Files(),
+		BodyTimeout:  cfg.BodyTimeout,
+		MinRate:      cfg.MinRate,
+		MaxConns:     cfg.MaxConnections,
+		MaxDownloads: cfg.MaxDownloads,
 	}
 }
 
@@ -85,6 +91,7 @@ func cgroupLimit(root fs.FS) int64 {
 	if err != nil {
 		return limit
 	}
+
 	for line := range strings.Lines(string(groups)) {
 		group, ok := strings.CutPrefix(strings.TrimSpace(line), "0::/")
 		for ok {
@@ -97,6 +104,7 @@ func cgroupLimit(root fs.FS) int64 {
 			group = path.Dir(group)
 		}
 	}
+
 	return limit
 }
 

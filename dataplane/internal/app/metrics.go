@@ -45,15 +45,19 @@ func registerState(reg prometheus.Registerer, s state) {
 		ready, _ := s.probes.Run(context.Background())
 		return asNumber(ready)
 	})
+
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mgw_draining", Help: "1 from the time when the proxy was told to stop, else 0.",
 	}, func() float64 { return asNumber(s.probes.Draining()) })
+
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mgw_nats_connected", Help: "1 while there is a connection to NATS, else 0.",
 	}, func() float64 { return asNumber(s.nats.Connected()) })
+
 	f.NewCounterFunc(prometheus.CounterOpts{
 		Name: "mgw_nats_reconnects_total", Help: "Connections to NATS that were made after one was lost.",
 	}, func() float64 { return float64(s.nats.Reconnects()) })
+
 	reg.MustRegister(s.picker, s.models, refusedCredentials{s.picker, s.models})
 }
 
@@ -72,9 +76,13 @@ func registerCertificates(reg prometheus.Registerer, cfg *config.Config, nats *b
 			times[name] = func() (time.Time, error) { return certfile.Expiry(file) }
 		}
 	}
-	reg.MustRegister(ops.Expiries{Times: times, Desc: prometheus.NewDesc("mgw_certificate_expiry_timestamp_seconds",
-		"Unix time at which a certificate expires: api (of the listener), nats_client (of the proxy at NATS) or nats_server (of the connected server).",
-		[]string{"certificate"}, nil)})
+	reg.MustRegister(ops.Expiries{Times: times, Desc: prometheus.NewDesc(
+		"mgw_certificate_expiry_timestamp_seconds",
+		"Unix time at which a certificate expires: api (of the listener), nats_client (of the proxy at NATS) or nats_server (of the "+
+			"connected server).",
+		[]string{"certificate"},
+		nil,
+	)})
 }
 
 // refusedCredentials exports the credentials of the catalog that their providers refuse.
@@ -83,8 +91,12 @@ type refusedCredentials struct {
 	models *catalog.Store
 }
 
-var refusedDesc = prometheus.NewDesc("mgw_credential_refused",
-	"1 for a credential that its provider refused when the proxy used it last, by reason: key_rejected or quota_exhausted.", []string{"provider", "credential", "reason"}, nil)
+var refusedDesc = prometheus.NewDesc(
+	"mgw_credential_refused",
+	"1 for a credential that its provider refused when the proxy used it last, by reason: key_rejected or quota_exhausted.",
+	[]string{"provider", "credential", "reason"},
+	nil,
+)
 
 // Describe implements prometheus.Collector.
 func (r refusedCredentials) Describe(descriptions chan<- *prometheus.Desc) {

@@ -31,21 +31,35 @@ type output struct {
 func newOutput(out io.Writer, cfg *config.Config, version string) (*output, error) {
 	level, lines := new(slog.LevelVar), logbuffer.New(out)
 	level.Set(cfg.Log.Level)
+
 	o := &output{
-		log: slog.New(slog.NewJSONHandler(lines, &slog.HandlerOptions{Level: level})), level: level, access: accesslog.New(lines, level),
-		reg: newRegistry(version), lines: lines,
+		log:    slog.New(slog.NewJSONHandler(lines, &slog.HandlerOptions{Level: level})),
+		level:  level,
+		access: accesslog.New(lines, level),
+		reg:    newRegistry(version),
+		lines:  lines,
 	}
 	if cfg.Tracing.Endpoint == "" {
 		return o, nil
 	}
+
 	var err error
 	if o.exporter, err = traces.Open(context.Background(), traces.Config{
-		Endpoint: cfg.Tracing.Endpoint, Service: "modelgateway-dataplane", Version: version, Instance: cfg.Name, Log: o.log,
+		Endpoint: cfg.Tracing.Endpoint,
+		Service:  "modelgateway-dataplane",
+		Version:  version,
+		Instance: cfg.Name,
+		Log:      o.log,
 	}); err != nil {
 		lines.Close()
 		return nil, err
 	}
-	o.traces = &tracing.Tracer{Spans: o.exporter.Tracer("modelgateway/dataplane"), SampleRatio: cfg.Tracing.SampleRatio, TrustClients: cfg.Tracing.TrustClients}
+
+	o.traces = &tracing.Tracer{
+		Spans:        o.exporter.Tracer("modelgateway/dataplane"),
+		SampleRatio:  cfg.Tracing.SampleRatio,
+		TrustClients: cfg.Tracing.TrustClients,
+	}
 	return o, nil
 }
 

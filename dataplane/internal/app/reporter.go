@@ -14,10 +14,19 @@ import (
 
 // newReporter returns the sender of the reports to the control planes.
 func newReporter(
-	cfg *config.Config, s state, keeper *session.Keeper, events *spool.Spool, measured *meter.Metrics, refusals *reporter.Refusals, log *slog.Logger,
+	cfg *config.Config,
+	s state,
+	keeper *session.Keeper,
+	events *spool.Spool,
+	measured *meter.Metrics,
+	refusals *reporter.Refusals,
+	log *slog.Logger,
 ) *reporter.Reporter {
 	return reporter.New(reporter.Config{
-		Proxy: cfg.Name, DrainingFunc: s.probes.Draining, InFlightFunc: measured.InFlightByEndpoint, TotalsFunc: measured.Totals,
+		Proxy:        cfg.Name,
+		DrainingFunc: s.probes.Draining,
+		InFlightFunc: measured.InFlightByEndpoint,
+		TotalsFunc:   measured.Totals,
 		SessionFunc: func() wire.SessionID {
 			if current := keeper.Current(); current != nil {
 				return current.ID
@@ -26,11 +35,16 @@ func newReporter(
 		},
 		SpoolFunc: func() pulse.Spool {
 			return pulse.Spool{
-				Used: events.UsedCapacity(), Capacity: events.Capacity(), Bytes: events.Bytes(), MaxBytes: cfg.Spool.MaxBytes,
+				Used:        events.UsedCapacity(),
+				Capacity:    events.Capacity(),
+				Bytes:       events.Bytes(),
+				MaxBytes:    cfg.Spool.MaxBytes,
 				UnsettledMS: events.UnsettledAge().Milliseconds(),
 			}
 		},
 		BreakersFunc: func() []pulse.Breaker { return s.picker.Health(s.models.HasRoute) },
-		Refusals:     refusals, SendFunc: s.nats.SendPulse, Log: log,
+		Refusals:     refusals,
+		SendFunc:     s.nats.SendPulse,
+		Log:          log,
 	})
 }

@@ -43,6 +43,7 @@ func (c *videoCharger) Charge(e event.Usage, doubt usagereport.Reason) error {
 	if s == nil || !s.Valid() {
 		return errNoSession
 	}
+
 	unit, err := c.spool.Reserve()
 	if err != nil {
 		return err
@@ -54,6 +55,7 @@ func (c *videoCharger) Charge(e event.Usage, doubt usagereport.Reason) error {
 	if err := unit.AppendStarted(&e); err != nil {
 		return err
 	}
+
 	unit.AppendFinished(&e)
 	c.metrics.RecordVideoCharge(&e, doubt)
 	return nil

@@ -43,7 +43,10 @@ func newBucketUse(reg prometheus.Registerer) bucketUse {
 			"read, none if it has no record of the key, behind if it may lack a change, failed.",
 	}, []string{"result"})
 	return bucketUse{
-		read: reads.WithLabelValues("read"), none: reads.WithLabelValues("none"), behind: reads.WithLabelValues("behind"), failed: reads.WithLabelValues("failed"),
+		read:   reads.WithLabelValues("read"),
+		none:   reads.WithLabelValues("none"),
+		behind: reads.WithLabelValues("behind"),
+		failed: reads.WithLabelValues("failed"),
 	}
 }
 
@@ -61,6 +64,7 @@ func (k *Keys) readBucket(ctx context.Context, hash apikey.Hash, number, epoch i
 	case err == nil && !k.isCurrent(key):
 		err = errBucketBehind
 	}
+
 	switch {
 	case err == nil:
 		k.store(key)
@@ -76,6 +80,7 @@ func (k *Keys) readBucket(ctx context.Context, hash apikey.Hash, number, epoch i
 	default:
 		k.bucketUse.failed.Inc()
 	}
+
 	return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 
@@ -91,10 +96,12 @@ func (k *Keys) readEntry(ctx context.Context, hash apikey.Hash, number, epoch in
 	if !mark.Valid() || mark.Epoch != epoch {
 		return nil, fmt.Errorf("%w: it has cluster epoch %d", errBucketBehind, mark.Epoch)
 	}
+
 	entry, err := k.cfg.Bucket.KeyEntry(ctx, hash)
 	if err != nil {
 		return nil, err
 	}
+
 	again, later, err := k.cfg.Bucket.KeyMark(ctx)
 	if err != nil {
 		return nil, err
@@ -102,11 +109,16 @@ func (k *Keys) readEntry(ctx context.Context, hash apikey.Hash, number, epoch in
 	if again.Epoch != mark.Epoch || again.Revision < mark.Revision || later < at {
 		return nil, fmt.Errorf("%w: another server has answered", errBucketBehind)
 	}
+
 	// After a loss of commits, an entry of an earlier epoch may be that of a key that was lost.
 	if !entry.Valid(hash) || entry.Epoch != epoch {
 		return nil, errNoEntry
 	}
+
 	return &Key{entry.Record, session.RecordVersion{
-		Hash: hash, Account: entry.Record.AccountID, Revision: max(mark.Revision, entry.Revision), Session: number,
+		Hash:     hash,
+		Account:  entry.Record.AccountID,
+		Revision: max(mark.Revision, entry.Revision),
+		Session:  number,
 	}}, nil
 }

@@ -111,26 +111,40 @@ type negativeEntry struct {
 // current pepper and, if it is unknown, under each of the previous peppers.
 func New(cfg Config, loader Loader, reg prometheus.Registerer) (*Keys, error) {
 	records, err := ristretto.NewCache(&ristretto.Config[uint64, *Key]{
-		NumCounters: countersPerKey * maxKeys, MaxCost: maxKeys, BufferItems: 64, IgnoreInternalCost: true,
+		NumCounters:        countersPerKey * maxKeys,
+		MaxCost:            maxKeys,
+		BufferItems:        64,
+		IgnoreInternalCost: true,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("auth: create cache: %w", err)
 	}
+
 	unknown, err := ristretto.NewCache(&ristretto.Config[uint64, negativeEntry]{
-		NumCounters: countersPerKey * maxUnknown, MaxCost: maxUnknown, BufferItems: 64, IgnoreInternalCost: true,
+		NumCounters:        countersPerKey * maxUnknown,
+		MaxCost:            maxUnknown,
+		BufferItems:        64,
+		IgnoreInternalCost: true,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("auth: create cache: %w", err)
 	}
+
 	k := &Keys{
-		cfg: cfg, loader: loader, records: records, unknown: unknown,
+		cfg:     cfg,
+		loader:  loader,
+		records: records,
+		unknown: unknown,
 		loadCounts: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
 			Name: "mgw_key_loads_total",
-			Help: "Loads of key records by whether the key has a valid MAC (yes, no, or known: the record was read before) and outcome: found, unknown, unavailable.",
+			Help: "Loads of key records by whether the key has a valid MAC (yes, no, or known: the record was read before) and " +
+				"outcome: found, unknown, unavailable.",
 		}, []string{"mac", "outcome"}),
-		cacheUse: newCacheUse(reg), bucketUse: newBucketUse(reg),
+		cacheUse:  newCacheUse(reg),
+		bucketUse: newBucketUse(reg),
 	}
 	k.Reset(0, 0)
+
 	return k, nil
 }
 
@@ -150,11 +164,13 @@ func (k *Keys) Lookup(ctx context.Context, text string) (*Key, error) {
 	if apikey.Check(text) != nil {
 		return nil, ErrInvalid
 	}
+
 	hash := k.cfg.Hasher.Hash(text)
 	if key := k.cached(hash); key != nil {
 		k.cacheUse.hits.Inc()
 		return active(key)
 	}
+
 	var room [4]apikey.Hash // avoids an allocation: there is seldom more than one previous pepper
 	hashes := append(room[:0], hash)
 	for _, previous := range k.cfg.Previous {
@@ -165,10 +181,12 @@ func (k *Keys) Lookup(ctx context.Context, text string) (*Key, error) {
 		}
 		hashes = append(hashes, hash)
 	}
+
 	mac := k.macOf(text)
 	if mac == macNone && k.cfg.RequireMAC {
 		return nil, ErrInvalid
 	}
+
 	none := ErrInvalid
 	for _, hash := range hashes {
 		switch key, err := k.findByHash(ctx, hash, mac); {
@@ -178,6 +196,7 @@ func (k *Keys) Lookup(ctx context.Context, text string) (*Key, error) {
 			return key, err
 		}
 	}
+
 	return nil, none
 }
 
@@ -315,6 +334,7 @@ func (k *Keys) fetch(ctx context.Context, hash apikey.Hash, proven bool) (*Key, 
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	defer k.lanes.leave(proven)
+
 	for range loadAttempts {
 		number, epoch := k.session()
 		reply, err := k.ask(ctx, hash)
@@ -324,6 +344,7 @@ func (k *Keys) fetch(ctx context.Context, hash apikey.Hash, proven bool) (*Key, 
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
+
 		if reply.Record == nil {
 			e := negativeEntry{hash, reply.ReadRevision}
 			if !k.stillUnknown(e) {
@@ -332,15 +353,24 @@ func (k *Keys) fetch(ctx context.Context, hash apikey.Hash, proven bool) (*Key, 
 			k.unknown.SetWithTTL(cacheKey(hash), e, 1, negativeTTL)
 			return nil, ErrInvalid
 		}
-		key := &Key{*reply.Record, session.RecordVersion{Hash: hash, Account: reply.Record.AccountID, Revision: reply.ReadRevision, Session: number}}
+
+		key := &Key{*reply.Record, session.RecordVersion{
+			Hash:     hash,
+			Account:  reply.Record.AccountID,
+			Revision: reply.ReadRevision,
+			Session:  number,
+		}}
+
 		if k.isRevoked(hash) {
 			return nil, ErrInvalid
 		}
+
 		if k.isCurrent(key) {
 			k.store(key)
 			return key, nil
 		}
 	}
+
 	return nil, fmt.Errorf("%w: the record was out of date at every attempt", ErrUnavailable)
 }
 

@@ -53,6 +53,7 @@ func (l *lanes) enter(ctx context.Context, proven bool) error {
 		l.mu.Unlock()
 		return nil
 	}
+
 	w := &waitingLoad{decided: make(chan struct{})}
 	waiting := &l.waiting[index(proven)]
 	if len(*waiting) == maxWaitingLoads {
@@ -61,12 +62,15 @@ func (l *lanes) enter(ctx context.Context, proven bool) error {
 		close(oldest.decided)
 		*waiting = slices.Delete(*waiting, 0, 1)
 	}
+
 	*waiting = append(*waiting, w)
 	l.mu.Unlock()
+
 	select {
 	case <-w.decided:
 	case <-ctx.Done():
 	}
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if w.granted {
@@ -75,6 +79,7 @@ func (l *lanes) enter(ctx context.Context, proven bool) error {
 	if !w.refused {
 		*waiting = slices.DeleteFunc(*waiting, func(other *waitingLoad) bool { return other == w })
 	}
+
 	return errTooManyLoads
 }
 
@@ -98,6 +103,7 @@ func (l *lanes) leave(proven bool) {
 	if !proven {
 		l.unproven--
 	}
+
 	for _, kind := range []bool{true, false} {
 		waiting := &l.waiting[index(kind)]
 		if last := len(*waiting) - 1; last >= 0 && l.take(kind) {

@@ -14,5 +14,9 @@ func newCacheUse(reg prometheus.Registerer) cacheUse {
 		Help: "Lookups of hashes of keys in the cache, by result: hit for a current record, " +
 			"refused for a hash that is known to be unknown or revoked, miss for one that the control plane is asked for.",
 	}, []string{"result"})
-	return cacheUse{hits: results.WithLabelValues("hit"), refused: results.WithLabelValues("refused"), misses: results.WithLabelValues("miss")}
+	return cacheUse{
+		hits:    results.WithLabelValues("hit"),
+		refused: results.WithLabelValues("refused"),
+		misses:  results.WithLabelValues("miss"),
+	}
 }

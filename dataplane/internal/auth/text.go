@@ -15,6 +15,7 @@ func KeyText(h http.Header) (text string, present bool) {
 			bearer = strings.TrimSpace(rest)
 		}
 	}
+
 	plain, hasPlain := h["X-Api-Key"]
 	switch {
 	case bearer != "":

@@ -76,6 +76,7 @@ func (r *Reader) Of(ctx context.Context, accountID, keyID string) (*wire.Balance
 	defer cancel()
 	a, q := r.enter(accountID, keyID)
 	defer r.leave(a)
+
 	if q == nil {
 		select {
 		case a.turns <- struct{}{}:
@@ -84,6 +85,7 @@ func (r *Reader) Of(ctx context.Context, accountID, keyID string) (*wire.Balance
 		}
 		q = r.begin(ctx, a, accountID, keyID)
 	}
+
 	select {
 	case <-q.done:
 		return q.response, q.err
@@ -148,12 +150,15 @@ func (r *Reader) begin(ctx context.Context, a *account, accountID, keyID string)
 		<-a.turns
 		return q
 	}
+
 	if len(a.queries) >= maxIdle {
 		a.dropOld(now)
 	}
+
 	q := &query{begun: now, done: make(chan struct{})}
 	a.queries[keyID] = q
 	a.users++
+
 	go func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), queryTimeout)
 		defer cancel()
@@ -162,5 +167,6 @@ func (r *Reader) begin(ctx context.Context, a *account, accountID, keyID string)
 		<-a.turns
 		r.leave(a)
 	}()
+
 	return q
 }

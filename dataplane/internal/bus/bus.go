@@ -95,6 +95,7 @@ func Connect(cfg Config, log *slog.Logger) (*Bus, error) {
 	if cfg.CertFile != "" {
 		options = append(options, nats.ClientCert(cfg.CertFile, cfg.KeyFile))
 	}
+
 	server := &certfile.Peer{}
 	options = append(options, func(o *nats.Options) error {
 		if o.TLSConfig == nil { // with one, the client takes the longer jitter of TLS, also for a connection without TLS
@@ -110,12 +111,22 @@ func Connect(cfg Config, log *slog.Logger) (*Bus, error) {
 	if !nc.IsConnected() {
 		log.Warn("NATS is not reachable yet; the proxy keeps trying to connect", slog.Any("error", nc.LastError()))
 	}
+
 	js, err := jetstream.New(nc)
 	if err != nil {
 		nc.Close()
 		return nil, fmt.Errorf("bus: create JetStream client: %w", err)
 	}
-	return &Bus{nc: nc, js: js, log: log, server: server, proxy: cfg.Name, bucketCheckInterval: bucketCheckInterval, fetchTimeout: fetchTimeout}, nil
+
+	return &Bus{
+		nc:                  nc,
+		js:                  js,
+		log:                 log,
+		server:              server,
+		proxy:               cfg.Name,
+		bucketCheckInterval: bucketCheckInterval,
+		fetchTimeout:        fetchTimeout,
+	}, nil
 }
 
 // Name returns the name of the proxy.
@@ -149,6 +160,7 @@ func (b *Bus) Subscribe(h Handlers) error {
 	if err != nil {
 		return fmt.Errorf("bus: subscribe to key changes: %w", err)
 	}
+
 	_, err = b.nc.Subscribe(subject.Reserved, func(m *nats.Msg) {
 		handle(b, m, func(q *wire.ReservedRequest) {
 			if reserved, ok := h.Reserved(*q); ok {
@@ -159,6 +171,7 @@ func (b *Bus) Subscribe(h Handlers) error {
 	if err != nil {
 		return fmt.Errorf("bus: subscribe to requests for reservations: %w", err)
 	}
+
 	_, err = b.nc.Subscribe(subject.Describe, func(m *nats.Msg) {
 		handle(b, m, func(*wire.DescribeRequest) {
 			if description, ok := h.Describe(); ok {
@@ -169,6 +182,7 @@ func (b *Bus) Subscribe(h Handlers) error {
 	if err != nil {
 		return fmt.Errorf("bus: subscribe to requests for descriptions: %w", err)
 	}
+
 	_, err = b.nc.Subscribe(subject.Explain, func(m *nats.Msg) {
 		handle(b, m, func(q *wire.ExplainRequest) {
 			if explained, ok := h.Explain(q); ok {
@@ -179,12 +193,14 @@ func (b *Bus) Subscribe(h Handlers) error {
 	if err != nil {
 		return fmt.Errorf("bus: subscribe to requests for explanations: %w", err)
 	}
+
 	_, err = b.nc.Subscribe(subject.Tail, func(m *nats.Msg) {
 		handle(b, m, func(q *pulse.Tail) { h.Tail(*q, func(l pulse.Lines) { b.reply(m, l) }) })
 	})
 	if err != nil {
 		return fmt.Errorf("bus: subscribe to tails: %w", err)
 	}
+
 	return nil
 }
 
@@ -206,21 +222,25 @@ func (b *Bus) SubscribeSession(id wire.SessionID) error {
 	if err != nil {
 		return fmt.Errorf("bus: subscribe to recalls: %w", err)
 	}
+
 	settled, err := b.subscribeSettled(id)
 	if err != nil {
 		unsubscribe(recalls)
 		return err
 	}
+
 	if err := b.nc.FlushTimeout(time.Second); err != nil {
 		unsubscribe(recalls)
 		unsubscribe(settled)
 		return fmt.Errorf("bus: confirm subscriptions of the session: %w", err)
 	}
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.recalls != nil {
 		unsubscribe(b.recalls)
 	}
+
 	b.recalls = recalls
 	return nil
 }

@@ -53,12 +53,14 @@ func (b *Bus) watchCatalog(ctx context.Context, c Catalog) error {
 	if err != nil {
 		return fmt.Errorf("bus: open catalog bucket: %w", err)
 	}
+
 	connected := b.nc.StatusChanged(nats.CONNECTED)
 	defer b.nc.RemoveStatusListener(connected)
 	created, err := bucketCreatedAt(ctx, kv)
 	if err != nil {
 		return fmt.Errorf("bus: read state of catalog bucket: %w", err)
 	}
+
 	watcher, err := kv.WatchAll(ctx)
 	if err != nil {
 		return fmt.Errorf("bus: watch catalog bucket: %w", err)
@@ -68,6 +70,7 @@ func (b *Bus) watchCatalog(ctx context.Context, c Catalog) error {
 	defer check.Stop()
 	c.BeginReload()
 	loaded := false
+
 	// head is the bucket's revision of the head entry, last that of the newest entry.
 	var head, last uint64
 	for {
@@ -85,9 +88,11 @@ func (b *Bus) watchCatalog(ctx context.Context, c Catalog) error {
 			continue
 		case entry, open = <-watcher.Updates():
 		}
+
 		if !open {
 			return errors.New("bus: the catalog watch ended")
 		}
+
 		if entry == nil { // the whole bucket has been loaded
 			loaded = true
 		} else {
@@ -96,6 +101,7 @@ func (b *Bus) watchCatalog(ctx context.Context, c Catalog) error {
 				head = entry.Revision()
 			}
 		}
+
 		// If the newest entry is not the head, a change is being written, and its head will follow.
 		if loaded && head == last {
 			if err := c.Apply(); err != nil {

@@ -34,18 +34,23 @@ func (b *Bus) PublishBeat(ctx context.Context, beat *wire.Beat) error {
 	if err != nil {
 		return fmt.Errorf("bus: encode heartbeat: %w", err)
 	}
+
 	options := []jetstream.PublishOpt{jetstream.WithRetryAttempts(0), jetstream.WithExpectStream(subject.ChangeStream)}
 	if beat.Previous != 0 { // with zero, NATS would store it only as the first one
 		options = append(options, jetstream.WithExpectLastSequencePerSubject(beat.Previous))
 	}
+
 	_, err = b.js.Publish(ctx, subject.From(subject.FreshBeat, b.proxy), data, options...)
 	if refused, ok := errors.AsType[*jetstream.APIError](err); ok &&
-		(refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant) {
+		(refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence ||
+			refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant) {
 		return session.ErrBeatRefused
 	}
+
 	if err != nil {
 		return fmt.Errorf("bus: publish heartbeat: %w", err)
 	}
+
 	return nil
 }
 

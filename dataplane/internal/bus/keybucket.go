@@ -41,10 +41,12 @@ func (b *Bus) lastInKeyBucket(ctx context.Context, name string) (data []byte, se
 	if err != nil {
 		return nil, 0, fmt.Errorf("bus: encode question for a key record: %w", err)
 	}
+
 	m, err := b.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+subject.KeyStream, request)
 	if err != nil {
 		return nil, 0, fmt.Errorf("bus: read bucket %s: %w", subject.KeyBucket, err)
 	}
+
 	var response struct {
 		Error   *jetstream.APIError `json:"error"`
 		Message struct {
@@ -52,9 +54,11 @@ func (b *Bus) lastInKeyBucket(ctx context.Context, name string) (data []byte, se
 			Data     []byte `json:"data"`
 		} `json:"message"`
 	}
+
 	if err := json.Unmarshal(m.Data, &response); err != nil {
 		return nil, 0, fmt.Errorf("bus: read bucket %s: %w", subject.KeyBucket, err)
 	}
+
 	switch {
 	case response.Error == nil:
 		return response.Message.Data, response.Message.Sequence, nil

@@ -61,7 +61,11 @@ type waiter struct {
 // New returns a Budget of size bytes, of which each account has a share between 0 and 1.
 func New(size int64, share float64) *Budget {
 	return &Budget{
-		size: size, large: size - size/smallShare, share: int64(float64(size) * share), accounts: map[string]int64{}, refusals: newRefusals(),
+		size:     size,
+		large:    size - size/smallShare,
+		share:    int64(float64(size) * share),
+		accounts: map[string]int64{},
+		refusals: newRefusals(),
 	}
 }
 
@@ -88,6 +92,7 @@ func (g *Grant) Grow(to int64) error {
 	if to <= g.bytes {
 		return nil
 	}
+
 	if to <= Small {
 		if b.used.Add(to-g.bytes) > b.size {
 			b.used.Add(g.bytes - to)
@@ -96,11 +101,13 @@ func (g *Grant) Grow(to int64) error {
 		g.bytes = to
 		return nil
 	}
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.full {
 		return b.refusals.count(ErrFull) // those that wait have been served by a provider already
 	}
+
 	return b.refusals.count(b.grow(g, to))
 }
 
@@ -111,6 +118,7 @@ func (g *Grant) Await(to int64, limit time.Duration, yield func()) error {
 	if to <= Small {
 		return g.Grow(to)
 	}
+
 	b := g.budget
 	switch {
 	case to <= g.bytes:
@@ -118,35 +126,42 @@ func (g *Grant) Await(to int64, limit time.Duration, yield func()) error {
 	case to > b.large: // no wait would help
 		return b.refusals.count(ErrTooLarge)
 	}
+
 	w := &waiter{grant: g, to: to, ready: make(chan struct{})}
 	b.mu.Lock()
 	b.queue = append(b.queue, w)
 	b.waiting.Store(int32(len(b.queue)))
 	b.serve()
 	b.mu.Unlock()
+
 	select {
 	case <-w.ready:
 		return nil
 	default:
 		yield()
 	}
+
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
+
 	select {
 	case <-w.ready:
 		return nil
 	case <-timer.C:
 	}
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	at := slices.Index(b.queue, w)
 	if at < 0 {
 		return nil // served meanwhile
 	}
+
 	err := b.fits(g, to)
 	if err == nil {
 		err = ErrFull // there is room, but others have waited for longer
 	}
+
 	b.queue = slices.Delete(b.queue, at, at+1)
 	b.serve()
 	return b.refusals.count(err)
@@ -158,6 +173,7 @@ func (g *Grant) Release() {
 	if g.bytes == 0 {
 		return
 	}
+
 	if g.bytes > Small {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -171,6 +187,7 @@ func (g *Grant) Release() {
 		defer b.mu.Unlock()
 		b.serve()
 	}
+
 	g.bytes = 0
 }
 

@@ -12,8 +12,10 @@ type refusals struct{ full, share, tooLarge prometheus.Counter }
 func newRefusals() refusals {
 	counter := func(reason string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "mgw_body_refusals_total", ConstLabels: prometheus.Labels{"reason": reason},
-			Help: "Request bodies, answers in one piece and large events of streams without room in the budget for bodies, by reason: full, share of the account, too_large.",
+			Name:        "mgw_body_refusals_total",
+			ConstLabels: prometheus.Labels{"reason": reason},
+			Help: "Request bodies, answers in one piece and large events of streams without room in the budget for bodies, by " +
+				"reason: full, share of the account, too_large.",
 		})
 	}
 	return refusals{counter("full"), counter("share"), counter("too_large")}
@@ -33,7 +35,12 @@ func (r *refusals) count(err error) error {
 }
 
 var (
-	usedBytes = prometheus.NewDesc("mgw_body_bytes", "Bytes of request bodies, answers in one piece and large events of streams that are held now.", nil, nil)
+	usedBytes = prometheus.NewDesc(
+		"mgw_body_bytes",
+		"Bytes of request bodies, answers in one piece and large events of streams that are held now.",
+		nil,
+		nil,
+	)
 	sizeBytes = prometheus.NewDesc("mgw_body_budget_bytes", "Size of the budget for bodies.", nil, nil)
 )
 

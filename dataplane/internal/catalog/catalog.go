@@ -269,10 +269,17 @@ func (s *Store) Apply() error {
 	if err := json.Unmarshal(raw, &head); err != nil {
 		return fmt.Errorf("catalog: decode head: %w", err)
 	}
-	b := builder{fleet: s.fleet, snapshot: &Snapshot{Rev: head.Rev, models: map[string]*Model{}, providers: map[string]*Provider{}, grants: map[string]map[string]bool{}}}
+
+	b := builder{fleet: s.fleet, snapshot: &Snapshot{
+		Rev:       head.Rev,
+		models:    map[string]*Model{},
+		providers: map[string]*Provider{},
+		grants:    map[string]map[string]bool{},
+	}}
 	b.build(s.entries)
 	s.current.Store(b.snapshot)
 	s.appliedAt.Store(time.Now().UnixNano())
+
 	return errors.Join(b.rejected...)
 }
 
@@ -344,5 +351,6 @@ func (b *builder) model(m *catalogkv.Model) *Model {
 			model.Routes[f] = append(model.Routes[f], route)
 		}
 	}
+
 	return model
 }

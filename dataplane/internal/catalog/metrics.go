@@ -11,8 +11,13 @@ import (
 var (
 	revisionDesc    = prometheus.NewDesc("mgw_catalog_revision", "Revision of the catalog snapshot in use.", nil, nil)
 	ageDesc         = prometheus.NewDesc("mgw_catalog_age_seconds", "Seconds since the catalog snapshot in use was applied.", nil, nil)
-	maintenanceDesc = prometheus.NewDesc("mgw_maintenance_active",
-		"1 while the proxy refuses requests because of maintenance, by scope (system, provider or model) and the id of the provider or model.", []string{"scope", "id"}, nil)
+	maintenanceDesc = prometheus.NewDesc(
+		"mgw_maintenance_active",
+		"1 while the proxy refuses requests because of maintenance, by scope (system, provider or model) and the id of the provider "+
+			"or model.",
+		[]string{"scope", "id"},
+		nil,
+	)
 )
 
 // Describe implements prometheus.Collector.
@@ -30,15 +35,18 @@ func (s *Store) Collect(metrics chan<- prometheus.Metric) {
 	if current == nil {
 		return
 	}
+
 	active := func(scope, id string, m *catalogkv.Maintenance) {
 		if m.Active(now) {
 			metrics <- prometheus.MustNewConstMetric(maintenanceDesc, prometheus.GaugeValue, 1, scope, id)
 		}
 	}
 	active("system", "", current.Settings.Maintenance)
+
 	for id, p := range current.providers {
 		active("provider", id, p.Maintenance)
 	}
+
 	for id, m := range current.models {
 		active("model", id, m.Maintenance)
 	}

@@ -122,12 +122,22 @@ type Log struct {
 func Default() Config {
 	return Config{
 		API: API{
-			Listen: ":8080", BodyTimeout: 2 * time.Minute, MinRate: 32 << 10, MaxConnections: 20_000, MaxDownloads: 4, AccountBodyPercent: 25,
+			Listen:             ":8080",
+			BodyTimeout:        2 * time.Minute,
+			MinRate:            32 << 10,
+			MaxConnections:     20_000,
+			MaxDownloads:       4,
+			AccountBodyPercent: 25,
 		},
-		Ops:             Ops{Listen: ":9090"},
-		Spool:           Spool{Dir: "spool", MaxEvents: 1_500_000, MaxBytes: 512 << 20},
-		Lease:           Lease{IdleTimeout: 15 * time.Minute, OutageTarget: 15 * time.Minute},
-		Upstream:        Upstream{ConnectTimeout: 5 * time.Second, FirstByteTimeout: 5 * time.Minute, IdleTimeout: 2 * time.Minute, TotalTimeout: 10 * time.Minute},
+		Ops:   Ops{Listen: ":9090"},
+		Spool: Spool{Dir: "spool", MaxEvents: 1_500_000, MaxBytes: 512 << 20},
+		Lease: Lease{IdleTimeout: 15 * time.Minute, OutageTarget: 15 * time.Minute},
+		Upstream: Upstream{
+			ConnectTimeout:   5 * time.Second,
+			FirstByteTimeout: 5 * time.Minute,
+			IdleTimeout:      2 * time.Minute,
+			TotalTimeout:     10 * time.Minute,
+		},
 		Tracing:         Tracing{SampleRatio: 0.01},
 		DrainTimeout:    30 * time.Second,
 		DrainNotice:     2 * time.Second,
@@ -159,20 +169,24 @@ func (c *Config) Validate() error {
 		v.Reject(err != nil, "name is not set, and the host has none: %v", err)
 		c.Name = host
 	}
+
 	v.Reject(c.NATS.URL == "", "nats.url is not set")
 	if err := c.API.TLS.Files().Validate(); err != nil {
 		v.Reject(true, "api.tls: %v", err)
 	}
+
 	v.Reject(len(c.Secrets.Pepper) < 16, "secrets.pepper has fewer than 16 bytes")
 	for i, pepper := range c.Secrets.PreviousPeppers.Lines() {
 		v.Reject(len(pepper) < 16, "line %d of secrets.previous_peppers has fewer than 16 bytes", i+1)
 		v.Reject(pepper == string(c.Secrets.Pepper), "line %d of secrets.previous_peppers is the same as secrets.pepper", i+1)
 	}
+
 	_, err := c.Secrets.FleetKey.Key()
 	for i, line := range c.Secrets.PreviousFleetKeys.Lines() {
 		_, err := settings.Secret(line).Key()
 		v.Reject(err != nil, "line %d of secrets.previous_fleet_keys: %v", i+1, err)
 	}
+
 	v.Reject(err != nil, "secrets.fleet_key: %v", err)
 	v.Reject(c.Spool.Dir == "", "spool.dir is not set")
 	v.Reject(c.Spool.MaxEvents < 100, "spool.max_events is below 100")
@@ -195,6 +209,7 @@ func (c *Config) Validate() error {
 	v.Reject(c.DrainNotice < 0, "drain_notice is negative")
 	v.Reject(c.ShutdownTimeout <= 0, "shutdown_timeout is not positive")
 	c.Tracing.validate(&v)
+
 	return v.Err()
 }
 

@@ -7,7 +7,12 @@ import "modelgateway/shared/price"
 var CacheOptions = []Param{
 	{Name: "prompt_cache_options", Action: Forward, Types: Object, Closed: true},
 	{Name: "prompt_cache_options.mode", Action: Forward},
-	{Name: "prompt_cache_options.ttl", Action: Forward, Allow: []string{`"30m"`}, Priced: map[string]price.Line{`"12h"`: price.CacheWrite12h}},
+	{
+		Name:   "prompt_cache_options.ttl",
+		Action: Forward,
+		Allow:  []string{`"30m"`},
+		Priced: map[string]price.Line{`"12h"`: price.CacheWrite12h},
+	},
 	// It fills the cache without an answer.
 	{Name: "prompt_cache_options.prewarm", Action: Reject, Allow: []string{`false`}},
 	// It refers to an earlier response.

@@ -49,11 +49,13 @@ func (r *Request) Check(p *Policy, rules Rules) *apierr.Error {
 			return e
 		}
 	}
+
 	for _, row := range p.required {
 		if r.Value(row.Name) == nil && (r.File == nil || r.File.Field != row.Name) {
 			return Missing(row.Name)
 		}
 	}
+
 	if r.refusal != nil {
 		return r.refusal
 	}
@@ -63,6 +65,7 @@ func (r *Request) Check(p *Policy, rules Rules) *apierr.Error {
 	if r.spec.CheckFunc != nil {
 		return r.spec.CheckFunc(r, p, rules)
 	}
+
 	return nil
 }
 
@@ -83,6 +86,7 @@ func (row *Param) check(raw []byte, rules Rules) *apierr.Error {
 		}
 		return nil
 	}
+
 	switch {
 	case row.Action == Reject:
 		if !contains(row.Allow, raw) {
@@ -104,12 +108,15 @@ func (row *Param) check(raw []byte, rules Rules) *apierr.Error {
 		return UnsupportedValue(row.Name, raw)
 	case row.Action == Forward && len(row.Allow) > 0 && row.Name != "tools" && !contains(row.Allow, raw):
 		return &apierr.Error{
-			Status: http.StatusBadRequest, Code: apierr.UnsupportedValue, Param: row.Name,
+			Status:  http.StatusBadRequest,
+			Code:    apierr.UnsupportedValue,
+			Param:   row.Name,
 			Message: "The model does not offer this value; it offers " + strings.Join(row.Allow, ", ") + ".",
 		}
 	case !row.Types.match(raw):
 		return Invalid(row.Name, row.Types.String())
 	}
+
 	return nil
 }
 
@@ -136,6 +143,7 @@ func (p *Policy) checkMembers(row *Param, raw []byte, rules Rules) *apierr.Error
 	if rows == nil && !row.Closed || row.Action == Drop {
 		return nil
 	}
+
 	c := jsonspan.ObjectAt(raw, 0)
 	for c.Next() {
 		if c.Kind() == jsonspan.KindNull {
@@ -152,5 +160,6 @@ func (p *Policy) checkMembers(row *Param, raw []byte, rules Rules) *apierr.Error
 			return e
 		}
 	}
+
 	return nil
 }

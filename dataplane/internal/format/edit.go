@@ -125,22 +125,27 @@ func (r *Request) listEdits(t *Target) {
 			e.apply(i, t.Policy.params[string(m.Name)], m.Value.Of(r.obj.Body()), t)
 		}
 	}
+
 	if t.MaxOutput > 0 && r.MaxOutput > t.MaxOutput {
 		r.lowerLimits(e, t)
 	}
+
 	for _, row := range t.Policy.forced {
 		e.Set(row.Name, row.raw)
 	}
+
 	if name := r.spec.UserParam; name != "" && t.wantsPseudonym(name) && r.Value("user") == nil && r.Value("safety_identifier") == nil {
 		e.Set(name, e.Quote(t.PseudonymFunc()))
 	}
 	if r.spec.EditFunc != nil {
 		r.spec.EditFunc(r, e, t)
 	}
+
 	var filter *toolFilter
 	if r.leavesOut {
 		filter = r.leaveOutTools(e, t)
 	}
+
 	r.editInclude(e, t, filter)
 }
 

@@ -40,6 +40,7 @@ func (r *Request) leaveOutTools(e *Edit, t *Target) *toolFilter {
 			}
 		}
 	}
+
 	if choice := r.Value("tool_choice"); choice != nil {
 		switch value, keep := f.choice(choice); {
 		case !keep || len(f.kinds) == 0: // providers refuse a choice without tools
@@ -48,6 +49,7 @@ func (r *Request) leaveOutTools(e *Edit, t *Target) *toolFilter {
 			e.Set("tool_choice", value)
 		}
 	}
+
 	return f
 }
 
@@ -60,6 +62,7 @@ func (r *Request) editInclude(e *Edit, t *Target, f *toolFilter) {
 	if f != nil && include != nil {
 		value, keep = f.list(include, func(item []byte) ([]byte, bool) { return item, f.includes(item) })
 	}
+
 	switch added := r.addsInclude(include, t); {
 	case added && (value == nil || !keep || isEmptyList(value)):
 		e.Set("include", e.Concat([]byte(`["`), []byte(r.spec.Includes), []byte(`"]`)))
@@ -126,9 +129,11 @@ func (*toolFilter) list(raw []byte, elementFunc func(element []byte) ([]byte, bo
 		}
 		out = append(out, value...)
 	}
+
 	if !changed {
 		return raw, true
 	}
+
 	return append(out, ']'), count > 0
 }
 
@@ -142,6 +147,7 @@ func (f *toolFilter) object(n *toolNode, raw []byte) (value []byte, keep bool) {
 		if child == nil || c.Kind() == jsonspan.KindNull {
 			continue
 		}
+
 		value, keep := f.value(child, c.Value())
 		if !keep {
 			_, answers := jsonspan.Find(raw, "call_id")
@@ -151,13 +157,16 @@ func (f *toolFilter) object(n *toolNode, raw []byte) (value []byte, keep bool) {
 			}
 			value = []byte("[]")
 		}
+
 		if !isSame(value, c.Value()) {
 			c.Set(&w, value)
 		}
 	}
+
 	if !w.Changed() {
 		return raw, true
 	}
+
 	return w.Finish(), true
 }
 
@@ -168,12 +177,14 @@ func (f *toolFilter) tool(tool []byte) (value []byte, keep bool) {
 		f.names, f.gone = append(f.names, name), append(f.gone, kind)
 		return nil, false
 	}
+
 	if f.isSecond {
 		tool = f.withoutNeeds(tool)
 	}
 	if kind == "tool_reference" && slices.Contains(f.names, name) {
 		return nil, false
 	}
+
 	definition, isDefined := jsonspan.Find(tool, "definition")
 	if isDefined = isDefined && jsonspan.KindOf(definition) == jsonspan.KindObject; isDefined {
 		value, keep := f.tool(definition)
@@ -184,6 +195,7 @@ func (f *toolFilter) tool(tool []byte) (value []byte, keep bool) {
 			tool = replaceMember(tool, "definition", value)
 		}
 	}
+
 	group, ok := jsonspan.Find(tool, "tools")
 	if !ok || jsonspan.KindOf(group) != jsonspan.KindArray {
 		if !isDefined {
@@ -191,10 +203,12 @@ func (f *toolFilter) tool(tool []byte) (value []byte, keep bool) {
 		}
 		return tool, true
 	}
+
 	value, keep = f.list(group, f.tool)
 	if !keep || isSame(value, group) {
 		return tool, keep
 	}
+
 	return replaceMember(tool, "tools", value), true
 }
 
@@ -247,9 +261,11 @@ func (f *toolFilter) withoutNeeds(tool []byte) []byte {
 			}
 		}
 	}
+
 	if !w.Changed() {
 		return tool
 	}
+
 	return w.Finish()
 }
 

@@ -107,6 +107,7 @@ func NewPolicy(params ...Param) *Policy {
 		}
 		p.nested[parent][child] = &row
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(p.params)) {
 		row := p.params[name]
 		if row.Action == Force {
@@ -116,6 +117,7 @@ func NewPolicy(params ...Param) *Policy {
 			p.required = append(p.required, row)
 		}
 	}
+
 	return p
 }
 
@@ -133,15 +135,18 @@ func (p *Policy) With(overrides ...catalogkv.Params) *Policy {
 			rows[name] = row.with(change)
 		}
 	}
+
 	if len(rows) == 0 {
 		return p
 	}
+
 	all := make([]Param, 0, len(p.params)+len(rows))
 	for row := range p.all() {
 		if _, changed := rows[row.Name]; !changed {
 			all = append(all, *row)
 		}
 	}
+
 	return NewPolicy(slices.AppendSeq(all, maps.Values(rows))...)
 }
 
@@ -257,22 +262,27 @@ func sameValue(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true
 	}
+
 	kind := jsonspan.KindOf(a)
 	if kind != jsonspan.KindOf(b) {
 		return false
 	}
+
 	if kind == jsonspan.KindObject || kind == jsonspan.KindArray {
 		var x, y bytes.Buffer
 		return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes())
 	}
+
 	if x, ok := jsonspan.Int64(a); ok {
 		y, ok := jsonspan.Int64(b)
 		return ok && x == y
 	}
+
 	x, ok := jsonspan.Text(nil, a)
 	if !ok {
 		return false
 	}
+
 	y, ok := jsonspan.Text(nil, b)
 	return ok && bytes.Equal(x, y)
 }
@@ -282,6 +292,7 @@ func (t Types) match(raw []byte) bool {
 	if t == 0 {
 		return true
 	}
+
 	switch jsonspan.KindOf(raw) {
 	case jsonspan.KindTrue, jsonspan.KindFalse:
 		return t&Boolean != 0
@@ -295,6 +306,7 @@ func (t Types) match(raw []byte) bool {
 		return t&Number != 0 || t&Integer != 0 && isIntegral(raw)
 	case jsonspan.KindInvalid, jsonspan.KindNull:
 	}
+
 	return false
 }
 

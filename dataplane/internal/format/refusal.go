@@ -16,8 +16,11 @@ const maxParamName = 128
 func Unsupported(param string) *apierr.Error {
 	param = clipParam(param)
 	return &apierr.Error{
-		Status: http.StatusBadRequest, Code: apierr.UnsupportedParameter, Param: param, ParamIsEmpty: param == "",
-		Message: "The parameter " + strconv.Quote(param) + " is not supported.",
+		Status:       http.StatusBadRequest,
+		Code:         apierr.UnsupportedParameter,
+		Param:        param,
+		ParamIsEmpty: param == "",
+		Message:      "The parameter " + strconv.Quote(param) + " is not supported.",
 	}
 }
 
@@ -68,7 +71,9 @@ func UnsupportedFor(param, why string) *apierr.Error {
 func Invalid(param, want string) *apierr.Error {
 	param = clipParam(param)
 	return &apierr.Error{
-		Status: http.StatusBadRequest, Code: apierr.InvalidValue, Param: param,
+		Status:  http.StatusBadRequest,
+		Code:    apierr.InvalidValue,
+		Param:   param,
 		Message: "The value of " + strconv.Quote(param) + " must be " + want + ".",
 	}
 }
@@ -76,7 +81,9 @@ func Invalid(param, want string) *apierr.Error {
 // Missing returns the refusal of a body without a required parameter.
 func Missing(param string) *apierr.Error {
 	return &apierr.Error{
-		Status: http.StatusBadRequest, Code: apierr.InvalidRequest, Param: param,
+		Status:  http.StatusBadRequest,
+		Code:    apierr.InvalidRequest,
+		Param:   param,
 		Message: "The parameter " + strconv.Quote(param) + " is required.",
 	}
 }

@@ -46,21 +46,26 @@ func (s *Spec) Read(obj *jsonspan.Object) (*Request, *apierr.Error) {
 	if !ok || model.Kind == jsonspan.KindNull {
 		return nil, Missing("model")
 	}
+
 	name, ok := jsonspan.Text(nil, model.Value.Of(obj.Body()))
 	if !ok || len(name) == 0 {
 		e := Missing("model")
 		e.Status, e.Message = http.StatusBadRequest, "The parameter \"model\" must be the name of a model."
 		return nil, e
 	}
+
 	r := requests.Get().(*Request)
 	r.spec, r.obj, r.Model, r.N, r.contentType = s, obj, string(name), 1, jsonType
 	r.readStream()
+
 	for _, name := range s.Limits {
 		r.readLimit(name)
 	}
+
 	if s.ReadFunc != nil {
 		s.ReadFunc(r)
 	}
+
 	return r, nil
 }
 

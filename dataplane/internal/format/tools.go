@@ -74,6 +74,7 @@ func (n *toolNode) add(steps []string) {
 	if len(steps) == 0 {
 		return
 	}
+
 	next := &n.elements
 	if steps[0] != "[]" {
 		if n.members == nil {
@@ -85,9 +86,11 @@ func (n *toolNode) add(steps []string) {
 		n.members[steps[0]].add(steps[1:])
 		return
 	}
+
 	if *next == nil {
 		*next = &toolNode{}
 	}
+
 	(*next).add(steps[1:])
 }
 
@@ -159,10 +162,12 @@ func (r *Request) checkTools(p *Policy, rules Rules) *apierr.Error {
 	if t == nil {
 		return nil
 	}
+
 	check := toolCheck{tools: t, policy: p, rules: rules}
 	if raw := r.Value("tool_choice"); raw != nil {
 		check.choice = t.choiceFunc(raw)
 	}
+
 	body, members := r.obj.Body(), r.obj.Members()
 	for i := range members {
 		m := &members[i]
@@ -176,9 +181,11 @@ func (r *Request) checkTools(p *Policy, rules Rules) *apierr.Error {
 		}
 		check.path.pop()
 	}
+
 	if refused := check.checkChoice(); refused != nil {
 		return refused
 	}
+
 	r.leftOut = check.leftOut != nil
 	r.leavesOut = r.leavesOut || r.leftOut
 	return nil
@@ -220,6 +227,7 @@ func (c *toolCheck) value(n *toolNode, text []byte, i int) (end int, refused *ap
 		}
 		return it.SkipRest(), nil
 	}
+
 	end = jsonspan.SkipValue(text, i)
 	return end, c.tool(text[i:end], maxToolNesting)
 }
@@ -232,6 +240,7 @@ func (c *toolCheck) tool(tool []byte, depth int) *apierr.Error {
 	if depth == 0 {
 		return Unsupported(c.path.String())
 	}
+
 	kind := jsonspan.FindText(tool, "type")
 	if class := c.tools.classFunc(kind, tool); !c.policy.offersTool(kind, c.rules, class) {
 		refusal := unsupportedTool(c.path.String()+".type", kind)
@@ -248,10 +257,12 @@ func (c *toolCheck) tool(tool []byte, depth int) *apierr.Error {
 		}
 		return nil
 	}
+
 	definition, isDefined := jsonspan.Find(tool, "definition")
 	if shape := jsonspan.KindOf(definition); isDefined {
 		isDefined = shape == jsonspan.KindObject || shape == jsonspan.KindArray
 	}
+
 	if isDefined {
 		c.path.push("definition", 0)
 		if refused := c.tool(definition, depth-1); refused != nil {
@@ -259,16 +270,19 @@ func (c *toolCheck) tool(tool []byte, depth int) *apierr.Error {
 		}
 		c.path.pop()
 	}
+
 	group, ok := jsonspan.Find(tool, "tools")
 	if ok && jsonspan.KindOf(group) == jsonspan.KindObject {
 		return Invalid(c.path.String()+".tools", "an array")
 	}
+
 	if !ok || jsonspan.KindOf(group) != jsonspan.KindArray {
 		if !isDefined {
 			c.offered, c.kinds = true, append(c.kinds, kind)
 		}
 		return nil
 	}
+
 	it := jsonspan.ArrayAt(group, 0)
 	for it.Next() {
 		c.path.push("tools", 0)
@@ -279,6 +293,7 @@ func (c *toolCheck) tool(tool []byte, depth int) *apierr.Error {
 		c.path.pop()
 		c.path.pop()
 	}
+
 	return nil
 }
 
@@ -291,6 +306,7 @@ func (c *toolCheck) checkChoice() *apierr.Error {
 	if !some && c.forced != nil {
 		return c.forced
 	}
+
 	for i, kind := range c.choice.Kinds {
 		if isOffered(kind) {
 			continue
@@ -304,10 +320,12 @@ func (c *toolCheck) checkChoice() *apierr.Error {
 			return c.leftOut
 		}
 	}
+
 	// A request that has no other tools asks for nothing but these: an answer without them would be an invented one.
 	if !c.offered && (c.choice.Required || c.listed && !c.choice.None) {
 		return c.leftOut
 	}
+
 	return nil
 }
 
@@ -328,6 +346,7 @@ func (p *Policy) offersTool(kind string, rules Rules, class ToolClass) bool {
 		offered = rules.HasSecondaryPrice(price.Advisor)
 	case UnpricedTool, UnknownTool:
 	}
+
 	return offered && row != nil && row.allowsTool([]byte(kind))
 }
 

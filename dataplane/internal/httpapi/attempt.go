@@ -52,8 +52,14 @@ func (g *generationRequest) Call(choice route.Choice, attempt *route.Attempt) er
 	g.server.Metrics.RecordUpstream(choice.Provider.ID, g.x.upstream-before)
 	g.x.calling = ""
 	if failure := failover.FailureOf(err); failure != nil {
-		g.x.noteAttempt(event.Attempt{Route: choice.ID, Credential: choice.Credential.ID, Class: failure.Class, MS: (g.x.upstream - before).Milliseconds()})
+		g.x.noteAttempt(event.Attempt{
+			Route:      choice.ID,
+			Credential: choice.Credential.ID,
+			Class:      failure.Class,
+			MS:         (g.x.upstream - before).Milliseconds(),
+		})
 	}
+
 	return err
 }
 
@@ -96,13 +102,18 @@ func (g *generationRequest) callOnce(choice route.Choice, attempt *route.Attempt
 	g.x.provider, g.x.route = choice.Provider.ID, choice.ID
 	body := g.upstreamBody(choice, withoutAdded)
 	call := provider.Call{
-		Choice: choice, Format: g.dialect.Format(), Path: g.dialect.Format().Path(), Body: body, ContentType: g.request.ContentType(),
-		Beta:     g.request.Beta(g.policyOf(g.routableCatalog, choice.Route)),
-		Deadline: g.x.started.Add(maxRequestDuration), // for all attempts together, because the lease covers no more
+		Choice:      choice,
+		Format:      g.dialect.Format(),
+		Path:        g.dialect.Format().Path(),
+		Body:        body,
+		ContentType: g.request.ContentType(),
+		Beta:        g.request.Beta(g.policyOf(g.routableCatalog, choice.Route)),
+		Deadline:    g.x.started.Add(maxRequestDuration), // for all attempts together, because the lease covers no more
 	}
 	if g.request.Stream {
 		call.Accept = "text/event-stream"
 	}
+
 	ctx := g.callContext()
 	defer g.leave.end()
 	sent := time.Now()
@@ -117,15 +128,23 @@ func (g *generationRequest) callOnce(choice route.Choice, attempt *route.Attempt
 		return provider.StatusFailure(&call, answer, g.cleaner(choice))
 	}
 	defer func() { _ = answer.Body.Close() }()
-	r := &relay{generationRequest: g, call: &call, answer: answer, attempt: attempt}
+
+	r := &relay{
+		generationRequest: g,
+		call:              &call,
+		answer:            answer,
+		attempt:           attempt,
+	}
 	r.reader = g.dialect.NewAnswer(format.AnswerConfig{Request: g.request})
 	defer r.reader.Release()
+
 	if err := r.run(); err != nil {
 		if failure := failover.FailureOf(err); failure != nil && (g.x.wrote || r.yielded) {
 			failure.Failover = false // the client has a part of this answer, or the request body is gone
 		}
 		return g.endOfCall(err)
 	}
+
 	g.server.Metrics.RecordAttempt(choice.Provider.ID, choice.ID, "ok")
 	return nil
 }
@@ -134,10 +153,17 @@ func (g *generationRequest) callOnce(choice route.Choice, attempt *route.Attempt
 func (a *routableRequest) upstreamBody(choice route.Choice, withoutAdded bool) *provider.Body {
 	identity := a.server.Pseudonyms.Of(a.key.AccountID)
 	target := format.Target{
-		Model: choice.UpstreamModel, Policy: a.policyOf(a.routableCatalog, choice.Route), Rules: a.rules,
-		MaxOutput: a.model.MaxOutputTokens, DefaultSeconds: a.model.DefaultSeconds, WithoutAdded: withoutAdded,
-		IdentityFunc: identity.Hash, PseudonymFunc: identity.Pseudonym, WantsUser: choice.Provider.WantsUser,
+		Model:          choice.UpstreamModel,
+		Policy:         a.policyOf(a.routableCatalog, choice.Route),
+		Rules:          a.rules,
+		MaxOutput:      a.model.MaxOutputTokens,
+		DefaultSeconds: a.model.DefaultSeconds,
+		WithoutAdded:   withoutAdded,
+		IdentityFunc:   identity.Hash,
+		PseudonymFunc:  identity.Pseudonym,
+		WantsUser:      choice.Provider.WantsUser,
 	}
+
 	outgoing := buffer.Get()
 	a.body.Retain() // the outgoing body may have parts of the received one
 	free := func() { buffer.Put(outgoing); a.body.Release() }
@@ -147,11 +173,13 @@ func (a *routableRequest) upstreamBody(choice route.Choice, withoutAdded bool) *
 		*outgoing = edits
 		return provider.NewBodyOf(parts, free)
 	}
+
 	*outgoing = slices.Grow(*outgoing, outgoingSize(len(received)))
 	out := a.request.AppendUpstream((*outgoing)[:0], target)
 	if &out[0] != &received[0] {
 		*outgoing = out // AppendUpstream may have reallocated it
 	}
+
 	return provider.NewBody(out, free)
 }
 

@@ -78,11 +78,19 @@ func bodyLimit(f catalogkv.Format) int64 {
 func (s *Server) readBody(x *exchange, r *http.Request, limit int64) (*upload.Body, error) {
 	x.reading, x.turn = true, s.Turns.Of(x.key.AccountID)
 	body, err := s.uploads.Read(upload.Request{
-		HTTP: r, Conn: x.conn, Gate: x, Grant: s.Budget.Begin(x.key.AccountID), Turn: &x.turn, Slots: x.key.MaxConcurrent, Began: x.started, Limit: limit,
+		HTTP:  r,
+		Conn:  x.conn,
+		Gate:  x,
+		Grant: s.Budget.Begin(x.key.AccountID),
+		Turn:  &x.turn,
+		Slots: x.key.MaxConcurrent,
+		Began: x.started,
+		Limit: limit,
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	x.unread = false
 	return body, nil
 }
@@ -104,6 +112,7 @@ func (x *exchange) AdmitLarge() error {
 	if !s.reading.Enter(key.AccountID, most) {
 		return upload.ErrCrowded
 	}
+
 	reservation, err := s.Admission.Acquire(x.request.Context(), admission.Request{Key: key})
 	var refused *admission.RefusedError
 	switch {
@@ -116,6 +125,7 @@ func (x *exchange) AdmitLarge() error {
 		s.reading.Leave(key.AccountID)
 		return err
 	}
+
 	return nil
 }
 
@@ -124,10 +134,20 @@ func (x *exchange) LargeDone() { x.server.reading.Leave(x.key.AccountID) }
 
 // findModel returns the model if it exists, is visible to the account and supports the endpoint's format. It sets the
 // model in the exchange.
-func (s *Server) findModel(x *exchange, key *auth.Key, snapshot *catalog.Snapshot, name string, f catalogkv.Format) (*catalog.Model, error) {
+func (s *Server) findModel(
+	x *exchange,
+	key *auth.Key,
+	snapshot *catalog.Snapshot,
+	name string,
+	f catalogkv.Format,
+) (*catalog.Model, error) {
 	m := snapshot.Model(name, key.AccountID)
 	if m == nil || !m.Supports(f) {
-		e := apierr.New(http.StatusNotFound, apierr.ModelNotFound, "The model '"+shorten(name)+"' does not exist, is not available to you, or does not support this endpoint.")
+		e := apierr.New(
+			http.StatusNotFound,
+			apierr.ModelNotFound,
+			"The model '"+shorten(name)+"' does not exist, is not available to you, or does not support this endpoint.",
+		)
 		e.Param = "model"
 		return nil, e
 	}
@@ -154,12 +174,27 @@ func refusalError(r *admission.RefusedError) *apierr.Error {
 	available, reserved := money.Nano(max(r.Free, 0)), money.Nano(r.Reserved)
 	switch r.Reason {
 	case wire.KeyLimitSpent:
-		return apierr.New(http.StatusForbidden, apierr.SpendLimitExceeded, fmt.Sprintf("The spend limit of this API key is reached: %s remains.", available))
+		return apierr.New(
+			http.StatusForbidden,
+			apierr.SpendLimitExceeded,
+			fmt.Sprintf("The spend limit of this API key is reached: %s remains.", available),
+		)
 	case wire.KeyLimitReserved:
-		return apierr.New(http.StatusForbidden, apierr.SpendLimitExceeded,
-			fmt.Sprintf("The rest of this API key's spend limit is reserved for running requests: %s is available, %s is reserved.", available, reserved))
+		return apierr.New(
+			http.StatusForbidden,
+			apierr.SpendLimitExceeded,
+			fmt.Sprintf(
+				"The rest of this API key's spend limit is reserved for running requests: %s is available, %s is reserved.",
+				available,
+				reserved,
+			),
+		)
 	case wire.NoSlot:
-		return apierr.New(http.StatusTooManyRequests, apierr.RateLimitExceeded, "This account has too many concurrent requests. Please try again when one of them has finished.")
+		return apierr.New(
+			http.StatusTooManyRequests,
+			apierr.RateLimitExceeded,
+			"This account has too many concurrent requests. Please try again when one of them has finished.",
+		)
 	case wire.BalanceReserved:
 		return apierr.New(http.StatusPaymentRequired, apierr.InsufficientQuota,
 			fmt.Sprintf("The rest of the balance is reserved for running requests: %s is available, %s is reserved.", available, reserved))

@@ -71,8 +71,17 @@ func newExchange(s *Server, w http.ResponseWriter, r *http.Request) *exchange {
 	u := ident.New()
 	id := ident.Request.Format(u)
 	return &exchange{
-		ResponseWriter: w, server: s, request: r, conn: clientconn.Of(r.Context()), client: clientconn.Watch{Context: r.Context()}, id: id, idHeader: [1]string{id}, uuid: u,
-		started: time.Now(), method: r.Method, unread: r.ContentLength != 0,
+		ResponseWriter: w,
+		server:         s,
+		request:        r,
+		conn:           clientconn.Of(r.Context()),
+		client:         clientconn.Watch{Context: r.Context()},
+		id:             id,
+		idHeader:       [1]string{id},
+		uuid:           u,
+		started:        time.Now(),
+		method:         r.Method,
+		unread:         r.ContentLength != 0,
 	}
 }
 
@@ -150,6 +159,7 @@ func (x *exchange) writeJSON(status int, body []byte) {
 	if x.method == http.MethodHead {
 		return
 	}
+
 	// Each piece may take the stall timeout, all together as long as the least rate allows.
 	now := time.Now()
 	end := now.Add(x.server.cfg.StallTimeout + time.Duration(len(body))*time.Second/time.Duration(x.server.cfg.MinRate))
@@ -190,7 +200,12 @@ func (s *Server) finishExchange(x *exchange) {
 	v := recover()
 	x.truncated = v != nil && x.wrote
 	if v != nil && v != http.ErrAbortHandler { //nolint:errorlint // the value that panics with this meaning
-		s.Log.Error("request handler panicked", slog.Any("panic", v), slog.String("request_id", x.id), slog.String("stack", string(debug.Stack())))
+		s.Log.Error(
+			"request handler panicked",
+			slog.Any("panic", v),
+			slog.String("request_id", x.id),
+			slog.String("stack", string(debug.Stack())),
+		)
 		if !x.wrote {
 			x.writeError(publicError(nil))
 		}
@@ -234,9 +249,18 @@ func (s *Server) record(x *exchange) {
 	took := now.Sub(x.started)
 	outcome, level := x.outcome(), slog.LevelInfo
 	s.Metrics.RecordRequest(&meter.Request{
-		Endpoint: x.endpoint, Model: x.model, Status: x.status, Code: x.code, Outcome: outcome, End: x.end,
-		Provider: x.provider, Route: x.route, Took: took, Upstream: x.upstream,
+		Endpoint: x.endpoint,
+		Model:    x.model,
+		Status:   x.status,
+		Code:     x.code,
+		Outcome:  outcome,
+		End:      x.end,
+		Provider: x.provider,
+		Route:    x.route,
+		Took:     took,
+		Upstream: x.upstream,
 	})
+
 	if outcome == outcomeFailed {
 		level = slog.LevelWarn
 	}
@@ -246,29 +270,56 @@ func (s *Server) record(x *exchange) {
 	if open := s.Tails.Open(); open != nil {
 		open.Offer(x.line(now, outcome))
 	}
+
 	var room [22]slog.Attr
-	attrs := append(room[:0],
-		slog.String("request_id", x.id), slog.String("method", x.method), slog.String("endpoint", x.endpoint), slog.Int("status", x.status), slog.String("outcome", outcome),
-		slog.Int64("duration_us", took.Microseconds()))
+	attrs := append(
+		room[:0],
+		slog.String(
+			"request_id",
+			x.id,
+		),
+		slog.String("method", x.method),
+		slog.String("endpoint", x.endpoint),
+		slog.Int("status", x.status),
+		slog.String("outcome", outcome),
+		slog.Int64("duration_us", took.Microseconds()),
+	)
 	if x.trace != nil {
 		x.trace.End(&tracing.Result{
-			ID: x.id, Method: x.method, Endpoint: x.endpoint, Code: string(x.code), Outcome: outcome, Model: x.model, Status: x.status, Attempts: x.attempts,
-			Failed: outcome == outcomeFailed, FirstByte: x.firstByte, Usage: x.usage,
+			ID:        x.id,
+			Method:    x.method,
+			Endpoint:  x.endpoint,
+			Code:      string(x.code),
+			Outcome:   outcome,
+			Model:     x.model,
+			Status:    x.status,
+			Attempts:  x.attempts,
+			Failed:    outcome == outcomeFailed,
+			FirstByte: x.firstByte,
+			Usage:     x.usage,
 		})
 		attrs = append(attrs, slog.String("trace_id", x.trace.ID()))
 	}
+
 	if x.key != nil {
 		attrs = append(attrs, slog.String("account_id", x.key.AccountID), slog.String("key_id", x.key.KeyID))
 	}
 	if x.model != "" {
 		attrs = append(attrs, slog.String("model", x.model), slog.Bool("stream", x.stream))
 	}
+
 	if x.provider != "" {
 		attrs = append(attrs, slog.String("provider", x.provider), slog.String("route", x.route), slog.Int("attempts", x.attempts),
 			slog.Int64("upstream_us", x.upstream.Microseconds()), slog.Int64("first_byte_us", x.firstByte.Microseconds()))
 	}
+
 	if e := x.usage; e != nil {
-		attrs = append(attrs, slog.Int64("input_tokens", e.Usage.TotalInput()), slog.Int64("output_tokens", e.Usage.Output), slog.Int64("cost_nano", int64(e.Cost)))
+		attrs = append(
+			attrs,
+			slog.Int64("input_tokens", e.Usage.TotalInput()),
+			slog.Int64("output_tokens", e.Usage.Output),
+			slog.Int64("cost_nano", int64(e.Cost)),
+		)
 	}
 	if x.code != "" {
 		attrs = append(attrs, slog.String("code", string(x.code)))
@@ -279,5 +330,6 @@ func (s *Server) record(x *exchange) {
 	if x.failure != nil {
 		attrs = append(attrs, slog.String("error", x.failure.Error()))
 	}
+
 	s.Access.Line(level, now, "request", attrs)
 }

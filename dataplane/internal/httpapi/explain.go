@@ -19,7 +19,12 @@ import (
 // Explain returns how a request would be answered now. It makes the checks of a request with the code that makes them for
 // real ones, on a body that it writes itself; it reserves nothing, calls no provider and records nothing.
 func (s *Server) Explain(q *wire.ExplainRequest) wire.ExplainResponse {
-	e := explanation{server: s, query: q, key: &auth.Key{KeyRecord: q.Record}, answer: wire.ExplainResponse{V: wire.Version}}
+	e := explanation{
+		server: s,
+		query:  q,
+		key:    &auth.Key{KeyRecord: q.Record},
+		answer: wire.ExplainResponse{V: wire.Version},
+	}
 	e.x = &exchange{server: s, started: time.Now()}
 	e.run()
 	return e.answer
@@ -39,13 +44,20 @@ func (e *explanation) refuse(step wire.ExplainStep, err error) {
 	if err == nil {
 		return
 	}
+
 	public := publicError(err)
 	refusal := wire.ExplainRefusal{
-		Step: step, Status: public.Status, Code: string(public.Code), Message: public.Message, Param: public.Param, RetryAfter: int64(public.RetryAfterSeconds()),
+		Step:       step,
+		Status:     public.Status,
+		Code:       string(public.Code),
+		Message:    public.Message,
+		Param:      public.Param,
+		RetryAfter: int64(public.RetryAfterSeconds()),
 	}
 	if refused, ok := errors.AsType[*admission.RefusedError](err); ok {
 		refusal.Reason = refused.Reason
 	}
+
 	e.answer.Refusals = append(e.answer.Refusals, refusal)
 }
 
@@ -54,11 +66,13 @@ func (e *explanation) run() {
 	if !e.key.Active {
 		e.refuse(wire.ExplainKey, auth.ErrInvalid)
 	}
+
 	snapshot, dialect := e.server.Catalog.Snapshot(), e.server.dialect(catalogkv.Format(e.query.Format))
 	if snapshot == nil || dialect == nil {
 		e.refuse(wire.ExplainBody, errStarting) // no catalog yet, or a format that a later release of the control plane has added
 		return
 	}
+
 	e.answer.CatalogRevision = snapshot.Rev
 	e.refuse(wire.ExplainSystemMaintenance, checkMaintenance(snapshot.Settings.Maintenance, e.x.started))
 	object := jsonspan.Acquire()
@@ -72,19 +86,32 @@ func (e *explanation) run() {
 		return
 	}
 	defer request.Release()
-	received := receivedRequest{server: e.server, x: e.x, key: e.key, dialect: dialect, initialCatalog: snapshot}
+
+	received := receivedRequest{
+		server:         e.server,
+		x:              e.x,
+		key:            e.key,
+		dialect:        dialect,
+		initialCatalog: snapshot,
+	}
 	p := pricedRequest{parsedRequest: parsedRequest{received, request}, pricedCatalog: snapshot}
 	if p.model, err = e.server.findModel(e.x, e.key, snapshot, request.Model, dialect.Format()); err != nil {
 		e.refuse(wire.ExplainModel, err)
 		return
 	}
+
 	e.refuse(wire.ExplainModelMaintenance, checkMaintenance(p.model.Maintenance, e.x.started))
 	e.decide(&p)
 }
 
 // decide makes the steps that need the model.
 func (e *explanation) decide(p *pricedRequest) {
-	routes := explained.Routes{Picker: e.server.Picker, Snapshot: p.pricedCatalog, Model: p.model, Format: p.dialect.Format()}
+	routes := explained.Routes{
+		Picker:   e.server.Picker,
+		Snapshot: p.pricedCatalog,
+		Model:    p.model,
+		Format:   p.dialect.Format(),
+	}
 	if err := p.quoted(); err != nil {
 		e.refuse(wire.ExplainParameters, err)
 	} else {
@@ -97,6 +124,7 @@ func (e *explanation) decide(p *pricedRequest) {
 		}
 		routes.Candidates, routes.Choices = a.routes, a.choices
 	}
+
 	e.answer.Routes = routes.All()
 }
 

@@ -21,10 +21,12 @@ func (s *Server) generate(d format.Dialect) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		x := exchangeOf(c)
 		defer x.turn.End()
+
 		if x.unread {
 			x.client.TakeOver(x.conn)
 			defer x.client.End()
 		}
+
 		received, err := s.receive(x, c.Request(), d)
 		if err != nil {
 			return err
@@ -42,6 +44,7 @@ func (s *Server) generate(d format.Dialect) echo.HandlerFunc {
 		if err != nil {
 			return err
 		}
+
 		reservation, err := priced.admit()
 		if err != nil {
 			return err
@@ -51,6 +54,7 @@ func (s *Server) generate(d format.Dialect) echo.HandlerFunc {
 		if err != nil {
 			return err
 		}
+
 		return (&generationRequest{routableRequest: routable, reservation: reservation}).run()
 	}
 }
@@ -132,28 +136,45 @@ func (g *generationRequest) charge(e *event.Usage) (ok bool) {
 		g.alarmUnpriced(second.Kind)
 		e.Usage.Secondary = price.Secondary{}
 	}
+
 	if e.Usage.ServerToolRequests > 0 && !g.sheet.HasServerToolPrice() {
 		g.alarmUnpriced("server_tool") // the count stays in the usage, for the operator's books
 	}
+
 	if u := &e.Usage; len(g.sheet.Rates) > 0 {
 		for _, part := range [...]struct {
 			line  price.Line
 			count int64
-		}{{price.AudioIn, u.AudioIn}, {price.AudioOut, u.AudioOut}, {price.CacheWrite1h, u.CacheWrite1h}, {price.CacheWrite12h, u.CacheWrite12h}} {
+		}{
+			{price.AudioIn, u.AudioIn},
+			{price.AudioOut, u.AudioOut},
+			{price.CacheWrite1h, u.CacheWrite1h},
+			{price.CacheWrite12h, u.CacheWrite12h},
+		} {
 			if part.count > 0 && !g.sheet.HasRate(part.line) {
 				g.alarmUnpriced(string(part.line)) // charged at the lower rate of plain input or output
 			}
 		}
 	}
+
 	cost, err := price.Cost(&e.Usage, g.sheet)
 	if err != nil {
 		// A price sheet has a price for everything that its model can use, so the reported counts must be out of range.
 		// The account is charged the reservation.
-		g.server.Log.Error("reported usage cannot be priced, charging the reservation", "request_id", g.x.id, "model", g.model.ID, "error", err)
+		g.server.Log.Error(
+			"reported usage cannot be priced, charging the reservation",
+			"request_id",
+			g.x.id,
+			"model",
+			g.model.ID,
+			"error",
+			err,
+		)
 		e.Usage, e.Rule, e.Estimated = g.quote.Usage, event.RuleEstimated, true
 		e.Cost = g.quote.Reserve
 		return false
 	}
+
 	e.Cost = cost
 	return true
 }

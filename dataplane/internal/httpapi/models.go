@@ -25,19 +25,23 @@ func (s *Server) listModels(c echo.Context) error {
 		}
 		key = &sent.KeyRecord
 	}
+
 	snapshot := s.Catalog.Snapshot()
 	if snapshot == nil {
 		return errStarting
 	}
+
 	list, err := s.models.Of(snapshot, key, x.started)
 	if err != nil {
 		return fmt.Errorf("list models: %w", err)
 	}
+
 	x.Header()["Etag"] = list.ETag[:]
 	if list.Matches(c.Request().Header["If-None-Match"]) {
 		x.WriteHeader(http.StatusNotModified)
 		return nil
 	}
+
 	x.writeJSON(http.StatusOK, list.Body)
 	return nil
 }
@@ -66,15 +70,23 @@ func (s *Server) getBalance(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+
 	snapshot := s.Catalog.Snapshot()
 	b, err := s.balances.Of(c.Request().Context(), key.AccountID, key.KeyID)
 	if err != nil || b.Status != wire.Done || snapshot == nil {
-		return apierr.New(http.StatusServiceUnavailable, apierr.ServiceUnavailable, "The balance is temporarily unavailable. Please try again.").WithCause(err)
+		return apierr.New(http.StatusServiceUnavailable, apierr.ServiceUnavailable, "The balance is temporarily unavailable. Please "+
+			"try again.").
+			WithCause(err)
 	}
+
 	text := func(n int64) string { return money.Nano(n).String() }
 	answer := balanceBody{
-		Object: "balance", Currency: snapshot.Settings.Currency, Balance: text(b.Balance), Reserved: text(b.Reserved),
-		Available: text(b.Balance - b.Reserved), Key: balanceKey{Spent: text(b.KeySpent), Reserved: text(b.KeyReserved)},
+		Object:    "balance",
+		Currency:  snapshot.Settings.Currency,
+		Balance:   text(b.Balance),
+		Reserved:  text(b.Reserved),
+		Available: text(b.Balance - b.Reserved),
+		Key:       balanceKey{Spent: text(b.KeySpent), Reserved: text(b.KeyReserved)},
 	}
 	if b.Limited {
 		limit, remaining := text(b.Limit), text(b.Limit-b.KeySpent-b.KeyReserved)
@@ -82,10 +94,12 @@ func (s *Server) getBalance(c echo.Context) error {
 	} else {
 		answer.Key.Reserved = text(0)
 	}
+
 	body, err := json.Marshal(answer)
 	if err != nil {
 		return fmt.Errorf("encode balance: %w", err)
 	}
+
 	x.writeJSON(http.StatusOK, body)
 	return nil
 }

@@ -67,14 +67,24 @@ func (r *relay) relayJSON() error {
 	if len(out) > 0 && &out[0] != &body[0] {
 		*rewritten = out // JSON may have reallocated it
 	}
+
 	switch {
 	case !ok:
 		return r.reportedFailure()
 	case r.request.Stream:
 		return provider.NoStreamFailure(r.call) // a client that waits for events cannot read it
 	}
+
 	usage, doubt := r.usage(true)
-	r.finish(outcome{status: event.Completed, rule: ruleOf(doubt), doubt: doubt, usage: usage, providerID: r.reader.ProviderID(), answered: http.StatusOK})
+	r.finish(outcome{
+		status:     event.Completed,
+		rule:       ruleOf(doubt),
+		doubt:      doubt,
+		usage:      usage,
+		providerID: r.reader.ProviderID(),
+		answered:   http.StatusOK,
+	})
+
 	r.x.writeJSON(http.StatusOK, out)
 	return nil
 }
@@ -88,7 +98,12 @@ func (r *relay) Yield() {
 // lost returns the error for an answer that had no room. The provider has been paid for it, and the account may be the
 // reason, so the account is charged what it was expected to cost.
 func (r *relay) lost(err error) error {
-	r.finish(outcome{status: event.Failed, rule: event.RuleEstimated, usage: r.quote.Usage, answered: errBusy.Status})
+	r.finish(outcome{
+		status:   event.Failed,
+		rule:     event.RuleEstimated,
+		usage:    r.quote.Usage,
+		answered: errBusy.Status,
+	})
 	return errBusy.WithCause(err)
 }
 

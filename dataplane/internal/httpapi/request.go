@@ -51,6 +51,7 @@ func (s *Server) receive(x *exchange, r *http.Request, d format.Dialect) (receiv
 	if err != nil {
 		return receivedRequest{}, err
 	}
+
 	snapshot := s.Catalog.Snapshot()
 	if snapshot == nil {
 		return receivedRequest{}, errStarting
@@ -58,11 +59,21 @@ func (s *Server) receive(x *exchange, r *http.Request, d format.Dialect) (receiv
 	if err := checkMaintenance(snapshot.Settings.Maintenance, x.started); err != nil {
 		return receivedRequest{}, err
 	}
+
 	body, err := s.readBody(x, r, bodyLimit(d.Format()))
 	if err != nil {
 		return receivedRequest{}, err
 	}
-	return receivedRequest{server: s, x: x, incoming: r, key: key, dialect: d, initialCatalog: snapshot, body: body}, nil
+
+	return receivedRequest{
+		server:         s,
+		x:              x,
+		incoming:       r,
+		key:            key,
+		dialect:        d,
+		initialCatalog: snapshot,
+		body:           body,
+	}, nil
 }
 
 // parsedRequest is a request whose body is understood. Its parameters are not checked yet.
@@ -136,6 +147,7 @@ func (p *pricedRequest) quoted() error {
 	if sheet == nil {
 		return errNoRoute // a model without a price cannot be called
 	}
+
 	p.sheet = sheet.WithMultiplier(p.key.Multiplier(p.model.ID))
 	p.policy = p.server.policies.OfModel(p.pricedCatalog, p.model, p.dialect)
 	p.rules = format.Rules{Sheet: p.sheet}
@@ -143,11 +155,13 @@ func (p *pricedRequest) quoted() error {
 	if refused != nil {
 		return refused
 	}
+
 	p.candidates = candidates
 	var err error
 	if p.quote, err = quote.Of(p.dialect.Format(), p.request, p.model, p.sheet, p.pricedCatalog.Settings.ImageInputTokens); err != nil {
 		return apierr.New(http.StatusBadRequest, apierr.InvalidRequest, "The request is too large to be priced.").WithCause(err)
 	}
+
 	return nil
 }
 
@@ -172,6 +186,7 @@ func (p *pricedRequest) checkParameters() ([]*catalog.Route, *apierr.Error) {
 	if !slices.ContainsFunc(all, func(r *catalog.Route) bool { return len(r.Params[f]) > 0 }) {
 		return all, refused
 	}
+
 	var accepting, whole []*catalog.Route
 	first := refused
 	for _, r := range all {
@@ -190,12 +205,14 @@ func (p *pricedRequest) checkParameters() ([]*catalog.Route, *apierr.Error) {
 			first = refusal
 		}
 	}
+
 	if len(whole) > 0 {
 		return whole, nil
 	}
 	if len(accepting) == 0 {
 		return nil, first
 	}
+
 	return accepting, nil
 }
 
@@ -234,11 +251,20 @@ func (p *pricedRequest) acquire(q admission.Request) (*admission.Reservation, er
 // usageEvent returns the usage event with the members that are known before a provider is called.
 func (p *pricedRequest) usageEvent() event.Usage {
 	return event.Usage{
-		V: event.Version, RequestID: p.x.id, AccountID: p.key.AccountID, KeyID: p.key.KeyID,
-		Model: p.model.ID, Format: string(p.dialect.Format()), Stream: p.request.Stream, StartedMS: p.x.started.UnixMilli(),
-		PriceVersion: p.sheet.Version, PriceMultiplier: p.sheet.Multiplier, Reservation: p.quote.Reserve,
-		MaxInput: p.model.InputLimit(len(p.body.Bytes())), MaxOutput: p.model.OutputLimit(p.request.MaxOutput, p.request.N),
-		Trace: p.x.trace.Context(),
+		V:               event.Version,
+		RequestID:       p.x.id,
+		AccountID:       p.key.AccountID,
+		KeyID:           p.key.KeyID,
+		Model:           p.model.ID,
+		Format:          string(p.dialect.Format()),
+		Stream:          p.request.Stream,
+		StartedMS:       p.x.started.UnixMilli(),
+		PriceVersion:    p.sheet.Version,
+		PriceMultiplier: p.sheet.Multiplier,
+		Reservation:     p.quote.Reserve,
+		MaxInput:        p.model.InputLimit(len(p.body.Bytes())),
+		MaxOutput:       p.model.OutputLimit(p.request.MaxOutput, p.request.N),
+		Trace:           p.x.trace.Context(),
 	}
 }
 
@@ -262,6 +288,7 @@ func (p *pricedRequest) routable() (routableRequest, error) {
 	if a.routableCatalog, err = p.server.refreshCatalog(p.pricedCatalog); err != nil {
 		return a, err
 	}
+
 	if a.routableCatalog != p.pricedCatalog {
 		f := p.dialect.Format()
 		newest, err := p.server.findModel(p.x, p.key, a.routableCatalog, p.request.Model, f)
@@ -275,9 +302,11 @@ func (p *pricedRequest) routable() (routableRequest, error) {
 			return a, err
 		}
 	}
+
 	if a.choices = p.server.Picker.Order(a.routes, p.key.AccountID); len(a.choices) == 0 {
 		return a, a.noRoute()
 	}
+
 	p.x.noted = p.server.Picker.Skipped(a.routes, a.choices)
 	return a, nil
 }

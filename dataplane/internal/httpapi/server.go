@@ -142,13 +142,22 @@ const (
 func New(cfg Config, p Dependencies) *Server {
 	cfg.setDefaults()
 	s := &Server{
-		Dependencies: p, cfg: cfg, uploads: upload.Limits{Timeout: cfg.BodyTimeout, Rate: cfg.MinRate},
-		balances: balance.NewReader(p.Balances, nil), tries: failover.Tries{Picker: p.Picker, Metrics: p.Metrics, Log: p.Log},
+		Dependencies: p,
+		cfg:          cfg,
+		uploads:      upload.Limits{Timeout: cfg.BodyTimeout, Rate: cfg.MinRate},
+		balances:     balance.NewReader(p.Balances, nil),
+		tries:        failover.Tries{Picker: p.Picker, Metrics: p.Metrics, Log: p.Log},
 	}
+
 	s.http = &http.Server{
-		Handler: s.Handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
-		ConnContext: clientconn.WithConn, ConnState: clientconn.OnState, DisableGeneralOptionsHandler: true,
-		ErrorLog: slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug),
+		Handler:                      s.Handler(),
+		ReadHeaderTimeout:            headerTimeout,
+		IdleTimeout:                  idleTimeout,
+		MaxHeaderBytes:               maxHeaderBytes,
+		ConnContext:                  clientconn.WithConn,
+		ConnState:                    clientconn.OnState,
+		DisableGeneralOptionsHandler: true,
+		ErrorLog:                     slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug),
 	}
 	return s
 }
@@ -160,17 +169,24 @@ func (s *Server) Start(failed func(error)) error {
 	if err != nil {
 		return fmt.Errorf("httpapi: listen: %w", err)
 	}
+
 	plain := listener
-	listener, err = certfile.Listen(clientconn.Sockets(plain), s.cfg.TLS, func(err error) { s.Log.Warn("reading the new certificate failed", "error", err) })
+	listener, err = certfile.Listen(
+		clientconn.Sockets(plain),
+		s.cfg.TLS,
+		func(err error) { s.Log.Warn("reading the new certificate failed", "error", err) },
+	)
 	if err != nil {
 		_ = plain.Close()
 		return fmt.Errorf("httpapi: listen: %w", err)
 	}
+
 	go func() {
 		if err := s.Serve(listener); err != nil {
 			failed(err)
 		}
 	}()
+
 	return nil
 }
 
@@ -211,17 +227,21 @@ func (s *Server) Handler() http.Handler {
 			return handle(c)
 		})
 	}
+
 	for _, d := range s.Dialects {
 		endpoint(d.Format().Path(), s.generate(d), http.MethodPost)
 	}
+
 	endpoint(catalogkv.Videos.Path(), s.createVideo, http.MethodPost)
 	endpoint("/v1/models", s.listModels, http.MethodGet, http.MethodHead)
 	endpoint("/v1/balance", s.getBalance, http.MethodGet, http.MethodHead)
 	endpoint(videoPath, s.getVideo, http.MethodGet, http.MethodHead)
 	endpoint(contentPath, s.getVideoContent, http.MethodGet, http.MethodHead)
+
 	for _, r := range e.Routes() {
 		e.OPTIONS(r.Path, echo.NotFoundHandler) // otherwise the router answers OPTIONS itself
 	}
+
 	return &rootHandler{echo: e, server: s}
 }
 
@@ -240,6 +260,7 @@ func (f *rootHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if x.unread {
 		f.server.uploads.Begin(x.conn, x.started)
 	}
+
 	if strings.Contains(r.URL.Path, "//") {
 		u := *r.URL
 		for strings.Contains(u.Path, "//") {
@@ -249,11 +270,13 @@ func (f *rootHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		r = r.Clone(r.Context())
 		r.URL = &u
 	}
+
 	x.messages = strings.HasPrefix(r.URL.Path, "/v1/messages")
 	h := w.Header()
 	h["X-Request-Id"], h["Request-Id"] = x.idHeader[:], x.idHeader[:]
 	defer f.server.finishExchange(x)
 	f.echo.ServeHTTP(x, r)
+
 	if x.discard {
 		_ = http.NewResponseController(w).Flush() // a failed connection has no body to discard either
 		if x.key != nil {                         // clients without a valid key take their turns together
@@ -272,6 +295,7 @@ func (s *Server) handleError(err error, c echo.Context) {
 		x.failure = err // the client got the error as part of the stream
 		return
 	}
+
 	e := publicError(err)
 	x.failure, x.code = err, e.Code
 	h := x.Header()
@@ -282,6 +306,7 @@ func (s *Server) handleError(err error, c echo.Context) {
 	if e.Permanent() {
 		h["X-Should-Retry"] = []string{"false"}
 	}
+
 	x.writeError(e)
 }
 
@@ -310,13 +335,25 @@ func publicError(err error) *apierr.Error {
 	case errors.Is(err, auth.ErrUnavailable), errors.Is(err, admission.ErrUnavailable), errors.Is(err, videojob.ErrUnavailable):
 		return errUnavailable
 	default:
-		return apierr.New(http.StatusInternalServerError, apierr.None, "An internal error occurred. Please try again. If it persists, contact support with the request id.")
+		return apierr.New(
+			http.StatusInternalServerError,
+			apierr.None,
+			"An internal error occurred. Please try again. If it persists, contact support with the request id.",
+		)
 	}
 }
 
 var (
-	errInvalidKey  = apierr.New(http.StatusUnauthorized, apierr.InvalidAPIKey, "The API key is missing, unknown or revoked.")
-	errStarting    = apierr.New(http.StatusServiceUnavailable, apierr.ServiceUnavailable, "The service is starting. Please try again.")
-	errBusy        = apierr.New(http.StatusServiceUnavailable, apierr.ServiceUnavailable, "The service holds too many large requests and answers now. Please try again.")
-	errUnavailable = apierr.New(http.StatusServiceUnavailable, apierr.ServiceUnavailable, "The service is temporarily unavailable. Please try again.")
+	errInvalidKey = apierr.New(http.StatusUnauthorized, apierr.InvalidAPIKey, "The API key is missing, unknown or revoked.")
+	errStarting   = apierr.New(http.StatusServiceUnavailable, apierr.ServiceUnavailable, "The service is starting. Please try again.")
+	errBusy       = apierr.New(
+		http.StatusServiceUnavailable,
+		apierr.ServiceUnavailable,
+		"The service holds too many large requests and answers now. Please try again.",
+	)
+	errUnavailable = apierr.New(
+		http.StatusServiceUnavailable,
+		apierr.ServiceUnavailable,
+		"The service is temporarily unavailable. Please try again.",
+	)
 )

@@ -72,6 +72,7 @@ func (r *relay) relayStream() error {
 	defer s.close()
 	s.hides = r.mayHideReasoning()
 	s.leave.allow(s.patience())
+
 	for s.failure == nil && s.next() == nil {
 		if s.ended && s.gone && !s.call.Provider.KeepsBilling {
 			break
@@ -80,9 +81,11 @@ func (r *relay) relayStream() error {
 			s.closeTimer = time.AfterFunc(maxOpenAfterEnd, s.leave.cancel)
 		}
 	}
+
 	if s.failure != nil {
 		return s.failure
 	}
+
 	return nil
 }
 
@@ -97,12 +100,14 @@ func (s *streamRelay) next() error {
 	if err == nil {
 		n, err = s.answer.Body.Read(in[:])
 	}
+
 	s.out = (*out)[:0]
 	if n > 0 {
 		s.splitter.Feed(in[:n])
 		s.events()
 		s.leave.allow(s.patience())
 	}
+
 	s.gone = s.gone || s.leave.gone.Load()
 	if s.gone {
 		s.readOn(n)
@@ -110,10 +115,12 @@ func (s *streamRelay) next() error {
 	if err != nil {
 		s.endOfInput(err)
 	}
+
 	s.last = err != nil
 	if s.failure == nil || s.x.wrote { // otherwise nothing has reached the client, and another route may serve the request
 		s.write()
 	}
+
 	*out = s.out[:0]
 	return err
 }
@@ -226,6 +233,7 @@ func (s *streamRelay) end(reason string, status event.Status) {
 	if status == event.Completed && s.clientLeft() {
 		reason, status = endClientGone, event.ClientGone // it was read to its end because the provider charges for it
 	}
+
 	s.ended, s.x.end = true, reason
 	left := status == event.ClientGone || status == event.Revoked
 	reportedUsage, reported := s.reader.Usage()
@@ -236,13 +244,22 @@ func (s *streamRelay) end(reason string, status event.Status) {
 	case left && s.hidesReasoning():
 		usage.Output = max(usage.Output, s.quote.Usage.Output)
 	}
-	o := outcome{status: status, rule: ruleOf(doubt), doubt: doubt, usage: usage, providerID: s.reader.ProviderID(), answered: http.StatusOK}
+
+	o := outcome{
+		status:     status,
+		rule:       ruleOf(doubt),
+		doubt:      doubt,
+		usage:      usage,
+		providerID: s.reader.ProviderID(),
+		answered:   http.StatusOK,
+	}
 	if status == event.Failed && !reported && reportedUsage.TotalInput() == 0 && reportedUsage.Output == 0 && !s.hasDelivered() {
 		o.rule, o.usage = event.RuleNone, price.Usage{}
 	}
 	if status == event.ClientGone {
 		s.server.Metrics.RecordLeft(o.rule)
 	}
+
 	s.finish(o)
 }
 
@@ -263,6 +280,7 @@ func (s *streamRelay) write() {
 	if len(s.out) == 0 || s.gone {
 		return
 	}
+
 	if !s.x.wrote {
 		h := s.x.Header()
 		h["Content-Type"] = contentEvents
@@ -273,9 +291,11 @@ func (s *streamRelay) write() {
 		s.attempt.Succeeded() // at once, because a stream can take minutes and other requests wait for the result of the probe
 		s.server.Metrics.RecordFirstToken(s.call.Provider.ID, s.call.ID, time.Since(s.x.started))
 	}
+
 	now := time.Now()
 	s.recordProgress(now)
 	s.x.conn.ExtendWrite(now)
+
 	if err := s.send(); err != nil {
 		s.gone = true
 		s.leave.onLeave()

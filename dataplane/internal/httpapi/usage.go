@@ -14,8 +14,11 @@ func (r *relay) usage(complete bool) (price.Usage, usagereport.Reason) {
 	usage, reported := r.reader.Usage()
 	evidence := r.reader.Evidence()
 	usage, doubt := usagereport.Judge(usage, reported, complete, &evidence, &usagereport.Request{
-		Input: max(r.quote.Input, r.quote.Usage.Input), MaxInput: r.maxInput, MaxOutput: r.maxOutput,
-		ByToken: len(r.sheet.Rates) > 0, PicturesByToken: r.sheet.PricesImagesByToken(usage.Size, usage.Quality),
+		Input:           max(r.quote.Input, r.quote.Usage.Input),
+		MaxInput:        r.maxInput,
+		MaxOutput:       r.maxOutput,
+		ByToken:         len(r.sheet.Rates) > 0,
+		PicturesByToken: r.sheet.PricesImagesByToken(usage.Size, usage.Quality),
 	})
 	if !reported {
 		r.reader.AddDelivered(&usage)
@@ -23,6 +26,7 @@ func (r *relay) usage(complete bool) (price.Usage, usagereport.Reason) {
 	if doubt.Estimated() {
 		usage.Size, usage.Quality = cmp.Or(usage.Size, r.request.Size), cmp.Or(usage.Quality, r.request.Quality)
 	}
+
 	return usage, doubt
 }
 

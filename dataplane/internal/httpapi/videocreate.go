@@ -50,14 +50,17 @@ func (s *Server) createVideo(c echo.Context) error {
 	if err := priced.admitVideo(); err != nil {
 		return err
 	}
+
 	routable, err := priced.routable()
 	if err != nil {
 		return err
 	}
+
 	job, err := (&videoCreation{routableRequest: routable}).run()
 	if err != nil {
 		return err
 	}
+
 	x.writeJSON(http.StatusAccepted, videojob.Object(job))
 	return nil
 }
@@ -102,6 +105,7 @@ func (v *videoCreation) run() (*event.Video, error) {
 	if v.job, err = v.server.Videos.Create(ctx, v.newJob(v.choices[0])); err != nil {
 		return nil, err
 	}
+
 	failures, err := v.server.tries.Try(v.tryRequest(), v)
 	switch {
 	case failures == nil && err == nil:
@@ -111,20 +115,35 @@ func (v *videoCreation) run() (*event.Video, error) {
 	case failures != nil:
 		err = v.noRoute()
 	}
+
 	reason := ""
 	if v.unknown {
 		reason = "it is not known whether the provider accepted the job"
 	}
+
 	v.server.Videos.Reject(ctx, v.job, reason)
 	return nil, err
 }
 
 func (v *videoCreation) newJob(choice route.Choice) *event.Video {
 	return &event.Video{
-		V: event.Version, ID: ident.Video.New(), RequestID: v.x.id, AccountID: v.key.AccountID, KeyID: v.key.KeyID, Model: v.model.ID,
-		Provider: choice.Provider.ID, Route: choice.ID, Credential: choice.Credential.ID, UpstreamModel: choice.UpstreamModel,
-		Status: event.VideoQueued, Size: v.request.Size, Seconds: v.quote.Usage.Seconds, ExpectedCost: v.quote.Cost,
-		CreatedUnix: v.x.started.Unix(), PriceVersion: v.sheet.Version, Sheet: v.sheet,
+		V:             event.Version,
+		ID:            ident.Video.New(),
+		RequestID:     v.x.id,
+		AccountID:     v.key.AccountID,
+		KeyID:         v.key.KeyID,
+		Model:         v.model.ID,
+		Provider:      choice.Provider.ID,
+		Route:         choice.ID,
+		Credential:    choice.Credential.ID,
+		UpstreamModel: choice.UpstreamModel,
+		Status:        event.VideoQueued,
+		Size:          v.request.Size,
+		Seconds:       v.quote.Usage.Seconds,
+		ExpectedCost:  v.quote.Cost,
+		CreatedUnix:   v.x.started.Unix(),
+		PriceVersion:  v.sheet.Version,
+		Sheet:         v.sheet,
 	}
 }
 
@@ -146,21 +165,35 @@ func (v *videoCreation) Call(choice route.Choice, _ *route.Attempt) error {
 		}
 		v.job = moved
 	}
+
 	span := v.x.trace.Attempt(catalogkv.Videos, choice.Provider.ID, choice.ID, choice.UpstreamModel)
 	created, err := v.submit(ctx, choice)
 	span.End(failover.ReasonOf(err), nil)
+
 	if v.isLost(err) && choice.Provider.RecognisesRepeats && v.Ready() == nil {
-		v.server.Log.LogAttrs(ctx, slog.LevelInfo, "repeating the creation of a video job whose answer was lost",
-			slog.String("request_id", v.x.id), slog.String("video_id", v.job.ID), slog.String("provider", choice.Provider.ID), slog.Any("error", err))
+		v.server.Log.LogAttrs(
+			ctx,
+			slog.LevelInfo,
+			"repeating the creation of a video job whose answer was lost",
+			slog.String(
+				"request_id",
+				v.x.id,
+			),
+			slog.String("video_id", v.job.ID),
+			slog.String("provider", choice.Provider.ID),
+			slog.Any("error", err),
+		)
 		created, err = v.submit(ctx, choice)
 		v.isLost(err)
 	}
+
 	if err != nil {
 		if failure := failover.FailureOf(err); failure != nil && v.unknown {
 			failure.Failover = false // a second provider must not make the same video
 		}
 		return err
 	}
+
 	v.job = created
 	return nil
 }
@@ -181,9 +214,16 @@ func (v *videoCreation) isLost(err error) bool {
 func (v *videoCreation) submit(ctx context.Context, choice route.Choice) (*event.Video, error) {
 	body := v.upstreamBody(choice, false)
 	defer body.Release()
+
 	call := provider.Call{
-		Choice: choice, Format: catalogkv.Videos, Path: catalogkv.Videos.Path(), Body: body, ContentType: v.request.ContentType(), IdempotencyKey: v.job.ID,
+		Choice:         choice,
+		Format:         catalogkv.Videos,
+		Path:           catalogkv.Videos.Path(),
+		Body:           body,
+		ContentType:    v.request.ContentType(),
+		IdempotencyKey: v.job.ID,
 	}
+
 	sent := time.Now()
 	answer, err := v.server.Providers.Do(ctx, &call)
 	waited := time.Since(sent)
@@ -200,10 +240,12 @@ func (v *videoCreation) submit(ctx context.Context, choice route.Choice) (*event
 	if err != nil {
 		return nil, lostJob(&call, err)
 	}
+
 	created, err := v.server.Videos.SaveCreated(ctx, v.job, object)
 	if errors.Is(err, videojob.ErrNoObject) {
 		return nil, v.notAnObject(&call, answer, object, err)
 	}
+
 	v.server.Metrics.RecordAttempt(choice.Provider.ID, choice.ID, "ok")
 	return created, err
 }

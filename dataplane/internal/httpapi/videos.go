@@ -51,7 +51,11 @@ const (
 // queue with those of other accounts and of the pollers, who wait for at most so many of them.
 const maxLookups = 16
 
-var errLookups = apierr.New(http.StatusServiceUnavailable, apierr.ServiceUnavailable, "This account reads too many video jobs at the same time. Please try again.")
+var errLookups = apierr.New(
+	http.StatusServiceUnavailable,
+	apierr.ServiceUnavailable,
+	"This account reads too many video jobs at the same time. Please try again.",
+)
 
 // findVideo returns the job with the id in the path if it belongs to the account of the key.
 func (s *Server) findVideo(x *exchange, c echo.Context) (*event.Video, error) {
@@ -70,6 +74,7 @@ func (s *Server) findVideo(x *exchange, c echo.Context) (*event.Video, error) {
 	if err == nil {
 		x.model = v.Model
 	}
+
 	return v, err
 }
 
@@ -103,6 +108,7 @@ func (s *Server) getVideoContent(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+
 	r := c.Request()
 	if v, err = s.Videos.RefreshForClient(r.Context(), v); err != nil {
 		x.failure = err
@@ -110,10 +116,12 @@ func (s *Server) getVideoContent(c echo.Context) error {
 	if v.Status != event.VideoCompleted {
 		return errVideoNotFound
 	}
+
 	call, err := s.Videos.NewCall(v, catalogkv.Videos.Path()+"/"+v.UpstreamID+"/content")
 	if err != nil {
 		return err
 	}
+
 	call.Accept, call.Range = "*/*", r.Header.Get("Range")
 	switch variant := r.URL.Query().Get("variant"); variant {
 	case "":
@@ -122,6 +130,7 @@ func (s *Server) getVideoContent(c echo.Context) error {
 	default:
 		return format.Invalid("variant", "video, thumbnail or spritesheet")
 	}
+
 	if !s.downloads.Enter(v.AccountID, s.cfg.MaxDownloads) {
 		return errDownloads
 	}
@@ -130,14 +139,17 @@ func (s *Server) getVideoContent(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+
 	if answer.Status == http.StatusNotFound || answer.Status == http.StatusGone {
 		_ = answer.Body.Close() // providers delete videos after some time
 		return errVideoNotFound
 	}
+
 	if answer.Status >= 300 && answer.Status != http.StatusRequestedRangeNotSatisfiable {
 		return provider.StatusFailure(call, answer, cleanerOf(call.Choice, v.Model))
 	}
 	defer func() { _ = answer.Body.Close() }()
+
 	switch {
 	case answer.Status == http.StatusRequestedRangeNotSatisfiable:
 		if values := answer.Header["Content-Range"]; values != nil {
@@ -148,12 +160,14 @@ func (s *Server) getVideoContent(c echo.Context) error {
 	case isText(answer.Header.Get("Content-Type")):
 		return provider.ReportedFailure(call.Format, answer.Status, answer.Header, nil, true, cleanerOf(call.Choice, v.Model))
 	}
+
 	first := readBuffers.Get().(*[readSize]byte)
 	defer readBuffers.Put(first)
 	n, err := readFirst(answer.Body, first[:])
 	if isWhole := answer.Status == http.StatusOK; isWhole && (n == 0 || startsAsText(first[:n])) {
 		return provider.ReportedFailure(call.Format, answer.Status, answer.Header, nil, true, cleanerOf(call.Choice, v.Model))
 	}
+
 	return relayContent(x, answer, first, n, err)
 }
 
@@ -187,10 +201,12 @@ func relayContent(x *exchange, answer *provider.Answer, in *[readSize]byte, n in
 			h[name] = values
 		}
 	}
+
 	x.WriteHeader(answer.Status)
 	if x.method == http.MethodHead {
 		return nil
 	}
+
 	for ; ; n, err = answer.Body.Read(in[:]) {
 		if n > 0 {
 			x.conn.ExtendWrite(time.Now())

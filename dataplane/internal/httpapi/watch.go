@@ -17,7 +17,13 @@ func (s *Server) countRefusal(x *exchange, outcome string, now time.Time) {
 	if x.attempts > 0 || x.usage != nil || (outcome != outcomeRefused && outcome != outcomeFailed) {
 		return
 	}
-	q := pulse.Refusal{Code: string(x.code), Status: x.status, RequestID: x.id, Model: x.model, Short: x.short()}
+	q := pulse.Refusal{
+		Code:      string(x.code),
+		Status:    x.status,
+		RequestID: x.id,
+		Model:     x.model,
+		Short:     x.short(),
+	}
 	if x.key != nil {
 		q.Account, q.Key = x.key.AccountID, x.key.KeyID
 	}
@@ -30,25 +36,64 @@ func (x *exchange) short() *pulse.Short {
 	var noFurther *videojob.RefusedError
 	switch {
 	case errors.As(x.failure, &refused):
-		pool := map[wire.PoolKind]pulse.ShortPool{wire.Balance: pulse.Balance, wire.KeyLimit: pulse.KeyLimit, wire.Slots: pulse.Slots}[refused.Reason.Pool()]
-		return &pulse.Short{Pool: pool, Reason: string(refused.Reason), Wanted: refused.Wanted, Free: refused.Free, Reserved: refused.Reserved}
+		pool := map[wire.PoolKind]pulse.ShortPool{
+			wire.Balance:  pulse.Balance,
+			wire.KeyLimit: pulse.KeyLimit,
+			wire.Slots:    pulse.Slots,
+		}[refused.Reason.Pool()]
+		return &pulse.Short{
+			Pool:     pool,
+			Reason:   string(refused.Reason),
+			Wanted:   refused.Wanted,
+			Free:     refused.Free,
+			Reserved: refused.Reserved,
+		}
 	case !errors.As(x.failure, &noFurther):
 		return nil
 	case noFurther.Reason == event.VideoTooMany:
-		return &pulse.Short{Pool: pulse.VideoJobs, Reason: noFurther.Reason, Wanted: 1, Reserved: noFurther.MaxOpen}
+		return &pulse.Short{
+			Pool:     pulse.VideoJobs,
+			Reason:   noFurther.Reason,
+			Wanted:   1,
+			Reserved: noFurther.MaxOpen,
+		}
 	case noFurther.Reason == event.VideoKeyLimit:
-		return &pulse.Short{Pool: pulse.KeyLimit, Reason: noFurther.Reason, Free: int64(noFurther.Left), Reserved: int64(noFurther.Expected)}
+		return &pulse.Short{
+			Pool:     pulse.KeyLimit,
+			Reason:   noFurther.Reason,
+			Free:     int64(noFurther.Left),
+			Reserved: int64(noFurther.Expected),
+		}
 	default:
-		return &pulse.Short{Pool: pulse.Balance, Reason: noFurther.Reason, Free: int64(noFurther.Left), Reserved: int64(noFurther.Expected)}
+		return &pulse.Short{
+			Pool:     pulse.Balance,
+			Reason:   noFurther.Reason,
+			Free:     int64(noFurther.Left),
+			Reserved: int64(noFurther.Expected),
+		}
 	}
 }
 
 // line returns the request as operators see it who watch.
 func (x *exchange) line(now time.Time, outcome string) *pulse.Line {
 	l := &pulse.Line{
-		EndedMS: now.UnixMilli(), RequestID: x.id, Method: x.method, Endpoint: x.endpoint, Status: x.status, Outcome: outcome, Code: string(x.code),
-		Model: x.model, Stream: x.stream, End: x.end, Provider: x.provider, Route: x.route, Attempts: x.attempts,
-		DurationUS: now.Sub(x.started).Microseconds(), UpstreamUS: x.upstream.Microseconds(), FirstByteUS: x.firstByte.Microseconds(), Short: x.short(),
+		EndedMS:     now.UnixMilli(),
+		RequestID:   x.id,
+		Method:      x.method,
+		Endpoint:    x.endpoint,
+		Status:      x.status,
+		Outcome:     outcome,
+		Code:        string(x.code),
+		Model:       x.model,
+		Stream:      x.stream,
+		End:         x.end,
+		Provider:    x.provider,
+		Route:       x.route,
+		Attempts:    x.attempts,
+		DurationUS:  now.Sub(x.started).Microseconds(),
+		UpstreamUS:  x.upstream.Microseconds(),
+		FirstByteUS: x.firstByte.Microseconds(),
+		Short:       x.short(),
 	}
 	if x.key != nil {
 		l.Account, l.Key = x.key.AccountID, x.key.KeyID
@@ -56,5 +101,6 @@ func (x *exchange) line(now time.Time, outcome string) *pulse.Line {
 	if e := x.usage; e != nil {
 		l.Charged, l.InputTokens, l.OutputTokens, l.CostNano = true, e.Usage.TotalInput(), e.Usage.Output, int64(e.Cost)
 	}
+
 	return l
 }

@@ -22,7 +22,12 @@ type ObjectCursor struct {
 // ObjectAt returns a cursor before the first member of the object that begins at index at of text, perhaps after white
 // space. If no object begins there, the cursor has no members.
 func ObjectAt(text []byte, at int) ObjectCursor {
-	c := ObjectCursor{text: text, key: -1, lastKept: -1, next: len(text)}
+	c := ObjectCursor{
+		text:     text,
+		key:      -1,
+		lastKept: -1,
+		next:     len(text),
+	}
 	at = SkipSpace(text, at)
 	if c.none = at == len(text) || text[at] != '{'; !c.none {
 		c.next = SkipSpace(text, at+1)
@@ -43,18 +48,22 @@ func (c *ObjectCursor) Next() bool {
 		}
 		i = SkipSpace(c.text, i+1)
 	}
+
 	if i == len(c.text) || c.text[i] != '"' {
 		return c.stop(i)
 	}
+
 	nameEnd := SkipString(c.text, i)
 	colon := SkipSpace(c.text, nameEnd)
 	if colon == len(c.text) || c.text[colon] != ':' {
 		return c.stop(len(c.text))
 	}
+
 	start := SkipSpace(c.text, colon+1)
 	if KindOf(c.text[start:]) == KindInvalid {
 		return c.stop(len(c.text))
 	}
+
 	c.key, c.nameEnd, c.start, c.end, c.dropped = i, nameEnd, start, 0, false
 	return true
 }
@@ -138,7 +147,12 @@ type ArrayCursor struct {
 // ArrayAt returns a cursor before the first element of the array that begins at index at of text, perhaps after white
 // space. If no array begins there, the cursor has no elements.
 func ArrayAt(text []byte, at int) ArrayCursor {
-	c := ArrayCursor{text: text, start: -1, next: len(text), index: -1}
+	c := ArrayCursor{
+		text:  text,
+		start: -1,
+		next:  len(text),
+		index: -1,
+	}
 	at = SkipSpace(text, at)
 	if c.none = at == len(text) || text[at] != '['; !c.none {
 		c.next = SkipSpace(text, at+1)

@@ -44,7 +44,13 @@ type change struct {
 func (e *Edit) Begin(o *Object) {
 	clear(e.changes)
 	clear(e.added)
-	*e = Edit{object: o, changes: e.changes[:0], added: e.added[:0], quoted: e.quoted[:0], cuts: e.cuts[:0]}
+	*e = Edit{
+		object:  o,
+		changes: e.changes[:0],
+		added:   e.added[:0],
+		quoted:  e.quoted[:0],
+		cuts:    e.cuts[:0],
+	}
 }
 
 // Changed reports whether the list has any change.
@@ -76,6 +82,7 @@ func (e *Edit) Set(name string, raw []byte) {
 		e.ReplaceAt(i, raw)
 		return
 	}
+
 	e.growth += len(raw)
 	for i := range e.added {
 		if e.added[i].name == name {
@@ -83,6 +90,7 @@ func (e *Edit) Set(name string, raw []byte) {
 			return
 		}
 	}
+
 	start := len(e.quoted)
 	e.quoted = append(e.quoted, ',')
 	e.quoted = AppendString(e.quoted, name)
@@ -114,6 +122,7 @@ func (e *Edit) Splice(dst []byte, least int) (edits []byte, parts [][]byte) {
 	if !e.Changed() {
 		return dst, [][]byte{e.object.body}
 	}
+
 	e.apart, e.cuts = max(least, 1), e.cuts[:0]
 	start := len(dst)
 	dst = e.assemble(dst)
@@ -126,9 +135,11 @@ func (e *Edit) Splice(dst []byte, least int) (edits []byte, parts [][]byte) {
 		parts = append(parts, c.span.Of(e.object.body))
 		start = c.at
 	}
+
 	if len(dst) > start {
 		parts = append(parts, dst[start:])
 	}
+
 	return dst, parts
 }
 
@@ -160,9 +171,11 @@ func (e *Edit) assemble(dst []byte) []byte {
 		}
 		kept++
 	}
+
 	if len(e.changes) == 0 {
 		kept = len(members)
 	}
+
 	if len(e.added) > 0 {
 		end := e.object.open + 1
 		if len(members) > 0 {
@@ -171,6 +184,7 @@ func (e *Edit) assemble(dst []byte) []byte {
 		dst = e.keep(dst, from, end)
 		from = end
 	}
+
 	for _, a := range e.added {
 		name := a.quoted
 		if kept == 0 {
@@ -179,6 +193,7 @@ func (e *Edit) assemble(dst []byte) []byte {
 		dst = append(append(dst, name.Of(e.quoted)...), a.value...)
 		kept++
 	}
+
 	return e.keep(dst, from, len(body))
 }
 

@@ -96,6 +96,7 @@ func (s *keySet) add(f *keyFrame, body []byte, start, end int, escaped bool) ([]
 		k.end = uint32(len(s.names))
 		k.decoded = true
 	}
+
 	name := s.text(k, body)
 	mine := s.keys[f.keys:]
 	switch {
@@ -112,10 +113,12 @@ func (s *keySet) add(f *keyFrame, body []byte, start, end int, escaped bool) ([]
 	case 2*len(mine) >= len(s.slots)-f.slots:
 		s.grow(f, body)
 	}
+
 	k.hash = hashOf(name)
 	if !s.insert(f, body, k, uint32(len(mine))) {
 		return name, keyDuplicate
 	}
+
 	s.keys = append(s.keys, k)
 	return name, keyAdded
 }

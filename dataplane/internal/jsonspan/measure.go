@@ -37,7 +37,17 @@ func (p place) inside(name []byte, depth int) place {
 	switch string(name) {
 	case "source", "image_url", "input_audio", "audio", "audio_url", "video_url", "file", "input_reference":
 		return carrier
-	case "tools", "tool", "functions", "parameters", "input_schema", "schema", "json_schema", "response_format", "text", "arguments", "metadata":
+	case "tools",
+		"tool",
+		"functions",
+		"parameters",
+		"input_schema",
+		"schema",
+		"json_schema",
+		"response_format",
+		"text",
+		"arguments",
+		"metadata":
 		return opaque
 	case "input": // of a call of a tool; that of the body is the prompt
 		if depth > 1 {
@@ -66,10 +76,12 @@ func (s *Size) addString(p place, name, text []byte) {
 	default:
 		return
 	}
+
 	isImage, isFile := classify(text)
 	if !isImage && !isFile {
 		return
 	}
+
 	s.MediaBytes += len(text)
 	s.MediaParts++
 	if isFile {
@@ -83,11 +95,13 @@ func classify(text []byte) (isImage, isFile bool) {
 	if bytes.HasPrefix(text, []byte("https:")) || bytes.HasPrefix(text, []byte("http:")) {
 		return true, false // the size of what is there is not known
 	}
+
 	rest, isURL := bytes.CutPrefix(text, []byte("data:"))
 	if !isURL {
 		isImage = hasImageBytes(text)
 		return isImage, !isImage && isBase64(text)
 	}
+
 	header, _, ok := bytes.Cut(rest[:min(len(rest), maxMediaType)], []byte(","))
 	content := rest[min(len(header)+1, len(rest)):]
 	switch {
@@ -96,6 +110,7 @@ func classify(text []byte) (isImage, isFile bool) {
 	case !isBase64(content):
 		return false, false
 	}
+
 	isImage = bytes.HasPrefix(header, []byte("image")) && !bytes.HasPrefix(header, []byte("image/svg"))
 	return isImage, !isImage
 }

@@ -17,6 +17,7 @@ func (o *Object) scanObject(i, depth int) int {
 	if depth > MaxDepth {
 		return o.fail(i, "nested too deep")
 	}
+
 	frame := o.keys.push()
 	place, outside := o.place, o.sizes
 	isText := false // a source with plain text in its member data
@@ -24,25 +25,30 @@ func (o *Object) scanObject(i, depth int) int {
 	if i < len(body) && body[i] == '}' {
 		return i + 1
 	}
+
 	for {
 		keyStart := i
 		name, valueStart := o.scanKey(&frame, i)
 		if valueStart < 0 {
 			return -1
 		}
+
 		before := o.sizes
 		if c := body[min(valueStart, len(body)-1)]; c == '{' || c == '[' {
 			o.place = place.inside(name, depth)
 		}
+
 		if i = o.scanValue(valueStart, depth+1); i < 0 {
 			o.prependPath(string(clipName(name)), "")
 			return -1
 		}
+
 		o.place = place
 		if body[valueStart] == '"' {
 			o.sizes.addString(place, name, body[valueStart+1:i-1])
 			isText = isText || place == carrier && string(name) == "type" && string(body[valueStart:i]) == `"text"`
 		}
+
 		if depth == 1 {
 			o.members = append(o.members, Member{
 				Name:  name,
@@ -57,10 +63,12 @@ func (o *Object) scanObject(i, depth int) int {
 				},
 			})
 		}
+
 		i = SkipSpace(body, i)
 		if i == len(body) {
 			return o.fail(i, "unexpected end of text in an object")
 		}
+
 		switch body[i] {
 		case ',':
 			i = SkipSpace(body, i+1)
@@ -82,10 +90,12 @@ func (o *Object) scanKey(frame *keyFrame, i int) (name []byte, value int) {
 	if i == len(body) || body[i] != '"' {
 		return nil, o.fail(i, "expected a member name")
 	}
+
 	end, escaped, fault := scanString(body, i+1)
 	if fault != stringOK {
 		return nil, o.fail(end, fault.String())
 	}
+
 	frame.quoted = end - i
 	name, outcome := o.keys.add(frame, body, i+1, end-1, escaped)
 	switch outcome {
@@ -96,10 +106,12 @@ func (o *Object) scanKey(frame *keyFrame, i int) (name []byte, value int) {
 		return nil, o.fail(i, "too many members")
 	case keyAdded:
 	}
+
 	i = SkipSpace(body, end)
 	if i == len(body) || body[i] != ':' {
 		return nil, o.fail(i, "expected a colon after a member name")
 	}
+
 	return name, SkipSpace(body, i+1)
 }
 
@@ -109,20 +121,24 @@ func (o *Object) scanArray(i, depth int) int {
 	if depth > MaxDepth {
 		return o.fail(i, "nested too deep")
 	}
+
 	i = SkipSpace(body, i+1)
 	if i < len(body) && body[i] == ']' {
 		return i + 1
 	}
+
 	for n := 0; ; n++ {
 		start := i
 		if i = o.scanValue(start, depth+1); i < 0 {
 			o.prependPath("", "["+strconv.Itoa(n)+"]")
 			return -1
 		}
+
 		i = SkipSpace(body, i)
 		if i == len(body) {
 			return o.fail(i, "unexpected end of text in an array")
 		}
+
 		switch body[i] {
 		case ',':
 			i = SkipSpace(body, i+1)
@@ -140,6 +156,7 @@ func (o *Object) scanValue(i, depth int) int {
 	if i == len(body) {
 		return o.fail(i, "unexpected end of text before a value")
 	}
+
 	switch c := body[i]; {
 	case c == '"':
 		end, _, fault := scanString(body, i+1)
@@ -164,6 +181,7 @@ func (o *Object) scanValue(i, depth int) int {
 	case c == 'n':
 		return o.scanLiteral(i, "null")
 	}
+
 	return o.fail(i, "expected a value")
 }
 
@@ -179,6 +197,7 @@ func scanNumber(b []byte, i int) (end int, ok bool) {
 	if b[i] == '-' {
 		i++
 	}
+
 	// A leading zero stands alone: what follows it can only be a fraction, an
 	// exponent or the end.
 	if i < len(b) && b[i] == '0' {
@@ -186,11 +205,13 @@ func scanNumber(b []byte, i int) (end int, ok bool) {
 	} else if i, ok = scanDigits(b, i); !ok {
 		return i, false
 	}
+
 	if i < len(b) && b[i] == '.' {
 		if i, ok = scanDigits(b, i+1); !ok {
 			return i, false
 		}
 	}
+
 	if i < len(b) && b[i]|0x20 == 'e' {
 		i++
 		if i < len(b) && (b[i] == '+' || b[i] == '-') {
@@ -200,6 +221,7 @@ func scanNumber(b []byte, i int) (end int, ok bool) {
 			return i, false
 		}
 	}
+
 	return i, true
 }
 

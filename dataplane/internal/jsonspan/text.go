@@ -65,6 +65,7 @@ func skipRun(b []byte, i int) int {
 	if hasVectors && len(b)-i >= plainBlock {
 		i += plainBlocks(b[i:])
 	}
+
 	// Four words at a time: it hides the latency of the loads, and prompts are
 	// mostly long runs.
 	for len(b)-i >= 32 {
@@ -84,17 +85,21 @@ func skipRun(b []byte, i int) int {
 			}
 			return i + 24 + bits.TrailingZeros64(m3)>>3
 		}
+
 		i += 32
 	}
+
 	for len(b)-i >= 8 {
 		if m := specialBytes(binary.LittleEndian.Uint64(b[i:])); m != 0 {
 			return i + bits.TrailingZeros64(m)>>3
 		}
 		i += 8
 	}
+
 	for i < len(b) && b[i] >= ' ' && b[i] < utf8.RuneSelf && b[i] != '"' && b[i] != '\\' {
 		i++
 	}
+
 	return i
 }
 
@@ -106,6 +111,7 @@ func scanString(b []byte, i int) (end int, escaped bool, f stringError) {
 		if i == len(b) {
 			return i, escaped, stringTruncated
 		}
+
 		switch c := b[i]; {
 		case c == '"':
 			return i + 1, escaped, stringOK
@@ -193,6 +199,7 @@ func scanRunes(b []byte, i int) (end int, ok bool) {
 			i += n
 		}
 	}
+
 	for i < len(b) && b[i] >= utf8.RuneSelf {
 		n := runeLen(b[i:])
 		if n == 0 {
@@ -200,6 +207,7 @@ func scanRunes(b []byte, i int) (end int, ok bool) {
 		}
 		i += n
 	}
+
 	return i, true
 }
 

@@ -16,6 +16,7 @@ func KindOf(raw []byte) Kind {
 	if len(raw) == 0 {
 		return KindInvalid
 	}
+
 	switch c := raw[0]; {
 	case c == '"':
 		return KindString
@@ -32,6 +33,7 @@ func KindOf(raw []byte) Kind {
 	case c == '-' || isDigit(c):
 		return KindNumber
 	}
+
 	return KindInvalid
 }
 
@@ -127,14 +129,17 @@ func Int64(raw []byte) (value int64, ok bool) {
 	if end, ok := scanNumber(raw, 0); !ok || end != len(raw) {
 		return 0, false
 	}
+
 	negative := raw[0] == '-'
 	if negative {
 		raw = raw[1:]
 	}
+
 	digits, exponent := raw, 0
 	if i := bytes.IndexAny(raw, "eE"); i >= 0 {
 		digits, exponent = raw[:i], readExponent(raw[i+1:])
 	}
+
 	magnitude, ok := scale(digits, exponent)
 	switch {
 	case !ok:
@@ -144,6 +149,7 @@ func Int64(raw []byte) (value int64, ok bool) {
 	case !negative && magnitude <= math.MaxInt64:
 		return int64(magnitude), true
 	}
+
 	return 0, false
 }
 
@@ -169,13 +175,16 @@ func scale(digits []byte, exponent int) (value uint64, ok bool) {
 	if point < 0 {
 		point = len(digits)
 	}
+
 	last := len(digits) - 1
 	for last >= 0 && (digits[last] == '0' || digits[last] == '.') {
 		last--
 	}
+
 	if last < 0 {
 		return 0, true
 	}
+
 	// power is the power of ten of the last significant digit.
 	power := exponent + point - last - 1
 	if last > point {
@@ -184,6 +193,7 @@ func scale(digits []byte, exponent int) (value uint64, ok bool) {
 	if power < 0 {
 		return 0, false
 	}
+
 	for _, c := range digits[:last+1] {
 		if c == '.' {
 			continue
@@ -192,11 +202,13 @@ func scale(digits []byte, exponent int) (value uint64, ok bool) {
 			return 0, false
 		}
 	}
+
 	for ; power > 0; power-- {
 		if value, ok = timesTen(value, 0); !ok {
 			return 0, false
 		}
 	}
+
 	return value, true
 }
 

@@ -36,16 +36,25 @@ type list struct {
 
 func newEntry(m *catalog.Model, sheet *price.Sheet, currency string) entry {
 	e := entry{
-		ID: m.ID, Object: "model", Type: m.Type, Created: m.CreatedUnix, CreatedAt: time.Unix(m.CreatedUnix, 0).UTC().Format(time.RFC3339),
-		OwnedBy: m.OwnedBy, DisplayName: m.DisplayName, ContextWindow: m.ContextWindow, MaxOutputTokens: m.MaxOutputTokens,
-		Pricing: pricing(sheet, currency),
+		ID:              m.ID,
+		Object:          "model",
+		Type:            m.Type,
+		Created:         m.CreatedUnix,
+		CreatedAt:       time.Unix(m.CreatedUnix, 0).UTC().Format(time.RFC3339),
+		OwnedBy:         m.OwnedBy,
+		DisplayName:     m.DisplayName,
+		ContextWindow:   m.ContextWindow,
+		MaxOutputTokens: m.MaxOutputTokens,
+		Pricing:         pricing(sheet, currency),
 	}
 	if e.DisplayName == "" {
 		e.DisplayName = m.ID
 	}
+
 	for _, f := range m.Formats() {
 		e.Endpoints = append(e.Endpoints, f.Path())
 	}
+
 	return e
 }
 
@@ -55,11 +64,13 @@ func pricing(sheet *price.Sheet, currency string) map[string]string {
 	for line, rate := range sheet.Rates {
 		p[string(line)+"_per_million_tokens"] = sheet.Multiplier.FormatRate(rate)
 	}
+
 	for _, tier := range sheet.Tiers {
 		for line, rate := range tier.Rates {
 			p[fmt.Sprintf("%s_per_million_tokens_above_%d_input_tokens", line, tier.AboveInput)] = sheet.Multiplier.FormatRate(rate)
 		}
 	}
+
 	units := func(unit string, prices []price.UnitPrice) {
 		for _, u := range prices {
 			parts := slices.DeleteFunc([]string{"per", unit, u.Size, u.Quality}, func(part string) bool { return part == "" })
@@ -71,6 +82,7 @@ func pricing(sheet *price.Sheet, currency string) map[string]string {
 	if sheet.HasServerToolPrice() {
 		p["per_server_tool_request"] = sheet.Multiplier.FormatRate(sheet.ServerTool)
 	}
+
 	for _, second := range sheet.Secondary {
 		name := second.Kind
 		if second.Model != "" {
@@ -81,5 +93,6 @@ func pricing(sheet *price.Sheet, currency string) map[string]string {
 		}
 		units(name+"_image", second.Images)
 	}
+
 	return p
 }

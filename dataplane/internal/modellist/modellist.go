@@ -62,7 +62,8 @@ type cachedList struct {
 }
 
 func (c *cachedList) isFor(key *wire.KeyRecord, now time.Time) bool {
-	return (c.until.IsZero() || now.Before(c.until)) && c.multiplier == key.PriceMultiplier && maps.Equal(c.modelMultiplier, key.ModelMultipliers)
+	return (c.until.IsZero() || now.Before(c.until)) && c.multiplier == key.PriceMultiplier &&
+		maps.Equal(c.modelMultiplier, key.ModelMultipliers)
 }
 
 // Of returns the list for a key's account; an empty record gets the list without a
@@ -72,6 +73,7 @@ func (l *Lists) Of(snapshot *catalog.Snapshot, key *wire.KeyRecord, now time.Tim
 	if !snapshot.HasGrant(account) && key.PriceMultiplier == 0 && len(key.ModelMultipliers) == 0 {
 		account = ""
 	}
+
 	l.mu.RLock()
 	known := l.cached[account]
 	usable := l.snapshot == snapshot && known != nil && known.isFor(key, now)
@@ -79,10 +81,12 @@ func (l *Lists) Of(snapshot *catalog.Snapshot, key *wire.KeyRecord, now time.Tim
 	if usable {
 		return &known.List, nil
 	}
+
 	made, err := encode(snapshot, key, now)
 	if err != nil {
 		return nil, err
 	}
+
 	l.put(snapshot, account, made)
 	return &made.List, nil
 }
@@ -125,13 +129,16 @@ func encode(snapshot *catalog.Snapshot, key *wire.KeyRecord, now time.Time) (*ca
 			models.Data = append(models.Data, newEntry(m, sheet.WithMultiplier(key.Multiplier(m.ID)), snapshot.Settings.Currency))
 		}
 	}
+
 	if n := len(models.Data); n > 0 {
 		models.FirstID, models.LastID = &models.Data[0].ID, &models.Data[n-1].ID
 	}
+
 	body, err := json.Marshal(models)
 	if err != nil {
 		return nil, fmt.Errorf("modellist: encode: %w", err)
 	}
+
 	sum := sha256.Sum256(body)
 	made.List = List{Body: body, ETag: [1]string{`"` + hex.EncodeToString(sum[:12]) + `"`}}
 	return made, nil

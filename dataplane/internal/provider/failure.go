@@ -74,12 +74,22 @@ const (
 )
 
 func unavailable() *apierr.Error {
-	return apierr.New(http.StatusBadGateway, apierr.UpstreamUnavailable, "The model is temporarily unavailable at its providers. Please try again.")
+	return apierr.New(
+		http.StatusBadGateway,
+		apierr.UpstreamUnavailable,
+		"The model is temporarily unavailable at its providers. Please try again.",
+	)
 }
 
 // CallFailure returns the Failure of a call that got no answer.
 func CallFailure(call *Call, err error) *Failure {
-	f := &Failure{Client: unavailable(), Failover: true, RouteCooldown: minCooldown, cause: err}
+	f := &Failure{
+		Client:        unavailable(),
+		Failover:      true,
+		RouteCooldown: minCooldown,
+		cause:         err,
+	}
+
 	switch {
 	case errors.Is(err, ErrTotalTimeout): // no time is left for another route
 		f.Class, f.Failover = "timeout", false
@@ -90,10 +100,12 @@ func CallFailure(call *Call, err error) *Failure {
 	default:
 		f.Class = "connection"
 	}
+
 	var dial *net.OpError
 	f.Unsent = errors.As(err, &dial) && dial.Op == "dial"
 	f.Doubtful = !f.Unsent
 	f.cause = fmt.Errorf("call provider %s: %w", call.Provider.ID, withoutProviderText(err))
+
 	return f
 }
 
@@ -102,7 +114,12 @@ func CallFailure(call *Call, err error) *Failure {
 func NoTurnFailure(cooldown time.Duration) *Failure {
 	e := apierr.New(http.StatusTooManyRequests, apierr.RateLimitExceeded, message(classify.Verdict{Class: classify.RateLimit}))
 	e.RetryAfter = min(max(cooldown, minCooldown), maxCooldown)
-	return &Failure{Client: e, Failover: true, Unsent: true, Class: classify.RateLimit.String()}
+	return &Failure{
+		Client:   e,
+		Failover: true,
+		Unsent:   true,
+		Class:    classify.RateLimit.String(),
+	}
 }
 
 // withoutProviderText removes texts of the provider from an error, because the transport quotes text that it could not
@@ -111,6 +128,7 @@ func withoutProviderText(err error) error {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err // without the URL
 	}
+
 	for _, known := range []error{
 		ErrFirstByteTimeout, ErrIdleTimeout, ErrTotalTimeout, context.Canceled, context.DeadlineExceeded, io.ErrUnexpectedEOF, io.EOF,
 	} {
@@ -118,12 +136,14 @@ func withoutProviderText(err error) error {
 			return known
 		}
 	}
+
 	if network, ok := errors.AsType[net.Error](err); ok {
 		return network
 	}
 	if certificate, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return certificate
 	}
+
 	return fmt.Errorf("%T", err)
 }
 
@@ -140,8 +160,12 @@ func TruncatedFailure(call *Call, err error) *Failure {
 // NoStreamFailure returns the Failure of an answer in one piece to a request for a stream. The route works for others.
 func NoStreamFailure(call *Call) *Failure {
 	return &Failure{
-		Client: unavailable(), Failover: true, Class: "no_stream", Answered: true, Doubtful: true,
-		cause: fmt.Errorf("provider %s: %w", call.Provider.ID, errNoStream),
+		Client:   unavailable(),
+		Failover: true,
+		Class:    "no_stream",
+		Answered: true,
+		Doubtful: true,
+		cause:    fmt.Errorf("provider %s: %w", call.Provider.ID, errNoStream),
 	}
 }
 
@@ -165,14 +189,31 @@ func ReportedFailure(f catalogkv.Format, status int, h http.Header, body []byte,
 	if !isText(body) {
 		body = nil // such as a compressed body that does not say so
 	}
-	v := classify.Classify(classify.Answer{Format: string(f), Status: status, Header: h, Body: body, Stream: inAnswer, Cleaner: cleaner})
+
+	v := classify.Classify(classify.Answer{
+		Format:  string(f),
+		Status:  status,
+		Header:  h,
+		Body:    body,
+		Stream:  inAnswer,
+		Cleaner: cleaner,
+	})
+
 	failure := &Failure{
 		Client: &apierr.Error{
-			Status: v.Status, Code: apierr.Code(v.Code), Message: message(v), Param: v.Param, RetryAfter: v.RetryAfter,
+			Status:     v.Status,
+			Code:       apierr.Code(v.Code),
+			Message:    message(v),
+			Param:      v.Param,
+			RetryAfter: v.RetryAfter,
 		},
-		Failover: v.Failover, Class: v.Class.String(), Answered: true, Doubtful: !v.Certain,
-		cause: fmt.Errorf("status %d, rule %d", status, v.Rule),
+		Failover: v.Failover,
+		Class:    v.Class.String(),
+		Answered: true,
+		Doubtful: !v.Certain,
+		cause:    fmt.Errorf("status %d, rule %d", status, v.Rule),
 	}
+
 	switch {
 	case v.NamesMember: // it says nothing about the account or the route
 	case v.KeyRejected || v.QuotaExhausted:
@@ -185,12 +226,16 @@ func ReportedFailure(f catalogkv.Format, status int, h http.Header, body []byte,
 	case v.Class == classify.RateLimit, v.Class == classify.Unavailable:
 		failure.RouteCooldown = min(max(v.Pause, minCooldown), maxCooldown)
 	}
+
 	return failure
 }
 
 // isText reports whether an error is text rather than bytes that no client can read.
 func isText(body []byte) bool {
-	return !bytes.ContainsFunc(body, func(r rune) bool { return r < ' ' && r != '\t' && r != '\n' && r != '\r' && r != '\f' && r != '\x1b' })
+	return !bytes.ContainsFunc(
+		body,
+		func(r rune) bool { return r < ' ' && r != '\t' && r != '\n' && r != '\r' && r != '\f' && r != '\x1b' },
+	)
 }
 
 // message returns the text for the client: the provider's cleaned text if it is about the client's own request,

@@ -18,6 +18,7 @@ func (a *Answer) IsStream() (bool, error) {
 	if strings.EqualFold(strings.TrimSpace(media), "text/event-stream") {
 		return true, nil
 	}
+
 	head := make([]byte, 0, maxPeeked)
 	for {
 		n, err := a.Body.Read(head[len(head):cap(head)])

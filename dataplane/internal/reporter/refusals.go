@@ -39,12 +39,15 @@ func (r *Refusals) Record(now time.Time, q *pulse.Refusal) {
 	if r == nil {
 		return
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if now.Sub(r.minute) >= time.Minute {
 		r.minute = now
 		clear(r.pairs)
 	}
+
 	p := pair{q.Account, q.Key, q.Code, q.Status, false}
 	if !r.pairs[p] {
 		if len(r.pairs) >= pulse.MaxRefusals {
@@ -53,15 +56,24 @@ func (r *Refusals) Record(now time.Time, q *pulse.Refusal) {
 			r.pairs[p] = true
 		}
 	}
+
 	counted := r.waiting[p]
 	if counted == nil {
 		counted = &refusal{first: now}
 		r.waiting[p] = counted
 		r.order = append(r.order, p)
 	}
+
 	counted.Refusal = pulse.Refusal{
-		Account: p.account, Key: p.key, Code: p.code, Status: p.status, Other: p.other, N: counted.N + 1,
-		RequestID: q.RequestID, Model: q.Model, Short: q.Short,
+		Account:   p.account,
+		Key:       p.key,
+		Code:      p.code,
+		Status:    p.status,
+		Other:     p.other,
+		N:         counted.N + 1,
+		RequestID: q.RequestID,
+		Model:     q.Model,
+		Short:     q.Short,
 	}
 	counted.last = now
 }
@@ -82,9 +94,11 @@ func (r *Refusals) take(now time.Time, room int) []pulse.Refusal {
 		delete(r.waiting, r.order[0])
 		r.order = r.order[1:]
 	}
+
 	if len(r.order) == 0 {
 		r.order = nil
 	}
+
 	return taken
 }
 

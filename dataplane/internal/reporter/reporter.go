@@ -88,16 +88,25 @@ const maxRefusals = pulse.MaxReport / 2
 // report makes the next report and encodes it.
 func (r *Reporter) report(now time.Time, last bool) (*pulse.Report, []byte, error) {
 	report := &pulse.Report{
-		V: pulse.Version, Proxy: r.cfg.Proxy, Process: r.process, Session: r.cfg.SessionFunc(), UptimeMS: now.Sub(r.started).Milliseconds(),
-		Draining: r.cfg.DrainingFunc(), Last: last, InFlight: r.cfg.InFlightFunc(), Spool: r.cfg.SpoolFunc(),
+		V:        pulse.Version,
+		Proxy:    r.cfg.Proxy,
+		Process:  r.process,
+		Session:  r.cfg.SessionFunc(),
+		UptimeMS: now.Sub(r.started).Milliseconds(),
+		Draining: r.cfg.DrainingFunc(),
+		Last:     last,
+		InFlight: r.cfg.InFlightFunc(),
+		Spool:    r.cfg.SpoolFunc(),
 		Refusals: r.cfg.Refusals.take(now, maxRefusals),
 	}
+
 	const frame = 96 // the names of the lists, and partial
 	r.fill(report, pulse.MaxReport-frame-size(report))
 	data, err := json.Marshal(report)
 	if err != nil {
 		return report, nil, fmt.Errorf("reporter: encode report: %w", err)
 	}
+
 	return report, data, nil
 }
 
@@ -121,5 +130,6 @@ func (r *Reporter) fill(report *pulse.Report, room int) {
 			return
 		}
 	}
+
 	r.cursor = 0
 }

@@ -27,16 +27,19 @@ func (p *Picker) Begin(id string) (a Attempt, ok bool) {
 	if !known {
 		return a, true
 	}
+
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	b, now := p.breakers[id], p.now()
 	if !b.allows(now) {
 		return a, false
 	}
+
 	if b.state(now) == stateHalfOpen {
 		a.probe, b.probing = true, true
 		p.breakers[id] = b
 	}
+
 	return a, true
 }
 
@@ -66,6 +69,7 @@ func (a *Attempt) end(result func(breaker, time.Time) breaker, failed bool) {
 	if a.done {
 		return
 	}
+
 	a.done = true
 	p := a.picker
 	if !failed {
@@ -76,6 +80,7 @@ func (a *Attempt) end(result func(breaker, time.Time) breaker, failed bool) {
 			return
 		}
 	}
+
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	before := p.breakers[a.id]
@@ -99,6 +104,7 @@ func (p *Picker) RetryAfter(routes []*catalog.Route) (wait time.Duration) {
 		if b, known := p.breakers[r.ID]; known && b.state(now) != stateClosed {
 			until = b.until
 		}
+
 		if m := r.Provider.Maintenance; m.Active(now) {
 			if m.UntilUnix == 0 {
 				continue
@@ -107,6 +113,7 @@ func (p *Picker) RetryAfter(routes []*catalog.Route) (wait time.Duration) {
 				until = end
 			}
 		}
+
 		if until.IsZero() {
 			continue
 		}
@@ -114,6 +121,7 @@ func (p *Picker) RetryAfter(routes []*catalog.Route) (wait time.Duration) {
 			wait = left
 		}
 	}
+
 	return wait
 }
 

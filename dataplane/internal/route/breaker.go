@@ -73,10 +73,12 @@ func (b breaker) failed(now time.Time, pause time.Duration, probe bool) breaker 
 		}
 		return b
 	}
+
 	cooldown, since := firstCooldown<<min(b.opened, 4), b.since
 	if b.opened == 0 {
 		since = now
 	}
+
 	return breaker{opened: b.opened + 1, since: since, until: now.Add(min(max(cooldown, pause), maxCooldown))}
 }
 

@@ -47,8 +47,16 @@ func (p *Picker) Health(used func(id string) bool) []pulse.Breaker {
 			delete(p.failures, id)
 			continue
 		}
+
 		b := p.breakers[id]
-		row := pulse.Breaker{Route: id, State: pulse.Closed, Failures: b.failures, Class: last.class, FailedMS: now.Sub(last.at).Milliseconds()}
+		row := pulse.Breaker{
+			Route:    id,
+			State:    pulse.Closed,
+			Failures: b.failures,
+			Class:    last.class,
+			FailedMS: now.Sub(last.at).Milliseconds(),
+		}
+
 		switch b.state(now) {
 		case stateClosed:
 		case stateHalfOpen:
@@ -56,14 +64,17 @@ func (p *Picker) Health(used func(id string) bool) []pulse.Breaker {
 		case stateOpen:
 			row.State, row.NextTryMS = pulse.Open, b.until.Sub(now).Milliseconds()
 		}
+
 		if row.State != pulse.Closed {
 			row.SinceMS = now.Sub(b.since).Milliseconds()
 		}
 		if until := p.cooldowns[id]; until.After(now) {
 			row.CooldownMS = until.Sub(now).Milliseconds()
 		}
+
 		all = append(all, row)
 	}
+
 	slices.SortFunc(all, func(a, b pulse.Breaker) int {
 		closed := func(b pulse.Breaker) int {
 			if b.State == pulse.Closed {
@@ -73,5 +84,6 @@ func (p *Picker) Health(used func(id string) bool) []pulse.Breaker {
 		}
 		return cmp.Or(closed(a)-closed(b), cmp.Compare(a.Route, b.Route))
 	})
+
 	return all
 }

@@ -44,6 +44,7 @@ func (p *Picker) AwaitTurn(ctx context.Context, c Choice, account string, wait b
 	if p.limits.count.Load() == 0 {
 		return turn, true
 	}
+
 	l := &p.limits
 	l.mu.Lock()
 	known := l.current(turn.key, p.now())
@@ -51,6 +52,7 @@ func (p *Picker) AwaitTurn(ctx context.Context, c Choice, account string, wait b
 		l.mu.Unlock()
 		return turn, true
 	}
+
 	turn.counted = true
 	granted := known.turns.take(p.now())
 	var w *waitingTurn
@@ -59,26 +61,33 @@ func (p *Picker) AwaitTurn(ctx context.Context, c Choice, account string, wait b
 			p.grant(turn.key)
 		}
 	}
+
 	if !granted && w == nil {
 		l.refused[c.ID]++
 	}
+
 	l.mu.Unlock()
 	if w == nil {
 		return turn, granted
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, maxTurnWait)
 	defer cancel()
+
 	select {
 	case <-w.granted:
 		return turn, true
 	case <-ctx.Done():
 	}
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	if known.turns.cancel(w) {
 		l.refused[c.ID]++
 		return turn, false
 	}
+
 	return turn, true
 }
 
@@ -107,6 +116,7 @@ func (p *Picker) grant(key limitKey) {
 	if known == nil {
 		return
 	}
+
 	wake := known.turns.grant(p.now())
 	switch {
 	case wake.IsZero():

@@ -54,9 +54,14 @@ func New(now func() time.Time) *Picker {
 		now = time.Now
 	}
 	return &Picker{
-		now: now, cooldowns: map[string]time.Time{}, refusals: map[string]string{}, doubts: map[string]doubt{}, breakers: map[string]breaker{}, openings: map[string]int{},
-		failures: map[string]failure{},
-		limits:   limits{by: map[limitKey]*limit{}, refused: map[string]int{}},
+		now:       now,
+		cooldowns: map[string]time.Time{},
+		refusals:  map[string]string{},
+		doubts:    map[string]doubt{},
+		breakers:  map[string]breaker{},
+		openings:  map[string]int{},
+		failures:  map[string]failure{},
+		limits:    limits{by: map[limitKey]*limit{}, refused: map[string]int{}},
 	}
 }
 
@@ -204,6 +209,7 @@ func (p *Picker) Order(routes []*catalog.Route, account string) []Choice {
 		}
 		choices = append(choices, Choice{r, credential, until})
 	}
+
 	if len(choices) > 1 {
 		slices.SortStableFunc(choices, func(a, b Choice) int {
 			if c := a.CooldownUntil.Compare(b.CooldownUntil); c != 0 {
@@ -215,6 +221,7 @@ func (p *Picker) Order(routes []*catalog.Route, account string) []Choice {
 			return cmp.Compare(score(account, b.ID, b.Weight), score(account, a.ID, a.Weight))
 		})
 	}
+
 	return choices
 }
 

@@ -64,15 +64,24 @@ func (k *Keeper) resume(now session.Instant) {
 	if r == nil {
 		return
 	}
+
 	k.resumable = nil
 	if !r.fresh.Reads(now) { // the checkpoint is useless by then, too
 		k.client.MayResume(0)
 		return
 	}
+
 	k.window = r.Window
 	k.fresh = &fresh{
-		Freshness: r.fresh, source: r.Source, session: r.Session, window: r.Window, number: r.Freshness.Number, sequence: r.Freshness.Last,
-		seen: map[string]bool{}, older: map[string]bool{}, resumed: r.Checkpoint,
+		Freshness: r.fresh,
+		source:    r.Source,
+		session:   r.Session,
+		window:    r.Window,
+		number:    r.Freshness.Number,
+		sequence:  r.Freshness.Last,
+		seen:      map[string]bool{},
+		older:     map[string]bool{},
+		resumed:   r.Checkpoint,
 	}
 	k.keys.UseBucket(r.KeyBucket)
 	k.keyBucket = r.KeyBucket
@@ -83,7 +92,10 @@ func (k *Keeper) resume(now session.Instant) {
 
 // SessionResumed implements session.Proxy.
 func (p proxy) SessionResumed(id wire.SessionID) {
-	p.k.log.Warn("no control plane responds: the session of the earlier process is continued when the stream of changes has been read", slog.Int64("session", int64(id)))
+	p.k.log.Warn(
+		"no control plane responds: the session of the earlier process is continued when the stream of changes has been read",
+		slog.Int64("session", int64(id)),
+	)
 }
 
 // beginResumed makes a resumed session current: the proxy has read what the stream of
@@ -91,7 +103,12 @@ func (p proxy) SessionResumed(id wire.SessionID) {
 func (k *Keeper) beginResumed(f *fresh) {
 	c := f.resumed
 	f.resumed = nil
-	s := &Session{ID: c.Session, Boot: c.BootID, clock: k.clock, needsFresh: true}
+	s := &Session{
+		ID:         c.Session,
+		Boot:       c.BootID,
+		clock:      k.clock,
+		needsFresh: true,
+	}
 	s.extend(session.Instant{})
 	s.refresh(f.Until())
 	k.hooks.OnResume(s, c.Idle)
@@ -145,6 +162,7 @@ func (k *Keeper) collect() *checkpoint.Checkpoint {
 	if s == nil || f == nil || f.session != s.ID || f.resumed != nil {
 		return nil
 	}
+
 	var known, fresh bool
 	c.Session, c.BootID, c.Epoch, c.Window, c.Source, c.KeyBucket = s.ID, s.Boot, k.epoch, f.window, f.source, k.keyBucket
 	c.Known, known = k.history.Known(k.client.Applied())
@@ -153,6 +171,7 @@ func (k *Keeper) collect() *checkpoint.Checkpoint {
 	if !known || !fresh {
 		return nil
 	}
+
 	return c
 }
 

@@ -70,8 +70,12 @@ func (k *Keeper) beginFresh(id wire.SessionID) {
 	k.fresh = nil
 	if k.window > 0 && k.stream != nil {
 		k.fresh = &fresh{
-			Freshness: session.NewFreshness(k.window), source: rand.Text(), session: id, window: k.window,
-			seen: map[string]bool{}, older: map[string]bool{},
+			Freshness: session.NewFreshness(k.window),
+			source:    rand.Text(),
+			session:   id,
+			window:    k.window,
+			seen:      map[string]bool{},
+			older:     map[string]bool{},
 		}
 	}
 	k.wakeFresh()
@@ -109,12 +113,14 @@ func (k *Keeper) runFresh(ctx context.Context) {
 				pause = interval / retriesPerBeat
 			}
 		}
+
 		timer := time.NewTimer(max(pause, 0))
 		select {
 		case <-ctx.Done():
 		case <-timer.C:
 		case <-k.freshBegun:
 		}
+
 		timer.Stop()
 	}
 }
@@ -125,6 +131,7 @@ func (k *Keeper) noteFresh(ctx context.Context, f *fresh, err error) {
 	if ctx.Err() != nil {
 		return
 	}
+
 	result := "read"
 	switch {
 	case errors.Is(err, ErrBeatRefused):
@@ -132,12 +139,14 @@ func (k *Keeper) noteFresh(ctx context.Context, f *fresh, err error) {
 	case err != nil:
 		result = "failed"
 	}
+
 	k.freshMetrics.beats.WithLabelValues(result).Inc()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.freshTrouble.IsNew(err) {
 		k.log.Warn("heartbeat in the stream of changes failed", slog.Any("error", err))
 	}
+
 	was, is := f.was, f.Fresh(k.clock())
 	if f.was = is; was && !is {
 		k.freshMetrics.lapses.Inc()
@@ -152,13 +161,20 @@ func (k *Keeper) beat(ctx context.Context, f *fresh, limit time.Duration) error 
 	k.mu.Unlock()
 	sending, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+
 	sent := k.stream.PublishBeat(sending, &wire.Beat{
-		V: wire.Version, Source: f.source, Session: f.session, Number: b.Number, Previous: b.Previous,
+		V:        wire.Version,
+		Source:   f.source,
+		Session:  f.session,
+		Number:   b.Number,
+		Previous: b.Previous,
 	})
+
 	reading, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err := errors.Join(sent, k.readBack(reading, f, sent))
 	k.saveCheckpoint()
+
 	return err
 }
 
@@ -170,23 +186,28 @@ func (k *Keeper) readBack(ctx context.Context, f *fresh, sent error) error {
 	if err != nil {
 		return err
 	}
+
 	b, sequence, err := reader.LastBeat(ctx)
 	if err != nil {
 		return err
 	}
+
 	k.mu.Lock()
 	isNew, lost := b.Source == f.source && b.Number > f.number, sequence != f.sequence
 	k.mu.Unlock()
+
 	if !isNew {
 		if errors.Is(sent, ErrBeatRefused) && lost {
 			k.event(func(session.Instant) { k.lose(f) })
 		}
 		return nil
 	}
+
 	changes, err := k.readSince(ctx, reader, f, b.Previous, sequence)
 	if err != nil {
 		return err
 	}
+
 	// A server that leads the stream no more may lack changes, and this heartbeat, too.
 	switch again, at, err := reader.LastBeat(ctx); {
 	case err != nil:
@@ -194,34 +215,41 @@ func (k *Keeper) readBack(ctx context.Context, f *fresh, sent error) error {
 	case at != sequence || again != b:
 		return fmt.Errorf("session: the stream of changes has heartbeat %d at %d instead of %d at %d", again.Number, at, b.Number, sequence)
 	}
+
 	handle := k.event
 	if len(changes) > 0 {
 		handle = k.actOn
 	}
+
 	handle(func(now session.Instant) {
 		if k.fresh != f {
 			return
 		}
+
 		for _, c := range changes {
 			if k.applyStreamed(now, c); k.fresh != f {
 				return // the session has ended
 			}
 		}
+
 		if !f.ReadBack(now, reader.Incarnation(), session.Beat{Number: b.Number, Previous: b.Previous}, sequence) {
 			k.lose(f)
 			return
 		}
+
 		f.number, f.sequence = b.Number, sequence
 		f.seen, f.older = f.older, f.seen
 		clear(f.seen)
 		if f.resumed != nil && f.Fresh(now) {
 			k.beginResumed(f)
 		}
+
 		k.setFresh(f)
 		if f.Reads(now) && !f.Fresh(now) {
 			k.client.HeartbeatNow() // the response ends the lapse
 		}
 	})
+
 	return nil
 }
 
@@ -292,6 +320,7 @@ func (k *Keeper) applyStreamed(now session.Instant, c wire.StreamChange) {
 		f.seen[c.ID] = true
 		return
 	}
+
 	f.seen[c.ID] = true
 	switch {
 	case c.Ended != 0:
@@ -335,19 +364,27 @@ func newFreshMetrics(reg prometheus.Registerer, k *Keeper) freshMetrics {
 	f := promauto.With(reg)
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mgw_fresh_remaining_seconds",
-		Help: "Seconds for which it is certain that no change was missed; 0 after that, when no request is admitted. -1 if the session does not need it.",
+		Help: "Seconds for which it is certain that no change was missed; 0 after that, when no request is admitted. -1 if the " +
+			"session does not need it.",
 	}, func() float64 {
 		if s := k.Current(); s != nil {
 			return s.freshFor()
 		}
 		return 0
 	})
+
 	return freshMetrics{
 		beats: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "mgw_fresh_heartbeats_total",
-			Help: "Heartbeats in the stream of changes by result: read, refused (the stream has lost the one before, or another one is on its way), failed.",
+			Help: "Heartbeats in the stream of changes by result: read, refused (the stream has lost the one before, or another one " +
+				"is on its way), failed.",
 		}, []string{"result"}),
-		changes: f.NewCounter(prometheus.CounterOpts{Name: "mgw_fresh_changes_total", Help: "Changes of keys and accounts that the stream of changes brought first."}),
+		changes: f.NewCounter(
+			prometheus.CounterOpts{
+				Name: "mgw_fresh_changes_total",
+				Help: "Changes of keys and accounts that the stream of changes brought first.",
+			},
+		),
 		lapses: f.NewCounter(prometheus.CounterOpts{
 			Name: "mgw_fresh_lapses_total", Help: "How often it was no longer certain that no change was missed, so that requests got 503.",
 		}),

@@ -157,9 +157,19 @@ func New(cfg Config, bus Bus, keys Keys, usage Usage, hooks Hooks, log *slog.Log
 	if cfg.clock == nil {
 		cfg.clock = bootclock.Now
 	}
+
 	k := &Keeper{
-		cfg: cfg, boot: fmt.Sprintf("%x", ident.New()), bus: bus, keys: keys, usage: usage, hooks: hooks,
-		log: log, changed: make(chan struct{}, 1), clock: cfg.clock, stream: cfg.Stream, freshBegun: make(chan struct{}, 1),
+		cfg:        cfg,
+		boot:       fmt.Sprintf("%x", ident.New()),
+		bus:        bus,
+		keys:       keys,
+		usage:      usage,
+		hooks:      hooks,
+		log:        log,
+		changed:    make(chan struct{}, 1),
+		clock:      cfg.clock,
+		stream:     cfg.Stream,
+		freshBegun: make(chan struct{}, 1),
 	}
 	k.metrics, k.freshMetrics = newMetrics(reg, k), newFreshMetrics(reg, k)
 	timing := session.DefaultTiming(rand.N[time.Duration])
@@ -167,6 +177,7 @@ func New(cfg Config, bus Bus, keys Keys, usage Usage, hooks Hooks, log *slog.Log
 	k.closer = session.NewCloser(k.clock(), timing, proxy{k})
 	k.guard = guard.New(usage, log)
 	k.loadCheckpoint()
+
 	return k
 }
 
@@ -180,7 +191,9 @@ func (k *Keeper) Ready(context.Context) error {
 	case s == nil, !s.needsFresh && !s.Valid():
 		return errors.New("session: no valid session")
 	case !s.Valid():
-		return errors.New("session: lapsed: it is not certain that no change of a key or an account was missed; see mgw_fresh_heartbeats_total")
+		return errors.New(
+			"session: lapsed: it is not certain that no change of a key or an account was missed; see mgw_fresh_heartbeats_total",
+		)
 	}
 	return nil
 }
@@ -237,6 +250,7 @@ func (k *Keeper) run(ctx context.Context) {
 	defer calls.Wait()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+
 	for ctx.Err() == nil && !k.left() {
 		k.mu.Lock()
 		now := k.clock()
@@ -253,13 +267,16 @@ func (k *Keeper) run(ctx context.Context) {
 		if out.Heartbeat != nil {
 			calls.Go(func() { k.heartbeat(ctx, now, out.Heartbeat) })
 		}
+
 		for _, r := range closing {
 			calls.Go(func() { k.close(ctx, r) })
 		}
+
 		pause := session.Never
 		if at := min(out.Wake, wake); at != session.Never {
 			pause = max(at-k.clock().Mono, 0)
 		}
+
 		timer.Reset(pause)
 		select {
 		case <-ctx.Done():
@@ -299,13 +316,16 @@ func (k *Keeper) register(ctx context.Context, sentAt session.Instant, r *wire.R
 		defer cancel()
 		response, err = k.bus.Register(call, r)
 	}
+
 	if err != nil || response.Status == wire.Unavailable {
 		k.subscribeResumable(ctx)
 	}
+
 	if err == nil {
 		k.handlerOf(response.Status)(func(now session.Instant) { k.registered(ctx, now, sentAt, response) })
 		return
 	}
+
 	k.event(func(now session.Instant) {
 		k.client.RegisterFailed(now)
 		k.report(ctx, "session registration failed", err)
@@ -350,7 +370,11 @@ func (k *Keeper) open(id wire.SessionID) {
 
 func (k *Keeper) heartbeat(ctx context.Context, sentAt session.Instant, r *wire.HeartbeatRequest) {
 	state := k.hooks.State()
-	r.CatalogRevision, r.Running, r.SpoolUsed, r.Draining, r.Refused = state.CatalogRev, state.Running, k.usage.UsedCapacity(), state.Draining, state.Refused
+	r.CatalogRevision = state.CatalogRev
+	r.Running = state.Running
+	r.SpoolUsed = k.usage.UsedCapacity()
+	r.Draining = state.Draining
+	r.Refused = state.Refused
 	r.Started = k.usage.StartedRequests(r.Session)
 	r.Expired = r.Expired && !k.outlives(sentAt)
 	call, cancel := context.WithTimeout(ctx, callTimeout)
@@ -364,6 +388,7 @@ func (k *Keeper) heartbeat(ctx context.Context, sentAt session.Instant, r *wire.
 		})
 		return
 	}
+
 	k.handlerOf(response.Status)(func(now session.Instant) {
 		k.extended = false
 		err := k.client.HandleHeartbeat(now, sentAt, r, response)
@@ -415,18 +440,25 @@ func newMetrics(reg prometheus.Registerer, k *Keeper) metrics {
 	f := promauto.With(reg)
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mgw_session_remaining_seconds",
-		Help: "Seconds for which requests are admitted if no further heartbeat (with freshness: in the stream of changes) succeeds; 0 without a valid session.",
+		Help: "Seconds for which requests are admitted if no further heartbeat (with freshness: in the stream of changes) succeeds; 0 " +
+			"without a valid session.",
 	}, func() float64 {
 		if s := k.Current(); s != nil {
 			return s.Remaining().Seconds()
 		}
 		return 0
 	})
+
 	return metrics{
-		sessions: f.NewCounter(prometheus.CounterOpts{Name: "mgw_sessions_total", Help: "Sessions that the proxy registered with the control plane."}),
+		sessions: f.NewCounter(
+			prometheus.CounterOpts{Name: "mgw_sessions_total", Help: "Sessions that the proxy registered with the control plane."},
+		),
 		resumed: f.NewCounter(prometheus.CounterOpts{
-			Name: "mgw_sessions_resumed_total", Help: "Sessions of an earlier process that the proxy continued because no control plane responded.",
+			Name: "mgw_sessions_resumed_total",
+			Help: "Sessions of an earlier process that the proxy continued because no control plane responded.",
 		}),
-		gaps: f.NewCounter(prometheus.CounterOpts{Name: "mgw_change_gaps_total", Help: "Pushed key changes that arrived before an earlier change."}),
+		gaps: f.NewCounter(
+			prometheus.CounterOpts{Name: "mgw_change_gaps_total", Help: "Pushed key changes that arrived before an earlier change."},
+		),
 	}
 }

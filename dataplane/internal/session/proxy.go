@@ -72,8 +72,11 @@ func (p proxy) SessionExtended(deadline session.Instant) {
 // SessionExpired implements session.Proxy.
 func (p proxy) SessionExpired(id wire.SessionID) {
 	if p.k.fresh != nil {
-		p.k.log.Warn("no control plane has answered a heartbeat for the duration of the session: requests are served by the stream of changes and the units of this proxy",
-			slog.Int64("session", int64(id)))
+		p.k.log.Warn(
+			"no control plane has answered a heartbeat for the duration of the session: requests are served by the stream of changes "+
+				"and the units of this proxy",
+			slog.Int64("session", int64(id)),
+		)
 		return
 	}
 	p.k.log.Warn("session expired because no heartbeat was answered: all requests get 503", slog.Int64("session", int64(id)))

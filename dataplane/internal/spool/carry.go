@@ -38,24 +38,30 @@ func (s *Spool) carryOver(front *segment, limit int) int {
 		if r.started.segment != front {
 			continue
 		}
+
 		longer, err := appendFrom(records, r.started)
 		if err == nil && r.progress.segment != nil {
 			longer, err = appendFrom(longer, r.progress)
 		}
+
 		if err != nil {
 			s.log.Warn("record of a running request cannot be read from the spool", slog.String("request_id", id), slog.Any("error", err))
 			front.damaged = true // it stays until its requests have ended
 			break
 		}
+
 		records, carried = longer, append(carried, id)
 	}
+
 	if len(carried) == 0 {
 		return 0
 	}
+
 	at, err := s.write(records)
 	if err != nil {
 		return 0 // tried again when the disk accepts writes
 	}
+
 	offset := at.offset
 	for _, id := range carried {
 		r := s.running[id]
@@ -66,6 +72,7 @@ func (s *Spool) carryOver(front *segment, limit int) int {
 			offset += r.progress.bytes()
 		}
 	}
+
 	return len(carried)
 }
 

@@ -121,17 +121,21 @@ func (s *Spool) readCheckpoint() {
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
+
 	c := &checkpoint.Checkpoint{}
 	if err == nil {
 		c, err = decodeCheckpoint(data)
 	}
+
 	if err != nil {
 		s.log.Warn("checkpoint cannot be read: the session of the earlier process is not continued", slog.Any("error", err))
 		return
 	}
+
 	if c.KernelBoot == "" || c.KernelBoot != s.cfg.KernelBoot {
 		return // the end of the log may be missing
 	}
+
 	s.earlier = earlier{c, checkpoint.Consumption{}}
 }
 

@@ -47,17 +47,21 @@ func (s *Spool) CheckDirectory() {
 	if directory == nil {
 		return // the disk was full when the spool was opened
 	}
+
 	err := sameFile(s.cfg.Dir, directory)
 	var missing *segment
 	for i := 0; i < len(segments) && err == nil; i++ {
 		missing = segments[i]
 		err = sameFile(segmentPath(s.cfg.Dir, missing.number), missing.info)
 	}
+
 	if err == nil && buffer != nil {
 		missing, err = nil, sameFile(s.buffer.path, buffer)
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	switch {
 	case err != nil && (missing != nil && !slices.Contains(s.segments, missing) || buffer != s.buffer.info):
 		// The file was removed or replaced in the meantime. The next check looks at the others.
@@ -92,25 +96,30 @@ func (s *Spool) beginAnew() {
 	if len(s.running) > 0 || s.usage.Pending() > 0 || !s.sameDevice() {
 		return
 	}
+
 	for _, seg := range s.segments {
 		if sameFile(segmentPath(s.cfg.Dir, seg.number), seg.info) == nil {
 			_ = os.Remove(segmentPath(s.cfg.Dir, seg.number)) // found below, should this fail
 		}
 	}
+
 	if numbers, err := segmentNumbers(s.cfg.Dir); err != nil || len(numbers) > 0 {
 		return
 	}
 	if s.relock() != nil {
 		return // tried again at the next check
 	}
+
 	s.buffer.remove()
 	for _, seg := range s.segments {
 		_ = seg.file.Close() // its file was deleted
 	}
+
 	for _, id := range s.usage.Sessions() {
 		sess := s.usage.Session(id)
 		sess.Written = sess.Last
 	}
+
 	s.segments, s.hasOwnSegment, s.bytes, s.unwritten = nil, false, 0, nil
 	s.directory, s.lost, s.skipCount = nil, nil, 0
 	s.log.Warn("spool begins anew in an empty directory")

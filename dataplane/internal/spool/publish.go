@@ -46,6 +46,7 @@ func (s *Spool) NextBatch(limit int, now time.Time) *Batch {
 	if s.writeErr != nil {
 		s.probeDisk()
 	}
+
 	batch := &Batch{}
 	batch.entries = s.usage.NextBatch(limit, maxBatchBytes, now.Sub(s.openedAt), func(e *entry) (int, bool) {
 		data, err := e.loadBody()
@@ -61,6 +62,7 @@ func (s *Spool) NextBatch(limit int, now time.Time) *Batch {
 	if len(batch.entries) == 0 {
 		return nil
 	}
+
 	batch.Session = int64(batch.entries[0].Session)
 	return batch
 }

@@ -44,7 +44,12 @@ type Publisher struct {
 
 // NewPublisher returns a Publisher that is not started.
 func NewPublisher(s *Spool, stream Stream, log *slog.Logger, reg prometheus.Registerer) *Publisher {
-	return &Publisher{spool: s, stream: stream, log: log, metrics: newPublisherMetrics(reg, s)}
+	return &Publisher{
+		spool:   s,
+		stream:  stream,
+		log:     log,
+		metrics: newPublisherMetrics(reg, s),
+	}
 }
 
 // Start publishes events until Stop is called.
@@ -88,6 +93,7 @@ func (p *Publisher) run(ctx context.Context) {
 	schedule := usagelog.NewSchedule(0)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+
 	for ctx.Err() == nil {
 		publish, wake := schedule.Next(time.Since(started))
 		if publish {
@@ -95,11 +101,13 @@ func (p *Publisher) run(ctx context.Context) {
 			p.publishNext(ctx, schedule, started)
 			continue
 		}
+
 		timer.Reset(wake - time.Since(started))
 		queued := p.spool.Wake()
 		if schedule.Waits() {
 			queued = nil // otherwise every request would start a thread for this goroutine, which has nothing to do yet
 		}
+
 		select {
 		case <-ctx.Done():
 		case <-timer.C:
@@ -142,7 +150,12 @@ func (p *Publisher) publish(ctx context.Context, batch *Batch) error {
 	// Each attempt has its own id. If the server called a repeated id a duplicate, that would not prove that the message is
 	// stored.
 	id := ident.Kind("bat").New()
-	message := event.Batch{V: event.Version, BatchID: id, Session: batch.Session, Events: batch.Events}
+	message := event.Batch{
+		V:       event.Version,
+		BatchID: id,
+		Session: batch.Session,
+		Events:  batch.Events,
+	}
 	payload := message.AppendJSON(make([]byte, 0, batch.size+len(batch.Events)+128))
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
@@ -157,22 +170,32 @@ func newPublisherMetrics(reg prometheus.Registerer, s *Spool) publisherMetrics {
 		Name: "mgw_usage_oldest_unsettled_seconds",
 		Help: "Seconds since the request of the oldest unsettled usage event finished. 0 if every event is settled.",
 	}, func() float64 { return s.UnsettledAge().Seconds() })
+
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mgw_spool_used_capacity", Help: "Spool capacity in use: running requests and unsettled usage events.",
 	}, func() float64 { return float64(s.UsedCapacity()) })
+
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mgw_spool_capacity", Help: "Spool capacity. No request is admitted while 90 % of it are in use.",
 	}, func() float64 { return float64(s.Capacity()) })
-	f.NewGaugeFunc(prometheus.GaugeOpts{Name: "mgw_spool_bytes", Help: "Size of the segments of the spool."}, func() float64 { return float64(s.Bytes()) })
+
+	f.NewGaugeFunc(
+		prometheus.GaugeOpts{Name: "mgw_spool_bytes", Help: "Size of the segments of the spool."},
+		func() float64 { return float64(s.Bytes()) },
+	)
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mgw_spool_max_bytes", Help: "Maximum size of the spool. No request is admitted while 90 % of it are in use.",
 	}, func() float64 { return float64(s.cfg.MaxBytes) })
+
 	f.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "mgw_spool_disk_free_bytes", Help: "Bytes that the proxy can still write to the file system of the spool; NaN while it cannot be read.",
+		Name: "mgw_spool_disk_free_bytes",
+		Help: "Bytes that the proxy can still write to the file system of the spool; NaN while it cannot be read.",
 	}, s.freeDisk)
+
 	return publisherMetrics{
 		published: f.NewCounter(prometheus.CounterOpts{
-			Name: "mgw_usage_published_total", Help: "Usage events published to the usage stream. An event that is published again counts again.",
+			Name: "mgw_usage_published_total",
+			Help: "Usage events published to the usage stream. An event that is published again counts again.",
 		}),
 		failed: f.NewCounter(prometheus.CounterOpts{
 			Name: "mgw_usage_publish_failures_total", Help: "Messages of usage events that the usage stream did not acknowledge.",

@@ -126,18 +126,22 @@ func readRecord(r io.Reader) (kind, []byte, error) {
 		}
 		return 0, nil, err
 	}
+
 	size := binary.LittleEndian.Uint32(prefix[:])
 	if size > maxBodyBytes {
 		return 0, nil, errTorn
 	}
+
 	body := make([]byte, size)
 	if _, err := io.ReadFull(r, body); err != nil {
 		return 0, nil, errTorn
 	}
+
 	sum := crc32.Update(crc32.ChecksumIEEE(prefix[8:]), crc32.IEEETable, body)
 	if sum != binary.LittleEndian.Uint32(prefix[4:]) {
 		return 0, nil, errTorn
 	}
+
 	return kind(prefix[8]), body, nil
 }
 

@@ -26,24 +26,29 @@ func (s *Spool) recover() error {
 	if err != nil {
 		return err
 	}
+
 	s.readCheckpoint()
 	if err := s.buffer.load(); err != nil {
 		return err
 	}
+
 	for _, number := range numbers {
 		if err := s.replaySegment(number); err != nil {
 			return err
 		}
 		s.nextSegment = number + 1
 	}
+
 	s.buffer.detachIfUnused()
 	s.loadSkipCount()
 	s.checkCheckpoint()
 	s.skipNumbers()
+
 	for _, id := range s.usage.Sessions() {
 		sess := s.usage.Session(id)
 		sess.Written = sess.Last
 	}
+
 	if err := s.rotate(); err != nil {
 		if !isFull(err) {
 			return err
@@ -51,6 +56,7 @@ func (s *Spool) recover() error {
 		s.writeErr = err
 		s.log.Error("disk of the spool is full; no request is admitted until there is room", slog.Any("error", err))
 	}
+
 	aborted := s.abortUnfinished()
 	sessions := s.usage.Sessions()
 	for _, id := range sessions {
@@ -58,9 +64,16 @@ func (s *Spool) recover() error {
 			s.usage.Enqueue(e)
 		}
 	}
+
 	if len(numbers) > 0 {
-		s.log.Info("spool recovered", slog.Int64("unsettled", s.usage.Pending()), slog.Int("aborted", aborted), slog.Int("sessions", len(sessions)))
+		s.log.Info(
+			"spool recovered",
+			slog.Int64("unsettled", s.usage.Pending()),
+			slog.Int("aborted", aborted),
+			slog.Int("sessions", len(sessions)),
+		)
 	}
+
 	s.trim()
 	s.wakePublisher()
 	return nil
@@ -96,10 +109,12 @@ func (s *Spool) replaySegment(number int64) error {
 	if err != nil {
 		return fmt.Errorf("spool: open segment: %w", err)
 	}
+
 	seg, err := newSegment(number, f)
 	if err != nil {
 		return err
 	}
+
 	s.buffer.attachRecovered(seg)
 	s.segments = append(s.segments, seg)
 	r := bufio.NewReaderSize(io.NewSectionReader(seg.file, 0, math.MaxInt64), 1<<16)
@@ -108,19 +123,23 @@ func (s *Spool) replaySegment(number int64) error {
 		if errors.Is(err, io.EOF) {
 			break
 		}
+
 		if errors.Is(err, errTorn) {
 			seg.torn = true
 			s.log.Warn("spool segment ends with a torn record", slog.Int64("segment", number), slog.Int64("offset", seg.size))
 			break
 		}
+
 		if err != nil {
 			return fmt.Errorf("spool: read segment %d: %w", number, err)
 		}
 		if err := s.replayRecord(seg, k, body); err != nil {
 			return fmt.Errorf("spool: segment %d, offset %d: %w", number, seg.size, err)
 		}
+
 		seg.size += prefixBytes + int64(len(body))
 	}
+
 	s.bytes += seg.size
 	return nil
 }
@@ -190,14 +209,22 @@ func (s *Spool) replayFinished(seg *segment, e *event.Usage, size int32) {
 		sess.Running--
 		started = r.started
 	}
+
 	if c := s.earlier.checkpoint; c != nil && isBehind(c.Mark, seg.number, seg.size) {
 		s.countConsumed(e, started)
 	}
 	if e.Seq <= sess.Last {
 		return // sequence numbers are never reused: the event is known already
 	}
+
 	seg.live++
-	s.usage.Add(e.Seq, &entry{Delivery: usagelog.Delivery{Session: id}, segment: seg, offset: seg.size, size: size, finishedMS: e.FinishedMS})
+	s.usage.Add(e.Seq, &entry{
+		Delivery:   usagelog.Delivery{Session: id},
+		segment:    seg,
+		offset:     seg.size,
+		size:       size,
+		finishedMS: e.FinishedMS,
+	})
 }
 
 func (s *Spool) replaySettled(m event.Settled) {

@@ -52,6 +52,7 @@ func segmentNumbers(dir string) ([]int64, error) {
 	if err != nil {
 		return nil, fmt.Errorf("spool: list segments: %w", err)
 	}
+
 	var numbers []int64
 	for _, e := range entries {
 		digits, ok := strings.CutSuffix(e.Name(), segmentSuffix)
@@ -64,6 +65,7 @@ func segmentNumbers(dir string) ([]int64, error) {
 		}
 		numbers = append(numbers, n)
 	}
+
 	slices.Sort(numbers)
 	return numbers, nil
 }
@@ -75,6 +77,7 @@ func (s *Spool) createSegmentFile() (*segment, error) {
 	if err := os.MkdirAll(s.cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("spool: create directory: %w", err)
 	}
+
 	if s.locks && s.lock == nil { // the directory could not be made before, because the disk was full
 		lock, err := lockDir(s.cfg.Dir)
 		if err != nil {
@@ -82,10 +85,12 @@ func (s *Spool) createSegmentFile() (*segment, error) {
 		}
 		s.lock = lock
 	}
+
 	f, err := s.disk.open(segmentPath(s.cfg.Dir, number), os.O_RDWR|os.O_CREATE|os.O_EXCL)
 	if err != nil {
 		return nil, fmt.Errorf("spool: create segment: %w", err)
 	}
+
 	s.nextSegment++
 	return newSegment(number, f)
 }

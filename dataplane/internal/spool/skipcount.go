@@ -75,6 +75,7 @@ func (s *Spool) loadSkipCount() {
 	if err != nil {
 		return // the directory could not be made on a full disk
 	}
+
 	for _, entry := range entries {
 		if digits, ok := strings.CutPrefix(entry.Name(), skipFilePrefix); ok {
 			if count, err := strconv.ParseInt(digits, 10, 64); err == nil {
@@ -83,10 +84,12 @@ func (s *Spool) loadSkipCount() {
 			}
 		}
 	}
+
 	f, err := os.OpenFile(s.skipFilePath(0), os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return // no room; tried again with the next segment
 	}
+
 	_ = f.Close() // nothing was written to it
 }
 
@@ -104,14 +107,17 @@ func (s *Spool) skipNumbers() {
 		s.log.Warn("the machine has booted since the spool was written: the end of the spool may be missing",
 			slog.Int("unfinished_requests", len(s.running)))
 	}
+
 	if skip == 0 {
 		return
 	}
+
 	for _, id := range s.usage.Sessions() {
 		if sess := s.usage.Session(id); sess.Running > 0 {
 			sess.Last += skip
 		}
 	}
+
 	s.skippedNumbers = skip
 	s.setSkipCount(s.skippedNumbers + int64(len(s.running)))
 }

@@ -118,6 +118,7 @@ func Open(cfg Config, log *slog.Logger) (*Spool, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil && !isFull(err) {
 		return nil, fmt.Errorf("spool: create directory: %w", err)
 	}
+
 	lock, err := lockDir(cfg.Dir)
 	if err != nil {
 		return nil, err
@@ -125,11 +126,13 @@ func Open(cfg Config, log *slog.Logger) (*Spool, error) {
 	if cfg.KernelBoot == "" {
 		cfg.KernelBoot = kernelBoot()
 	}
+
 	s, err := open(cfg, log, osDisk{})
 	if err != nil {
 		_ = lock.Close() // only unlocks; lock may be nil, for which Close returns an error
 		return nil, err
 	}
+
 	s.lock, s.locks = lock, true
 	return s, nil
 }
@@ -139,14 +142,23 @@ func open(cfg Config, log *slog.Logger, d disk) (*Spool, error) {
 		// Space is freed by whole segments and never by the last one, so there must be many of them.
 		cfg.SegmentBytes = min(16<<20, cfg.MaxBytes/16)
 	}
+
 	s := &Spool{
-		cfg: cfg, log: log, disk: d, openedAt: time.Now(), nextSegment: 1, buffer: newWriteBuffer(cfg.Dir, d, log),
-		usage: usagelog.New[*entry](), running: map[string]startedRequest{}, wake: make(chan struct{}, 1),
+		cfg:         cfg,
+		log:         log,
+		disk:        d,
+		openedAt:    time.Now(),
+		nextSegment: 1,
+		buffer:      newWriteBuffer(cfg.Dir, d, log),
+		usage:       usagelog.New[*entry](),
+		running:     map[string]startedRequest{},
+		wake:        make(chan struct{}, 1),
 	}
 	if err := s.recover(); err != nil {
 		_ = s.Close() // the first error matters more
 		return nil, err
 	}
+
 	return s, nil
 }
 
@@ -223,6 +235,7 @@ func (s *Spool) write(record []byte) (place, error) {
 func (s *Spool) flush() error {
 	done := 0
 	defer func() { s.unwritten = slices.Delete(s.unwritten, 0, done) }()
+
 	for _, e := range s.unwritten {
 		if sess := s.usage.Session(e.Session); sess != nil { // nil if the session was dropped after all was settled
 			at, err := s.append(e.record)
@@ -239,6 +252,7 @@ func (s *Spool) flush() error {
 		}
 		done++
 	}
+
 	s.clearSkipCount()
 	return nil
 }
@@ -273,17 +287,20 @@ func (s *Spool) append(record []byte) (place, error) {
 		s.writeErr = s.lost
 		return place{}, s.lost
 	}
+
 	if !s.hasOwnSegment || s.segments[len(s.segments)-1].size >= s.cfg.SegmentBytes {
 		if err := s.rotate(); err != nil {
 			s.writeErr = err
 			return place{}, err
 		}
 	}
+
 	seg := s.segments[len(s.segments)-1]
 	offset, err := seg.append(record)
 	if s.writeErr = err; err != nil {
 		return place{}, err
 	}
+
 	s.bytes += int64(len(record))
 	return place{seg, offset, int32(len(record) - prefixBytes)}, nil
 }
@@ -318,9 +335,13 @@ func (s *Spool) rotate() error {
 	for _, id := range s.usage.Sessions() {
 		sess := s.usage.Session(id)
 		header.Sessions = append(header.Sessions, sessionRecord{
-			Session: id, BootID: sess.BootID, LastSeq: sess.Written, Watermark: min(sess.Watermark(), sess.Written),
+			Session:   id,
+			BootID:    sess.BootID,
+			LastSeq:   sess.Written,
+			Watermark: min(sess.Watermark(), sess.Written),
 		})
 	}
+
 	record, err := encodeRecord(kindHeader, header)
 	if err != nil {
 		return err
@@ -328,18 +349,22 @@ func (s *Spool) rotate() error {
 	if err := s.buffer.flush(); err != nil {
 		return err
 	}
+
 	seg, err := s.createSegmentFile()
 	if err != nil {
 		return err
 	}
+
 	if _, err := seg.append(record); err != nil {
 		_ = seg.remove() // it has no complete record, and recovery accepts it, should it remain
 		return err
 	}
+
 	s.bytes += seg.size
 	s.segments, s.hasOwnSegment = append(s.segments, seg), true
 	s.buffer.attach(seg)
 	s.loadSkipCount()
+
 	return s.identifyDirectory()
 }
 

@@ -68,14 +68,17 @@ func (u *Unit) AppendStarted(e *event.Usage) error {
 	if !sess.AcceptsRequests() {
 		return fmt.Errorf("spool: session %d has ended", e.Session)
 	}
+
 	at, err := s.write(*buffer)
 	if err != nil {
 		return err
 	}
+
 	sess.Running++
 	s.addRunning(e.RequestID, startedRequest{started: at})
 	s.reserved--
 	u.state, u.id = unitStarted, e.RequestID
+
 	return nil
 }
 
@@ -121,7 +124,11 @@ func (s *Spool) appendFinished(e *event.Usage) {
 	e.Seq = sess.Last + 1
 	record := appendEventRecord(make([]byte, 0, eventBufferBytes), kindFinished, e)
 	entry := &entry{
-		Delivery: usagelog.Delivery{Session: id}, segment: started.started.segment, record: record, size: int32(len(record) - prefixBytes), finishedMS: e.FinishedMS,
+		Delivery:   usagelog.Delivery{Session: id},
+		segment:    started.started.segment,
+		record:     record,
+		size:       int32(len(record) - prefixBytes),
+		finishedMS: e.FinishedMS,
 	}
 	s.usage.Add(e.Seq, entry)
 	s.usage.Enqueue(entry)
@@ -131,5 +138,6 @@ func (s *Spool) appendFinished(e *event.Usage) {
 		s.log.Error("usage event cannot be written to the spool and is kept in memory",
 			slog.String("request_id", e.RequestID), slog.Any("error", err))
 	}
+
 	s.trim()
 }

@@ -90,6 +90,7 @@ func readChunks(chunks []byte) (number, offset int64, records []byte) {
 		if size == 0 || size > int64(len(chunks)-chunkPrefixBytes) {
 			break
 		}
+
 		chunk := chunks[:chunkPrefixBytes+size]
 		n, at := int64(binary.LittleEndian.Uint64(chunk[8:])), int64(binary.LittleEndian.Uint64(chunk[16:]))
 		if binary.LittleEndian.Uint32(chunk) != crc32.Checksum(chunk[4:], chunkTable) || at < 0 {
@@ -101,6 +102,7 @@ func readChunks(chunks []byte) (number, offset int64, records []byte) {
 		if n != number || at != offset+int64(len(records)) {
 			break
 		}
+
 		records = append(records, chunk[chunkPrefixBytes:]...)
 		chunks = chunks[len(chunk):]
 	}
@@ -220,6 +222,7 @@ func (b *writeBuffer) add(records []byte, offset int64) bool {
 	if len(b.data) == 0 {
 		b.offset = offset
 	}
+
 	binary.LittleEndian.PutUint32(b.prefix[4:], uint32(len(records)))
 	binary.LittleEndian.PutUint64(b.prefix[8:], uint64(b.number))
 	binary.LittleEndian.PutUint64(b.prefix[16:], uint64(offset))
@@ -229,15 +232,20 @@ func (b *writeBuffer) add(records []byte, offset int64) bool {
 	if err == nil {
 		_, err = b.mapped.WriteAt(b.prefix[:], b.used)
 	}
+
 	if err != nil {
 		if len(b.data) > 0 {
 			b.unmap() // flush removes the file
 		} else {
 			b.remove()
 		}
-		b.log.Error("write buffer of the spool failed; until the next segment, each record is written to its segment at once", slog.Any("error", err))
+		b.log.Error(
+			"write buffer of the spool failed; until the next segment, each record is written to its segment at once",
+			slog.Any("error", err),
+		)
 		return false
 	}
+
 	b.data = append(b.data, records...)
 	b.used += chunkPrefixBytes + int64(len(records))
 	return true
@@ -269,14 +277,17 @@ func (f bufferedFile) ReadAt(p []byte, offset int64) (int, error) {
 	if n := end - begin; n == int64(len(p)) {
 		return copy(p, b.data[begin-b.offset:]), nil
 	}
+
 	n, err := f.file.ReadAt(p, offset)
 	if int64(n) < begin-offset {
 		return n, err //nolint:wrapcheck // as above
 	}
+
 	copy(p[begin-offset:], b.data[begin-b.offset:end-b.offset])
 	if n = max(n, int(end-offset)); n == len(p) {
 		err = nil
 	}
+
 	return n, err
 }
 

@@ -26,6 +26,7 @@ func (b *block) read(raw []byte, start, end int) {
 	if start == end {
 		return
 	}
+
 	b.fields = true
 	line := raw[start:end]
 	switch line[0] {
@@ -42,6 +43,7 @@ func (b *block) read(raw []byte, start, end int) {
 	case '{':
 		b.bare = true
 	}
+
 	b.extra = true
 }
 

@@ -100,22 +100,26 @@ func (s *Splitter) Flush() (event Event, ok bool) {
 	if s.err != nil {
 		return Event{}, false
 	}
+
 	raw := s.bytes()
 	if len(raw) == 0 {
 		return Event{}, false
 	}
+
 	if s.pendingCR {
 		s.pendingCR = false
 		if s.endLine(1) {
 			return s.take(), true
 		}
 	}
+
 	line := s.trimByteOrderMark(raw[s.block.line:])
 	comment := !s.block.fields && len(line) > 0 && line[0] == ':'
 	partial := s.block.fields || len(line) > 0
 	s.block.read(raw, len(raw)-len(line), len(raw))
 	event = s.take()
 	event.Comment, event.Partial = comment, partial
+
 	return event, true
 }
 
@@ -142,6 +146,7 @@ func (s *Splitter) readLine() (stop int, found bool) {
 		}
 		return 1, true
 	}
+
 	if s.skipLF {
 		s.skipLF = false
 		if s.in[s.pos] == '\n' {
@@ -151,12 +156,14 @@ func (s *Splitter) readLine() (stop int, found bool) {
 			return 0, false
 		}
 	}
+
 	if s.nextLF < s.pos {
 		s.nextLF = indexFrom(s.in, s.pos, '\n')
 	}
 	if s.nextCR < s.pos {
 		s.nextCR = indexFrom(s.in, s.pos, '\r')
 	}
+
 	switch {
 	case s.nextLF < s.nextCR:
 		s.pos = s.nextLF + 1
@@ -166,6 +173,7 @@ func (s *Splitter) readLine() (stop int, found bool) {
 		s.pos = s.nextCR + 1
 		return s.readCR()
 	}
+
 	s.pos = len(s.in)
 	return 0, false
 }
@@ -197,6 +205,7 @@ func (s *Splitter) endLine(stop int) bool {
 	if s.checkSize(); s.err != nil {
 		return false
 	}
+
 	raw := s.bytes()
 	end := len(raw) - stop
 	line := s.trimByteOrderMark(raw[s.block.line:end])
@@ -204,10 +213,12 @@ func (s *Splitter) endLine(stop int) bool {
 	if len(line) == 0 {
 		return true
 	}
+
 	if line[0] == ':' && !s.block.fields {
 		s.block.comment = true
 		return true
 	}
+
 	s.block.read(raw, end-len(line), end)
 	s.block.line = len(raw)
 	return false

@@ -131,16 +131,19 @@ func (t *tail) add(l *pulse.Line) {
 	if t.closed {
 		return
 	}
+
 	now := time.Now()
 	if now.Sub(t.second) >= time.Second {
 		t.second, t.taken = now, 0
 	}
+
 	if t.taken < pulse.MaxLines {
 		t.taken++
 		t.lines = append(t.lines, *l)
 	} else {
 		t.dropped++
 	}
+
 	if t.flush == nil {
 		t.flush = time.AfterFunc(pulse.TailBatch, t.sendBatch)
 	}
@@ -162,8 +165,14 @@ func (t *tail) sendBatch() {
 	if len(lines) == 0 {
 		t.send(pulse.Lines{V: pulse.Version, ID: t.id, Dropped: dropped})
 	}
+
 	for part := range slices.Chunk(lines, maxBatch) {
-		t.send(pulse.Lines{V: pulse.Version, ID: t.id, Dropped: dropped, Lines: part})
+		t.send(pulse.Lines{
+			V:       pulse.Version,
+			ID:      t.id,
+			Dropped: dropped,
+			Lines:   part,
+		})
 		dropped = 0
 	}
 }

@@ -39,6 +39,7 @@ func (a *answerBody) exchange(c *conn, call *provider.Call) (*provider.Answer, e
 	if a.ctx.Done() != nil {
 		a.stopCancel = context.AfterFunc(a.ctx, func() { _ = c.Close() })
 	}
+
 	writeErr := c.writeCall(c.pool.heads.get(call), call)
 	// The answer is read even after a failed write: the provider may have answered and stopped reading.
 	response, err := c.readHead(methodOf(call)) //nolint:bodyclose // finish releases the connection instead
@@ -49,12 +50,19 @@ func (a *answerBody) exchange(c *conn, call *provider.Call) (*provider.Answer, e
 		}
 		return nil, err
 	}
+
 	a.body, a.closeAfter = response.Body, response.Close || writeErr != nil
 	if response.Body == http.NoBody {
 		a.body = nil
 		a.finish(true)
 	}
-	return &provider.Answer{Status: response.StatusCode, Header: response.Header, Body: a, Length: response.ContentLength}, nil
+
+	return &provider.Answer{
+		Status: response.StatusCode,
+		Header: response.Header,
+		Body:   a,
+		Length: response.ContentLength,
+	}, nil
 }
 
 // Read reads the body. If the context or a time limit has ended the call, that is the error.
@@ -65,6 +73,7 @@ func (a *answerBody) Read(p []byte) (int, error) {
 	if !a.deadlineSet {
 		a.setReadDeadline()
 	}
+
 	a.deadlineSet = false
 	n, err := a.body.Read(p)
 	a.started = a.started || n > 0
@@ -75,6 +84,7 @@ func (a *answerBody) Read(p []byte) (int, error) {
 		err = a.cause(err)
 		a.finish(false)
 	}
+
 	return n, err
 }
 

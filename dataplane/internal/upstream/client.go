@@ -28,7 +28,12 @@ type Limits struct {
 
 // DefaultLimits are the limits for a provider that sets none. They suit language models, which may take long until the
 // first byte and then send steadily.
-var DefaultLimits = Limits{Connect: 5 * time.Second, FirstByte: 5 * time.Minute, Idle: 2 * time.Minute, Total: 10 * time.Minute}
+var DefaultLimits = Limits{
+	Connect:   5 * time.Second,
+	FirstByte: 5 * time.Minute,
+	Idle:      2 * time.Minute,
+	Total:     10 * time.Minute,
+}
 
 // maxTotalTimeout is the longest call that the lease protocol covers: the control plane keeps the lease of a silent
 // proxy for longer.
@@ -82,7 +87,12 @@ func New(limits Limits, standard bool) *Client {
 	limits.Idle = orDefault(limits.Idle, DefaultLimits.Idle)
 	limits.Total = orDefault(limits.Total, DefaultLimits.Total)
 	dialer := &net.Dialer{KeepAlive: 30 * time.Second}
-	return &Client{limits: limits, standard: standard, dial: dialer.DialContext, transports: map[transportKey]transport{}}
+	return &Client{
+		limits:     limits,
+		standard:   standard,
+		dial:       dialer.DialContext,
+		transports: map[transportKey]transport{},
+	}
 }
 
 func orDefault(d, other time.Duration) time.Duration {
@@ -121,15 +131,18 @@ func (c *Client) transportOf(p *catalog.Provider, connect time.Duration) (transp
 	if known != nil {
 		return known, nil
 	}
+
 	base, err := url.Parse(p.BaseURL)
 	if err != nil {
 		return nil, fmt.Errorf("upstream: base URL of provider %s: %w", p.ID, err)
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.transports[key] == nil {
 		c.transports[key] = c.newTransport(base, p.HTTP2, connect)
 	}
+
 	return c.transports[key], nil
 }
 

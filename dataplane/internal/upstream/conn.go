@@ -49,7 +49,12 @@ const readSize = 16 << 10
 
 // newConn makes a conn of a plain connection; tlsConfig is nil for one without TLS.
 func newConn(plain net.Conn, p *pool, tlsConfig *tls.Config) *conn {
-	c := &conn{Conn: plain, plain: plain, pool: p, hasInput: inputProbe(plain)}
+	c := &conn{
+		Conn:     plain,
+		plain:    plain,
+		pool:     p,
+		hasInput: inputProbe(plain),
+	}
 	if tlsConfig != nil {
 		c.records = &recordConn{Conn: plain}
 		c.Conn = tls.Client(c.records, tlsConfig)
@@ -91,6 +96,7 @@ func (c *conn) readHead(method string) (*http.Response, error) {
 	if c.large {
 		c.noteAnswerBegins()
 	}
+
 	for {
 		response, err := http.ReadResponse(c.in, responseRequests[method])
 		if err != nil {
@@ -130,11 +136,13 @@ func (c *conn) writeCall(head *head, call *provider.Call) error {
 		writeBuffers.Put(b)
 		return err
 	}
+
 	*b = out
 	c.users.Store(2)
 	c.large = true
 	call.Body.Retain()
 	go c.writeLargeCall(b, call.Body)
+
 	return nil
 }
 

@@ -27,6 +27,7 @@ func decode(a *provider.Answer) {
 	if encoding == "" || encoding == "identity" || a.Body == nil {
 		return
 	}
+
 	a.Header = a.Header.Clone()
 	a.Header.Del("Content-Encoding")
 	a.Header.Del("Content-Length")
@@ -41,6 +42,7 @@ func decode(a *provider.Answer) {
 	case encoding == "zstd":
 		body.openFunc = openZstd
 	}
+
 	a.Body = provider.NoAwait{ReadCloser: body}
 }
 

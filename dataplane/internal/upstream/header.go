@@ -35,6 +35,7 @@ func (h *headCache) get(call *provider.Call) *head {
 	if call.Range != "" || call.IdempotencyKey != "" {
 		return newHead(call)
 	}
+
 	key := headKey{call.Format, call.Credential, call.Accept, call.ContentType, call.Beta}
 	h.mu.RLock()
 	made := h.heads[key]
@@ -43,12 +44,14 @@ func (h *headCache) get(call *provider.Call) *head {
 	if made != nil && current {
 		return made
 	}
+
 	made = newHead(call)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.provider != call.Provider {
 		h.provider, h.heads = call.Provider, map[headKey]*head{}
 	}
+
 	h.heads[key] = made
 	return made
 }
@@ -69,7 +72,10 @@ var managedHeaders = map[string]bool{
 }
 
 func newHead(call *provider.Call) *head {
-	h := &head{fields: headerFields(call), repeatable: call.Format != catalogkv.Videos && call.IdempotencyKey == "" || methodOf(call) == http.MethodGet}
+	h := &head{
+		fields:     headerFields(call),
+		repeatable: call.Format != catalogkv.Videos && call.IdempotencyKey == "" || methodOf(call) == http.MethodGet,
+	}
 	var lines bytes.Buffer
 	_ = h.fields.WriteSubset(&lines, managedHeaders) // never fails in memory
 	h.lines = lines.Bytes()
@@ -110,6 +116,7 @@ func headerFields(call *provider.Call) http.Header {
 	if accept == "" {
 		accept = "application/json"
 	}
+
 	h := http.Header{"Accept": {accept}, "Accept-Encoding": {"identity"}, "User-Agent": {userAgent}}
 	if call.ContentType != "" {
 		h["Content-Type"] = []string{call.ContentType}
@@ -117,6 +124,7 @@ func headerFields(call *provider.Call) http.Header {
 	if call.Range != "" {
 		h["Range"] = []string{call.Range}
 	}
+
 	switch {
 	case call.IdempotencyKey != "":
 		h["Idempotency-Key"] = []string{call.IdempotencyKey}
@@ -125,6 +133,7 @@ func headerFields(call *provider.Call) http.Header {
 		// as it would be on another route. The creation of a video must not be repeated.
 		h["Idempotency-Key"] = nil
 	}
+
 	if call.Format == catalogkv.Messages {
 		version := call.Provider.AnthropicVersion
 		if version == "" {
@@ -132,19 +141,23 @@ func headerFields(call *provider.Call) http.Header {
 		}
 		h["Anthropic-Version"] = []string{version}
 	}
+
 	if call.Beta != "" {
 		h["Anthropic-Beta"] = []string{call.Beta}
 	}
+
 	for name, value := range call.Provider.Headers {
 		if call.Beta != "" && http.CanonicalHeaderKey(name) == "Anthropic-Beta" {
 			value = joinNames(value, call.Beta)
 		}
 		h.Set(name, value)
 	}
+
 	if auth := call.Provider.Auth; auth != "" && auth != catalogkv.Bearer {
 		h.Set(auth, call.Credential.Reveal())
 	} else {
 		h["Authorization"] = []string{"Bearer " + call.Credential.Reveal()}
 	}
+
 	return h
 }

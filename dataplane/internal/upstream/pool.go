@@ -44,11 +44,13 @@ func newPool(base *url.URL, connect time.Duration, dial dialFunc) *pool {
 	default:
 		return nil
 	}
+
 	for i := range len(host) {
 		if host[i] <= ' ' || host[i] > '~' { // a host name that needs encoding
 			return nil
 		}
 	}
+
 	p.address = net.JoinHostPort(host, port)
 	return p
 }
@@ -62,6 +64,7 @@ func (p *pool) send(ctx context.Context, call *provider.Call, limits Limits) (*p
 	if first := now.Add(limits.FirstByte); first.Before(a.totalDeadline) {
 		a.deadline = first
 	}
+
 	repeatable := p.heads.get(call).repeatable
 	for {
 		c, err := p.get(ctx, a.deadline)

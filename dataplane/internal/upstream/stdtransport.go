@@ -42,6 +42,7 @@ func newStdTransport(base *url.URL, http2 bool, connect time.Duration, dial dial
 	if !http2 {
 		t.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
 	}
+
 	return &stdTransport{base: base, transport: t}
 }
 
@@ -58,20 +59,32 @@ func (l *stdTransport) send(ctx context.Context, call *provider.Call, limits Lim
 		}
 		return nil, err
 	}
+
 	if response.StatusCode == http.StatusSwitchingProtocols {
 		_ = response.Body.Close()
 		watch.stop()
 		return nil, errSwitchedProtocols
 	}
+
 	body := &timedBody{NoAwait: provider.NoAwait{ReadCloser: response.Body}, ctx: ctx, timer: watch}
-	return &provider.Answer{Status: response.StatusCode, Header: response.Header, Body: body, Length: response.ContentLength}, nil
+	return &provider.Answer{
+		Status: response.StatusCode,
+		Header: response.Header,
+		Body:   body,
+		Length: response.ContentLength,
+	}, nil
 }
 
 func (l *stdTransport) request(ctx context.Context, call *provider.Call) *http.Request {
 	target := targetOf(l.base, call)
 	request := &http.Request{
-		Method: methodOf(call), URL: &target, Host: target.Host, Header: l.heads.get(call).fields,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Method:     methodOf(call),
+		URL:        &target,
+		Host:       target.Host,
+		Header:     l.heads.get(call).fields,
+		Proto:      "HTTP/1.1",
+		ProtoMajor: 1,
+		ProtoMinor: 1,
 	}
 	if call.Body != nil {
 		ctx = httptrace.WithClientTrace(ctx, holdBody(call.Body))
@@ -80,6 +93,7 @@ func (l *stdTransport) request(ctx context.Context, call *provider.Call) *http.R
 			request.GetBody = func() (io.ReadCloser, error) { return call.Body.NewReader(), nil }
 		}
 	}
+
 	return request.WithContext(ctx)
 }
 

@@ -21,14 +21,17 @@ func inputProbe(plain net.Conn) func() bool {
 	if a, ok := plain.(inputAsker); ok {
 		return a.hasInput
 	}
+
 	s, ok := plain.(syscall.Conn)
 	if !ok {
 		return nil
 	}
+
 	raw, err := s.SyscallConn()
 	if err != nil {
 		return nil
 	}
+
 	there := false
 	var one [1]byte
 	look := func(fd uintptr) {

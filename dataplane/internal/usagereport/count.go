@@ -37,22 +37,26 @@ func ceil(text []byte) (n int64, ok bool) {
 	if negative {
 		text = text[1:]
 	}
+
 	whole, rest := cutDigits(text)
 	if len(whole) == 0 {
 		return 0, false
 	}
+
 	var fraction []byte
 	if len(rest) > 0 && rest[0] == '.' {
 		if fraction, rest = cutDigits(rest[1:]); len(fraction) == 0 {
 			return 0, false
 		}
 	}
+
 	exponent := 0
 	if len(rest) > 0 {
 		if exponent, ok = readExponent(rest); !ok {
 			return 0, false
 		}
 	}
+
 	n = scale(whole, fraction, exponent)
 	return n, n == 0 || !negative
 }
@@ -71,6 +75,7 @@ func readExponent(text []byte) (exponent int, ok bool) {
 	if text[0] != 'e' && text[0] != 'E' {
 		return 0, false
 	}
+
 	text = text[1:]
 	sign := 1
 	if len(text) > 0 && (text[0] == '-' || text[0] == '+') {
@@ -79,10 +84,12 @@ func readExponent(text []byte) (exponent int, ok bool) {
 		}
 		text = text[1:]
 	}
+
 	digits, rest := cutDigits(text)
 	for _, c := range digits {
 		exponent = min(10*exponent+int(c-'0'), math.MaxInt32)
 	}
+
 	return sign * exponent, len(digits) > 0 && len(rest) == 0
 }
 
@@ -101,8 +108,10 @@ func scale(whole, fraction []byte, exponent int) (n int64) {
 			}
 		}
 	}
+
 	for ; at < before && 0 < n && n < maxCount; at++ {
 		n = min(10*n, maxCount)
 	}
+
 	return n
 }

@@ -56,6 +56,7 @@ func (c *Counts) Update(later *Counts) {
 	if later.Input > 0 || later.Output > 0 {
 		c.Total = 0
 	}
+
 	replace := func(to *int64, n int64) {
 		if n > 0 {
 			*to = n
@@ -72,10 +73,12 @@ func (c *Counts) Update(later *Counts) {
 	if later.written30m > 0 || later.written12h > 0 {
 		c.written30m, c.written12h = later.written30m, later.written12h
 	}
+
 	replace(&c.created, later.created)
 	if later.created5m > 0 || later.created1h > 0 {
 		c.created5m, c.created1h = later.created5m, later.created1h
 	}
+
 	replace(&c.searched, later.searched)
 	replace(&c.reasoning, later.reasoning)
 	replace(&c.audioOut, later.audioOut)
@@ -193,7 +196,12 @@ func (c *Counts) outputDetail(name string, value []byte) {
 // cache reads a count of a cache, which some providers report beside the whole and others among its details.
 func (c *Counts) cache(name string, value []byte) {
 	switch name {
-	case "cached_tokens", "num_cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens", "cache_read_tokens", "cachedContentTokenCount":
+	case "cached_tokens",
+		"num_cached_tokens",
+		"prompt_cache_hit_tokens",
+		"cache_read_input_tokens",
+		"cache_read_tokens",
+		"cachedContentTokenCount":
 		c.take(&c.cached, value)
 	case "prompt_cache_miss_tokens":
 		c.take(&c.missed, value)
@@ -202,7 +210,11 @@ func (c *Counts) cache(name string, value []byte) {
 	case "cache_write_tokens_details":
 		c.find(&c.written30m, value, "ttl_30m_tokens")
 		c.find(&c.written12h, value, "ttl_12h_tokens")
-	case "cache_creation_input_tokens", "cache_creation_tokens", "cached_creation_tokens", "prompt_cache_write_tokens", "cache_write_input_tokens":
+	case "cache_creation_input_tokens",
+		"cache_creation_tokens",
+		"cached_creation_tokens",
+		"prompt_cache_write_tokens",
+		"cache_write_input_tokens":
 		c.take(&c.created, value)
 	case "cache_creation":
 		c.find(&c.created5m, value, "ephemeral_5m_input_tokens")

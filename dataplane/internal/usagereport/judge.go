@@ -75,6 +75,7 @@ func Judge(u price.Usage, reported, complete bool, e *Evidence, r *Request) (pri
 			first = reason
 		}
 	}
+
 	switch {
 	case reported:
 	case e.Unreadable:
@@ -84,6 +85,7 @@ func Judge(u price.Usage, reported, complete bool, e *Evidence, r *Request) (pri
 	default:
 		doubt(Interrupted)
 	}
+
 	for {
 		part, _ := (&event.Usage{Usage: u, MaxInput: r.MaxInput, MaxOutput: r.MaxOutput}).Beyond()
 		if part == "" {
@@ -91,9 +93,11 @@ func Judge(u price.Usage, reported, complete bool, e *Evidence, r *Request) (pri
 		}
 		doubt(drop(&u, part))
 	}
+
 	if !reported {
 		u.Output = max(u.Output, e.Tokens)
 	}
+
 	if r.ByToken {
 		if e.Chars > maxChars*u.Output {
 			doubt(LowOutput)
@@ -108,13 +112,16 @@ func Judge(u price.Usage, reported, complete bool, e *Evidence, r *Request) (pri
 			u.ImageOut = u.Output
 		}
 	}
+
 	if u.TotalInput() == 0 && (!reported || r.ByToken && u.Output > 0 || first != None) {
 		doubt(NoInput)
 		u.Input = r.Input
 	}
+
 	if e.Ambiguous {
 		doubt(Ambiguous)
 	}
+
 	return u, first
 }
 

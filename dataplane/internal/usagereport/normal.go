@@ -11,14 +11,17 @@ func (c *Counts) Inside() (u price.Usage, ambiguous bool) {
 	if c.Input == 0 && c.missed > 0 {
 		c.Input = c.cached + c.missed
 	}
+
 	u = c.disjoint(false)
 	u.ServerToolRequests = c.calls
 	if !c.statesCalls {
 		u.ServerToolRequests = max(c.calls, c.sources)
 	}
+
 	p := c.parts(&u)
 	p.beside, ambiguous = p.readTotal(c.Total)
 	hidden := c.Total - c.Input - c.Output - p.sum(p.beside)
+
 	for i, n := range p.input() {
 		switch outside := p.beside.has(i); {
 		case outside && i >= searched:
@@ -27,14 +30,17 @@ func (c *Counts) Inside() (u price.Usage, ambiguous bool) {
 			u.Input -= n
 		}
 	}
+
 	u.Output += p.outputBeside(p.beside)
 	if hidden > 0 {
 		u.Output += hidden
 		u.Reasoning = max(u.Reasoning, hidden)
 	}
+
 	if u.Reasoning > u.Output { // the total does not include it either
 		u.Output = c.Output + u.Reasoning
 	}
+
 	// Cached audio is charged as cached.
 	u.AudioIn, u.ImageIn = max(u.AudioIn-c.cachedAudio, 0), max(u.ImageIn-c.cachedImage, 0)
 	return u, ambiguous
@@ -66,9 +72,14 @@ func (c *Counts) Beside(hourly bool) price.Usage {
 // disjoint returns the counts as they are, with the cache writes by lifetime.
 func (c *Counts) disjoint(hourly bool) price.Usage {
 	u := price.Usage{
-		Input: c.Input, CachedInput: c.cached,
-		Output: c.Output, Reasoning: c.reasoning,
-		AudioIn: c.audioIn, ImageIn: c.imageIn, AudioOut: c.audioOut, ImageOut: c.imageOut,
+		Input:       c.Input,
+		CachedInput: c.cached,
+		Output:      c.Output,
+		Reasoning:   c.reasoning,
+		AudioIn:     c.audioIn,
+		ImageIn:     c.imageIn,
+		AudioOut:    c.audioOut,
+		ImageOut:    c.imageOut,
 	}
 	u.CacheWrite5m, u.CacheWrite1h = c.created5m, c.created1h
 	switch more := c.created - c.created5m - c.created1h; {
@@ -80,13 +91,16 @@ func (c *Counts) disjoint(hourly bool) price.Usage {
 	default:
 		u.CacheWrite5m += more
 	}
+
 	if c.written == c.created && c.written > 0 {
 		return u // one count under two names
 	}
+
 	if c.isReseller {
 		u.CacheWriteOther = max(c.written, c.written30m+c.written12h)
 		return u
 	}
+
 	// Writes without a lifetime have the shorter one.
 	u.CacheWrite30m = max(c.written30m, c.written-c.written12h)
 	u.CacheWrite12h = c.written12h

@@ -72,6 +72,7 @@ func (p *parts) readTotal(total int64) (beside set, ambiguous bool) {
 	if more <= 0 {
 		return p.tooLarge(), false // nothing beside the whole, or a total that cannot be used
 	}
+
 	best := int64(-1)
 	for s := set(1); s < 1<<numParts; s++ {
 		if p.hasNone(s) || p.sum(s) != more || !p.fits(s) {
@@ -83,9 +84,11 @@ func (p *parts) readTotal(total int64) (beside set, ambiguous bool) {
 			beside, best = s, output
 		}
 	}
+
 	if best < 0 {
 		return p.tooLarge(), false
 	}
+
 	return beside, ambiguous
 }
 

@@ -52,7 +52,10 @@ func (t *Tracker) Create(ctx context.Context, v *event.Video) (*event.Video, err
 // failed.
 func (t *Tracker) SetRoute(ctx context.Context, v *event.Video, choice route.Choice) (*event.Video, error) {
 	next := *v
-	next.Provider, next.Route, next.Credential, next.UpstreamModel = choice.Provider.ID, choice.ID, choice.Credential.ID, choice.UpstreamModel
+	next.Provider = choice.Provider.ID
+	next.Route = choice.ID
+	next.Credential = choice.Credential.ID
+	next.UpstreamModel = choice.UpstreamModel
 	return t.save(ctx, &next)
 }
 
@@ -65,6 +68,7 @@ func (t *Tracker) SaveCreated(ctx context.Context, v *event.Video, body []byte) 
 	if err != nil {
 		return nil, err
 	}
+
 	if next.Status == event.VideoCompleted {
 		if err := t.charge(next, usage); err != nil {
 			open := *v
@@ -72,18 +76,26 @@ func (t *Tracker) SaveCreated(ctx context.Context, v *event.Video, body []byte) 
 			next = &open
 		}
 	}
+
 	recording, cancel := context.WithTimeout(ctx, outcomeTimeout)
 	saved, err := t.recordOutcome(recording, next)
 	cancel()
 	if err == nil {
 		return saved, nil
 	}
+
 	storing, cancel := context.WithTimeout(ctx, outcomeTimeout)
 	defer cancel()
+
 	if backupErr := t.backUp(storing, next); backupErr != nil {
-		t.log.Error("the provider's id of a video job is not stored yet", slog.String("video_id", v.ID), slog.Any("error", errors.Join(err, backupErr)))
+		t.log.Error(
+			"the provider's id of a video job is not stored yet",
+			slog.String("video_id", v.ID),
+			slog.Any("error", errors.Join(err, backupErr)),
+		)
 		t.storeOutcome(next)
 	}
+
 	return next, nil
 }
 

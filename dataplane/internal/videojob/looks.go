@@ -25,6 +25,7 @@ func (l *looks) begin(id string, now time.Time) bool {
 	if last, ok := l.at[id]; ok && now.Sub(last) < lookInterval {
 		return false
 	}
+
 	if len(l.at) >= maxLooks {
 		for other, last := range l.at {
 			if now.Sub(last) >= lookInterval {
@@ -35,6 +36,7 @@ func (l *looks) begin(id string, now time.Time) bool {
 			clear(l.at)
 		}
 	}
+
 	l.at[id] = now
 	return true
 }

@@ -38,7 +38,13 @@ func Object(v *event.Video) []byte {
 
 // newObject returns an object with the state that the job's record has.
 func newObject(v *event.Video) object {
-	o := object{ID: v.ID, Object: "video", Model: v.Model, Status: v.Status, CreatedAt: v.CreatedUnix}
+	o := object{
+		ID:        v.ID,
+		Object:    "video",
+		Model:     v.Model,
+		Status:    v.Status,
+		CreatedAt: v.CreatedUnix,
+	}
 	if v.Size != "" {
 		o.Size = &v.Size
 	}

@@ -56,7 +56,12 @@ type Poller struct {
 
 // NewPoller returns a Poller that is not started.
 func NewPoller(t *Tracker, q Queue, log *slog.Logger) *Poller {
-	return &Poller{tracker: t, queue: q, log: log, turns: turns{accounts: map[string]*share{}}}
+	return &Poller{
+		tracker: t,
+		queue:   q,
+		log:     log,
+		turns:   turns{accounts: map[string]*share{}},
+	}
 }
 
 // Start polls jobs until Stop is called.
@@ -87,6 +92,7 @@ func (p *Poller) receive(ctx context.Context) {
 			}
 			p.startPolls(ctx)
 		}
+
 		if ctx.Err() != nil {
 			return
 		}
@@ -120,16 +126,19 @@ func (p *Poller) poll(ctx context.Context, task *Task) {
 		task.Acknowledge()
 		return
 	}
+
 	if err == nil {
 		v, err = p.tracker.Refresh(ctx, v)
 	}
 	if err != nil && ctx.Err() == nil {
 		p.log.Warn("poll of a video job failed", slog.String("video_id", task.Poll.ID), slog.Any("error", err))
 	}
+
 	if err == nil && v.Ended() {
 		task.Acknowledge()
 		return
 	}
+
 	task.RetryAfter(max(pollInterval(task.Deliveries), providerCooldown(err)))
 }
 

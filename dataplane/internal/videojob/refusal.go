@@ -23,16 +23,36 @@ const retryAfter = 10 * time.Second
 func (e *RefusedError) Public() *apierr.Error {
 	switch e.Reason {
 	case event.VideoTooMany:
-		public := apierr.New(http.StatusTooManyRequests, apierr.RateLimitExceeded,
-			fmt.Sprintf("This account has as many open video jobs as it may have, %d. Please try again when one of them has ended.", e.MaxOpen))
+		public := apierr.New(
+			http.StatusTooManyRequests,
+			apierr.RateLimitExceeded,
+			fmt.Sprintf(
+				"This account has as many open video jobs as it may have, %d. Please try again when one of them has ended.",
+				e.MaxOpen,
+			),
+		)
 		public.RetryAfter = retryAfter
 		return public
 	case event.VideoKeyLimit:
-		return apierr.New(http.StatusForbidden, apierr.SpendLimitExceeded,
-			fmt.Sprintf("The rest of this API key's spend limit is needed for its open video jobs: %s remains, they are expected to cost %s.", max(e.Left, 0), e.Expected))
+		return apierr.New(
+			http.StatusForbidden,
+			apierr.SpendLimitExceeded,
+			fmt.Sprintf(
+				"The rest of this API key's spend limit is needed for its open video jobs: %s remains, they are expected to cost %s.",
+				max(e.Left, 0),
+				e.Expected,
+			),
+		)
 	case event.VideoBalance:
-		return apierr.New(http.StatusPaymentRequired, apierr.InsufficientQuota,
-			fmt.Sprintf("The rest of the balance is needed for open video jobs: %s remains, they are expected to cost %s.", max(e.Left, 0), e.Expected))
+		return apierr.New(
+			http.StatusPaymentRequired,
+			apierr.InsufficientQuota,
+			fmt.Sprintf(
+				"The rest of the balance is needed for open video jobs: %s remains, they are expected to cost %s.",
+				max(e.Left, 0),
+				e.Expected,
+			),
+		)
 	default:
 		return nil
 	}

@@ -98,15 +98,32 @@ type Tracker struct {
 }
 
 // New returns a Tracker. A nil now is time.Now.
-func New(store Store, providers Providers, charger Charger, catalogStore *catalog.Store, dialect format.Dialect, log *slog.Logger, now func() time.Time) *Tracker {
+func New(
+	store Store,
+	providers Providers,
+	charger Charger,
+	catalogStore *catalog.Store,
+	dialect format.Dialect,
+	log *slog.Logger,
+	now func() time.Time,
+) *Tracker {
 	if now == nil {
 		now = time.Now
 	}
+
 	t := &Tracker{
-		store: store, providers: providers, charger: charger, catalog: catalogStore, dialect: dialect, log: log, now: now,
-		storing: make(chan struct{}, maxStoring), looks: looks{at: map[string]time.Time{}},
+		store:     store,
+		providers: providers,
+		charger:   charger,
+		catalog:   catalogStore,
+		dialect:   dialect,
+		log:       log,
+		now:       now,
+		storing:   make(chan struct{}, maxStoring),
+		looks:     looks{at: map[string]time.Time{}},
 	}
 	t.ctx, t.stop = context.WithCancel(context.Background())
+
 	return t
 }
 
@@ -160,6 +177,7 @@ func (t *Tracker) Refresh(ctx context.Context, v *event.Video) (*event.Video, er
 	if v.Ended() {
 		return v, nil
 	}
+
 	age := t.now().Sub(time.Unix(v.CreatedUnix, 0))
 	if v.UpstreamID == "" {
 		if age > creationTimeout {
@@ -167,11 +185,13 @@ func (t *Tracker) Refresh(ctx context.Context, v *event.Video) (*event.Video, er
 		}
 		return v, nil // the creation is under way
 	}
+
 	// A job that is too old is polled once more: it may have completed while no proxy polled it.
 	next, err := t.poll(ctx, v)
 	if age > maxJobAge && !next.Ended() && !errors.Is(err, ErrUnavailable) && ctx.Err() == nil {
 		return t.abandon(ctx, next, "the provider did not finish the job in time")
 	}
+
 	return next, err
 }
 
@@ -228,15 +248,18 @@ func (t *Tracker) readObject(v *event.Video, body []byte) (*event.Video, price.U
 	if !ok {
 		return nil, price.Usage{}, ErrNoObject
 	}
+
 	state, ok := videos.ReadJob(body)
 	if !ok {
 		return nil, price.Usage{}, ErrNoObject
 	}
+
 	next := *v
 	next.Object, next.Status = t.clientObject(v, state, object), string(state.Status)
 	if next.UpstreamID == "" {
 		next.UpstreamID = state.ID
 	}
+
 	usage, _ := answer.Usage()
 	return &next, usage, nil
 }
@@ -261,21 +284,25 @@ func (t *Tracker) clientObject(v *event.Video, state videos.Job, object []byte) 
 	if state.ErrorCode == "" && state.ErrorMessage == "" {
 		return object
 	}
+
 	cleaner := classify.Cleaner{UpstreamModels: []string{v.UpstreamModel}, ClientModel: v.Model}
 	if snapshot := t.catalog.Snapshot(); snapshot != nil {
 		if p := snapshot.Provider(v.Provider); p != nil {
 			cleaner.Hidden = []string{p.Name, p.BaseURL}
 		}
 	}
+
 	parsed := jsonspan.Acquire()
 	defer parsed.Release()
 	if parsed.Parse(object) != nil {
 		return failedObject(v)
 	}
+
 	failure, err := json.Marshal(objectError{Code: cleaner.Clean(state.ErrorCode), Message: cleaner.Clean(state.ErrorMessage)})
 	if err != nil {
 		return failedObject(v)
 	}
+
 	var edit jsonspan.Edit
 	edit.Begin(parsed)
 	edit.Set("error", failure)
@@ -290,33 +317,80 @@ func (t *Tracker) charge(v *event.Video, usage price.Usage) error {
 	var doubt usagereport.Reason
 	if usage.Seconds, doubt = usagereport.JudgeVideo(reported, v.Seconds); doubt.Estimated() {
 		rule = event.RuleEstimated
-		t.log.Error("the provider reports no credible length of a completed video: the requested or default length is charged",
-			slog.String("video_id", v.ID), slog.String("provider", v.Provider), slog.Int64("reported", reported), slog.Int64("seconds", v.Seconds))
+		t.log.Error(
+			"the provider reports no credible length of a completed video: the requested or default length is charged",
+			slog.String(
+				"video_id",
+				v.ID,
+			),
+			slog.String("provider", v.Provider),
+			slog.Int64("reported", reported),
+			slog.Int64("seconds", v.Seconds),
+		)
 	}
+
 	if usage.Size == "" {
 		usage.Size = v.Size
 	}
+
 	if usage.Seconds != v.Seconds {
-		t.log.Warn("a completed video has another length than was requested: the length that was made is charged",
-			slog.String("video_id", v.ID), slog.String("provider", v.Provider), slog.Int64("requested", v.Seconds), slog.Int64("seconds", usage.Seconds))
+		t.log.Warn(
+			"a completed video has another length than was requested: the length that was made is charged",
+			slog.String(
+				"video_id",
+				v.ID,
+			),
+			slog.String("provider", v.Provider),
+			slog.Int64("requested", v.Seconds),
+			slog.Int64("seconds", usage.Seconds),
+		)
 	}
+
 	sheet := cmp.Or(v.Sheet, &price.Sheet{})
 	cost, err := price.Cost(&usage, sheet)
 	if err != nil {
 		// Settlement has no price either and puts the event into quarantine, where operators see it. A job that stayed open
 		// instead would end uncharged, and its client would never get the video.
 		cost = v.ExpectedCost
-		t.log.Error("the usage of a completed video has no price: its charge goes into quarantine",
-			slog.String("video_id", v.ID), slog.String("model", v.Model), slog.Int64("seconds", usage.Seconds), slog.String("size", usage.Size), slog.Any("error", err))
+		t.log.Error(
+			"the usage of a completed video has no price: its charge goes into quarantine",
+			slog.String(
+				"video_id",
+				v.ID,
+			),
+			slog.String("model", v.Model),
+			slog.Int64("seconds", usage.Seconds),
+			slog.String("size", usage.Size),
+			slog.Any("error", err),
+		)
 	}
+
 	if err := t.charger.Charge(event.Usage{
-		V: event.Version, RequestID: v.RequestID, AccountID: v.AccountID, KeyID: v.KeyID, Model: v.Model, Format: string(catalogkv.Videos),
-		Provider: v.Provider, Route: v.Route, ProviderRequestID: v.UpstreamID, Status: event.Completed, HTTPStatus: http.StatusOK,
-		StartedMS: v.CreatedUnix * 1000, FinishedMS: t.now().UnixMilli(), Usage: usage, Rule: rule, Estimated: rule == event.RuleEstimated,
-		PriceVersion: v.PriceVersion, PriceMultiplier: sheet.Multiplier, Cost: cost, VideoJob: v.ID, MaxSeconds: v.Seconds,
+		V:                 event.Version,
+		RequestID:         v.RequestID,
+		AccountID:         v.AccountID,
+		KeyID:             v.KeyID,
+		Model:             v.Model,
+		Format:            string(catalogkv.Videos),
+		Provider:          v.Provider,
+		Route:             v.Route,
+		ProviderRequestID: v.UpstreamID,
+		Status:            event.Completed,
+		HTTPStatus:        http.StatusOK,
+		StartedMS:         v.CreatedUnix * 1000,
+		FinishedMS:        t.now().UnixMilli(),
+		Usage:             usage,
+		Rule:              rule,
+		Estimated:         rule == event.RuleEstimated,
+		PriceVersion:      v.PriceVersion,
+		PriceMultiplier:   sheet.Multiplier,
+		Cost:              cost,
+		VideoJob:          v.ID,
+		MaxSeconds:        v.Seconds,
 	}, doubt); err != nil {
 		return fmt.Errorf("%w: charge job %s: %w", ErrUnavailable, v.ID, err) // ErrUnavailable keeps the job from being abandoned
 	}
+
 	return nil
 }
 
@@ -342,6 +416,7 @@ func (t *Tracker) fetchObject(ctx context.Context, v *event.Video) ([]byte, erro
 	if err != nil {
 		return nil, err
 	}
+
 	answer, err := t.providers.Do(ctx, call)
 	if err != nil {
 		return nil, err
@@ -354,6 +429,7 @@ func (t *Tracker) fetchObject(ctx context.Context, v *event.Video) ([]byte, erro
 	if err != nil {
 		return nil, provider.TruncatedFailure(call, err)
 	}
+
 	return body, nil
 }
 
@@ -364,15 +440,23 @@ func (t *Tracker) NewCall(v *event.Video, path string) (*provider.Call, error) {
 	if snapshot == nil {
 		return nil, ErrUnavailable
 	}
+
 	p := snapshot.Provider(v.Provider)
 	if p == nil {
 		return nil, fmt.Errorf("videojob: provider %s of the job is not in the catalog", v.Provider)
 	}
+
 	for _, credential := range p.Credentials {
 		if credential.ID == v.Credential {
 			r := &catalog.Route{Route: catalogkv.Route{ID: v.Route, Provider: v.Provider, UpstreamModel: v.UpstreamModel}, Provider: p}
-			return &provider.Call{Choice: route.Choice{Route: r, Credential: credential}, Format: catalogkv.Videos, Method: http.MethodGet, Path: path}, nil
+			return &provider.Call{
+				Choice: route.Choice{Route: r, Credential: credential},
+				Format: catalogkv.Videos,
+				Method: http.MethodGet,
+				Path:   path,
+			}, nil
 		}
 	}
+
 	return nil, fmt.Errorf("videojob: credential %s of the job is not in the catalog", v.Credential)
 }

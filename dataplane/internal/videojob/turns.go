@@ -47,6 +47,7 @@ func (t *turns) add(task *Task) (excess *Task) {
 	if len(s.waiting) >= waitingPerAccount {
 		return task
 	}
+
 	if t.waiting >= maxWaiting {
 		longest := slices.MaxFunc(t.order, func(a, b *share) int { return len(a.waiting) - len(b.waiting) })
 		if len(longest.waiting) <= len(s.waiting)+1 {
@@ -56,9 +57,11 @@ func (t *turns) add(task *Task) (excess *Task) {
 		excess, longest.waiting = longest.waiting[last], longest.waiting[:last]
 		t.waiting--
 	}
+
 	if len(s.waiting) == 0 {
 		t.order = append(t.order, s)
 	}
+
 	s.waiting = append(s.waiting, task)
 	t.accounts[task.Poll.AccountID] = s
 	t.waiting++
@@ -73,10 +76,12 @@ func (t *turns) next() *Task {
 	if t.polled >= concurrentPolls {
 		return nil
 	}
+
 	i := slices.IndexFunc(t.order, func(s *share) bool { return s.polled < pollsPerAccount })
 	if i < 0 {
 		return nil
 	}
+
 	s := t.order[i]
 	t.order = slices.Delete(t.order, i, i+1)
 	task := s.waiting[0]
@@ -84,6 +89,7 @@ func (t *turns) next() *Task {
 	if len(s.waiting) > 0 {
 		t.order = append(t.order, s)
 	}
+
 	s.polled++
 	t.polled++
 	t.waiting--

@@ -31,6 +31,7 @@ func chain(ctx context.Context, client llms.Model, input, output string, more []
 	options := append([]llms.CallOption{llms.WithMaxTokens(1000), llms.WithTools([]llms.Tool{{
 		Type: "function", Function: &llms.FunctionDefinition{Name: "weather", Description: "Tells the weather.", Parameters: parameters},
 	}})}, more...)
+
 	turns := []llms.MessageContent{llms.TextParts(llms.ChatMessageTypeHuman, prompt)}
 	for {
 		answer, err := client.GenerateContent(ctx, turns, options...)
@@ -45,8 +46,13 @@ func chain(ctx context.Context, client llms.Model, input, output string, more []
 			return choice.Content, nil
 		}
 		call := choice.ToolCalls[0]
-		turns = append(turns,
+		turns = append(
+			turns,
 			llms.MessageContent{Role: llms.ChatMessageTypeAI, Parts: []llms.ContentPart{call}},
-			llms.MessageContent{Role: llms.ChatMessageTypeTool, Parts: []llms.ContentPart{llms.ToolCallResponse{ToolCallID: call.ID, Name: "weather", Content: "sunny in Oslo"}}})
+			llms.MessageContent{
+				Role:  llms.ChatMessageTypeTool,
+				Parts: []llms.ContentPart{llms.ToolCallResponse{ToolCallID: call.ID, Name: "weather", Content: "sunny in Oslo"}},
+			},
+		)
 	}
 }

@@ -26,7 +26,11 @@ const (
 
 var host, key, model = os.Getenv("HOST"), os.Getenv("MGW_API_KEY"), os.Getenv("TASK_MODEL")
 
-var parameters = map[string]any{"type": "object", "properties": map[string]any{"city": map[string]any{"type": "string"}}, "required": []string{"city"}}
+var parameters = map[string]any{
+	"type":       "object",
+	"properties": map[string]any{"city": map[string]any{"type": "string"}},
+	"required":   []string{"city"},
+}
 
 // report is the sum of the shown usage, in tokens, and the number of tasks.
 var report struct {
@@ -75,8 +79,11 @@ func official(ctx context.Context) {
 // chat plays the task with streams of the chat format.
 func chat(ctx context.Context, client openai.Client) (string, error) {
 	params := openai.ChatCompletionNewParams{
-		Model: model, Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage(prompt)},
-		Tools:         []openai.ChatCompletionToolUnionParam{openai.ChatCompletionFunctionTool(openai.FunctionDefinitionParam{Name: "weather", Parameters: parameters})},
+		Model:    model,
+		Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage(prompt)},
+		Tools: []openai.ChatCompletionToolUnionParam{
+			openai.ChatCompletionFunctionTool(openai.FunctionDefinitionParam{Name: "weather", Parameters: parameters}),
+		},
 		StreamOptions: openai.ChatCompletionStreamOptionsParam{IncludeUsage: openai.Bool(true)},
 	}
 	for {
@@ -105,19 +112,23 @@ func stream(ctx context.Context, client openai.Client) (string, error) {
 			Model: model, Input: responses.ResponseNewParamsInputUnion{OfInputItemList: input},
 			Tools: []responses.ToolUnionParam{responses.ToolParamOfFunction("weather", parameters, false)},
 		})
+
 		var final responses.Response
 		for events.Next() {
 			if e, ok := events.Current().AsAny().(responses.ResponseCompletedEvent); ok {
 				final = e.Response
 			}
 		}
+
 		if events.Err() != nil {
 			return "", events.Err()
 		}
+
 		count(final.Usage.InputTokens, final.Usage.OutputTokens)
 		if final.Output[0].Type != "function_call" {
 			return final.OutputText(), nil
 		}
+
 		call := final.Output[0]
 		result := responses.ResponseInputItemParamOfFunctionCallOutput("sunny in Oslo")
 		result.OfFunctionCallOutput.CallID = openai.String(call.CallID)
@@ -130,10 +141,12 @@ func older(ctx context.Context) (string, error) {
 	config := other.DefaultConfig(key)
 	config.BaseURL = host + "/v1"
 	client := other.NewClientWithConfig(config)
+
 	request := other.ChatCompletionRequest{
 		Model: model, Messages: []other.ChatCompletionMessage{{Role: "user", Content: prompt}},
 		Tools: []other.Tool{{Type: other.ToolTypeFunction, Function: &other.FunctionDefinition{Name: "weather", Parameters: parameters}}},
 	}
+
 	for {
 		answer, err := client.CreateChatCompletion(ctx, request)
 		if err != nil {
@@ -144,21 +157,36 @@ func older(ctx context.Context) (string, error) {
 		if len(message.ToolCalls) == 0 {
 			return message.Content, nil
 		}
-		request.Messages = append(request.Messages, message, other.ChatCompletionMessage{Role: "tool", Content: "sunny in Oslo", ToolCallID: message.ToolCalls[0].ID})
+		request.Messages = append(
+			request.Messages,
+			message,
+			other.ChatCompletionMessage{Role: "tool", Content: "sunny in Oslo", ToolCallID: message.ToolCalls[0].ID},
+		)
 	}
 }
 
 // toolRunner plays the task with the tool runner. It asks for a thread first and goes on without one.
 func toolRunner(ctx context.Context, client anthropic.Client) (string, error) {
-	tool, err := toolrunner.NewBetaToolFromJSONSchema("weather", "Tells the weather.", func(_ context.Context, in city) (anthropic.BetaToolResultBlockParamContentUnion, error) {
-		return anthropic.BetaToolResultBlockParamContentUnion{OfText: &anthropic.BetaTextBlockParam{Text: "sunny in " + in.City}}, nil
-	})
+	tool, err := toolrunner.NewBetaToolFromJSONSchema(
+		"weather",
+		"Tells the weather.",
+		func(_ context.Context, in city) (anthropic.BetaToolResultBlockParamContentUnion, error) {
+			return anthropic.BetaToolResultBlockParamContentUnion{OfText: &anthropic.BetaTextBlockParam{Text: "sunny in " + in.City}}, nil
+		},
+	)
 	if err != nil {
 		return "", err
 	}
-	runner := client.Beta.Messages.NewToolRunner([]anthropic.BetaTool{tool}, anthropic.BetaToolRunnerParams{BetaMessageNewParams: anthropic.BetaMessageNewParams{
-		Model: model, MaxTokens: 1000, Messages: []anthropic.BetaMessageParam{anthropic.NewBetaUserMessage(anthropic.NewBetaTextBlock(prompt))},
-	}})
+
+	runner := client.Beta.Messages.NewToolRunner(
+		[]anthropic.BetaTool{tool},
+		anthropic.BetaToolRunnerParams{BetaMessageNewParams: anthropic.BetaMessageNewParams{
+			Model:     model,
+			MaxTokens: 1000,
+			Messages:  []anthropic.BetaMessageParam{anthropic.NewBetaUserMessage(anthropic.NewBetaTextBlock(prompt))},
+		}},
+	)
+
 	text := ""
 	for message, err := range runner.All(ctx) {
 		if err != nil {
@@ -167,5 +195,6 @@ func toolRunner(ctx context.Context, client anthropic.Client) (string, error) {
 		count(message.Usage.InputTokens, message.Usage.OutputTokens)
 		text = message.Content[0].Text
 	}
+
 	return text, nil
 }

@@ -35,26 +35,41 @@ func run(ctx context.Context, stack string) error {
 	if err != nil {
 		return fmt.Errorf("%w (is `make run` running?)", err)
 	}
+
 	var state struct {
 		BaseURL    string `json:"base_url"`
 		AdminURL   string `json:"admin_url"`
 		AdminToken string `json:"admin_token"`
 	}
+
 	if err := json.Unmarshal(text, &state); err != nil {
 		return fmt.Errorf("%s: %w", stack, err)
 	}
+
 	api, err := adminclient.New(state.AdminURL, state.AdminToken)
 	if err != nil {
 		return err
 	}
+
 	c := cabinet.Cabinet{
-		API: api, Gateway: state.BaseURL, Model: "demo-chat", Warnings: make(chan *adminclient.Event, 16), Out: os.Stdout,
+		API:      api,
+		Gateway:  state.BaseURL,
+		Model:    "demo-chat",
+		Warnings: make(chan *adminclient.Event, 16),
+		Out:      os.Stdout,
 	}
 	stop, err := c.Listen(ctx, api)
 	if err != nil {
 		return err
 	}
+
 	id := rand.Text()
-	err = c.Run(ctx, cabinet.Customer{ID: "customer-" + id, Name: "Example Ltd", Payment: "payment-" + id, Amount: "25.00", Limit: "5.00"})
+	err = c.Run(ctx, cabinet.Customer{
+		ID:      "customer-" + id,
+		Name:    "Example Ltd",
+		Payment: "payment-" + id,
+		Amount:  "25.00",
+		Limit:   "5.00",
+	})
 	return errors.Join(err, stop())
 }

@@ -40,6 +40,7 @@ func run(ctx context.Context, dir string, end, fill bool) (err error) {
 	if err != nil {
 		return err
 	}
+
 	switch {
 	case end && owner == 0:
 		_, _ = fmt.Fprintln(os.Stdout, "no demo is running")
@@ -54,6 +55,7 @@ func run(ctx context.Context, dir string, end, fill bool) (err error) {
 	if err != nil {
 		return err
 	}
+
 	d, err := demo.New(demo.Config{State: state, Out: os.Stdout})
 	if err != nil {
 		return err
@@ -61,14 +63,17 @@ func run(ctx context.Context, dir string, end, fill bool) (err error) {
 	if err := d.Fill(ctx); err != nil {
 		return err
 	}
+
 	_, _ = fmt.Fprintf(os.Stdout, "\nThe console is at %s/console/.\n", state.AdminURL)
 	if fill {
 		return nil
 	}
+
 	traffic, err := d.Traffic(ctx)
 	if err != nil {
 		return err
 	}
+
 	_, _ = fmt.Fprintln(os.Stdout, "Five requests per second are sent until Ctrl-C or make demo STOP=1.")
 	traffic.Run(ctx)
 	return nil
@@ -92,6 +97,7 @@ func acquire(name string) (file *os.File, owner int, err error) {
 	if err != nil {
 		return nil, 0, fmt.Errorf("%w (is `make run` running?)", err)
 	}
+
 	err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		text, err := os.ReadFile(name)
@@ -101,6 +107,7 @@ func acquire(name string) (file *os.File, owner int, err error) {
 		owner, err = strconv.Atoi(strings.TrimSpace(string(text)))
 		return nil, owner, errors.Join(err, file.Close())
 	}
+
 	if err == nil {
 		err = file.Truncate(0)
 	}
@@ -110,5 +117,6 @@ func acquire(name string) (file *os.File, owner int, err error) {
 	if err != nil {
 		return nil, 0, errors.Join(fmt.Errorf("lock %s: %w", name, err), file.Close())
 	}
+
 	return file, 0, nil
 }

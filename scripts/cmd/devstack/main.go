@@ -36,10 +36,12 @@ func run(dir string, clean, apply bool) error {
 	if err != nil {
 		return err
 	}
+
 	ctx, kill := signals()
 	if clean {
 		return devstack.Clean(ctx, layout)
 	}
+
 	return devstack.Run(ctx, devstack.Config{
 		Layout:   layout,
 		Out:      os.Stdout,

@@ -31,10 +31,12 @@ func run(args []string) error {
 	if flags.NArg() == 0 {
 		return errors.New("the packages of programs are required")
 	}
+
 	r, err := release()
 	if err != nil {
 		return err
 	}
+
 	chosen, err := images.Platforms(*platforms)
 	if err != nil {
 		return err
@@ -42,8 +44,10 @@ func run(args []string) error {
 	if err := r.Write(*root, *out, chosen, flags.Args()...); err != nil {
 		return err
 	}
+
 	for _, program := range flags.Args() {
 		fmt.Fprintln(os.Stdout, r.Reference(program[strings.LastIndexByte(program, '/')+1:]))
 	}
+
 	return nil
 }

@@ -39,7 +39,12 @@ func parseOptions(args []string) (options, error) {
 	var o options
 	f := flag.NewFlagSet("providersim", flag.ContinueOnError)
 	f.StringVar(&o.addr, "addr", "127.0.0.1:9100", "address to listen on")
-	f.StringVar(&o.keys, "keys", os.Getenv("PROVIDERSIM_KEYS"), "accepted keys, separated by commas; empty accepts every key (environment: PROVIDERSIM_KEYS)")
+	f.StringVar(
+		&o.keys,
+		"keys",
+		os.Getenv("PROVIDERSIM_KEYS"),
+		"accepted keys, separated by commas; empty accepts every key (environment: PROVIDERSIM_KEYS)",
+	)
 	f.StringVar(&o.journal, "journal", "", "file that completed requests are appended to, one JSON object per line")
 	f.IntVar(&o.sim.JournalMax, "journal-max", 100_000, "number of journal entries in memory")
 	f.DurationVar(&o.sim.ChunkDelay, "chunk", 5*time.Millisecond, "pause between two events of a stream")
@@ -49,11 +54,13 @@ func parseOptions(args []string) (options, error) {
 	if err := f.Parse(args); err != nil {
 		return o, fmt.Errorf("parse flags: %w", err)
 	}
+
 	for key := range strings.SplitSeq(o.keys, ",") {
 		if key = strings.TrimSpace(key); key != "" {
 			o.sim.Keys = append(o.sim.Keys, key)
 		}
 	}
+
 	return o, nil
 }
 
@@ -63,6 +70,7 @@ func run(ctx context.Context, log *slog.Logger, args []string) (err error) {
 	if err != nil {
 		return err
 	}
+
 	if o.journal != "" {
 		file, openErr := os.OpenFile(o.journal, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 		if openErr != nil {
@@ -71,11 +79,13 @@ func run(ctx context.Context, log *slog.Logger, args []string) (err error) {
 		defer func() { err = errors.Join(err, file.Close()) }()
 		o.sim.JournalWriter = file
 	}
+
 	var lc net.ListenConfig
 	listener, err := lc.Listen(ctx, "tcp", o.addr)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
+
 	sim := providersim.New(o.sim)
 	server := &http.Server{Handler: sim, ReadHeaderTimeout: 10 * time.Second}
 	failed := make(chan error, 1)
@@ -87,14 +97,17 @@ func run(ctx context.Context, log *slog.Logger, args []string) (err error) {
 		return fmt.Errorf("serve: %w", err)
 	case <-ctx.Done():
 	}
+
 	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.stopTimeout)
 	defer cancel()
+
 	if server.Shutdown(stopCtx) != nil {
 		sim.Close() // ends hanging requests
 		err = server.Close()
 		// The journal file must stay open until the last entry is written.
 		err = errors.Join(err, sim.WaitIdle(context.WithoutCancel(ctx)))
 	}
+
 	<-failed //nolint:errcheck // always http.ErrServerClosed
 	log.Info("the provider simulator stopped")
 	return err

@@ -38,16 +38,19 @@ func measureApart(ctx context.Context, s proxybench.Scenario, t proxybench.Targe
 	if err != nil {
 		return proxybench.Result{}, fmt.Errorf("encode measurement: %w", err)
 	}
+
 	self, err := os.Executable()
 	if err != nil {
 		return proxybench.Result{}, fmt.Errorf("find this program: %w", err)
 	}
+
 	cmd := exec.CommandContext(ctx, self, "-child", loader)
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(input), os.Stderr
 	output, err := cmd.Output()
 	if err != nil {
 		return proxybench.Result{}, fmt.Errorf("measure %s, %s: %w", s.Name, t.Name, err)
 	}
+
 	var m measured
 	if err := json.Unmarshal(output, &m); err != nil {
 		return proxybench.Result{}, fmt.Errorf("decode measurement: %w", err)
@@ -55,6 +58,7 @@ func measureApart(ctx context.Context, s proxybench.Scenario, t proxybench.Targe
 	if m.Failure != "" {
 		m.Result.Err = errors.New(m.Failure)
 	}
+
 	return m.Result, nil
 }
 
@@ -64,10 +68,12 @@ func measureForParent(ctx context.Context) error {
 	if err := json.NewDecoder(os.Stdin).Decode(&m); err != nil {
 		return fmt.Errorf("decode measurement: %w", err)
 	}
+
 	r, err := proxybench.Measure(ctx, m.Scenario, m.Target, m.For)
 	if err != nil {
 		return err
 	}
+
 	result := measured{Result: r}
 	if r.Err != nil {
 		result.Failure = r.Err.Error()
@@ -75,6 +81,7 @@ func measureForParent(ctx context.Context) error {
 	if err := json.NewEncoder(os.Stdout).Encode(result); err != nil {
 		return fmt.Errorf("print result: %w", err)
 	}
+
 	return nil
 }
 

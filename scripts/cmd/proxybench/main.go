@@ -43,7 +43,12 @@ func main() {
 	flag.DurationVar(&o.each, "each", 3*time.Second, "duration of one measurement")
 	flag.StringVar(&o.child, "child", "", "internal: run as a child process, \"provider\", \"load\" or \"plain=URL\" of the provider")
 	flag.StringVar(&o.only, "only", "", "measure only the scenarios whose names contain this")
-	flag.BoolVar(&o.hold, "hold", false, "print name, URL, key and process id of both proxies and keep them running until interrupted, instead of measuring")
+	flag.BoolVar(
+		&o.hold,
+		"hold",
+		false,
+		"print name, URL, key and process id of both proxies and keep them running until interrupted, instead of measuring",
+	)
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, o)
@@ -61,6 +66,7 @@ func run(ctx context.Context, o options) error {
 		}
 		return serve(ctx, o.child)
 	}
+
 	provider, err := start(ctx, "provider")
 	if err != nil {
 		return err
@@ -80,6 +86,7 @@ func run(ctx context.Context, o options) error {
 	if err := raiseConcurrencyLimit(ctx, &state); err != nil {
 		return err
 	}
+
 	targets := []proxybench.Target{
 		{Name: "plain proxy", BaseURL: plain.url, Key: plainKey, PID: plain.cmd.Process.Pid},
 		{Name: "gateway", BaseURL: state.BaseURL, Key: state.APIKey, PID: state.PIDs[devstack.DataPlaneName(0)], Parts: parts(&state)},
@@ -91,7 +98,13 @@ func run(ctx context.Context, o options) error {
 		<-ctx.Done()
 		return nil
 	}
-	return measure(ctx, o, targets, slices.DeleteFunc(proxybench.Scenarios(), func(s proxybench.Scenario) bool { return !strings.Contains(s.Name, o.only) }))
+
+	return measure(
+		ctx,
+		o,
+		targets,
+		slices.DeleteFunc(proxybench.Scenarios(), func(s proxybench.Scenario) bool { return !strings.Contains(s.Name, o.only) }),
+	)
 }
 
 func measure(ctx context.Context, o options, targets []proxybench.Target, scenarios []proxybench.Scenario) error {
@@ -99,11 +112,13 @@ func measure(ctx context.Context, o options, targets []proxybench.Target, scenar
 	if err := addIdle(ctx, table, targets, "fresh", 0); err != nil {
 		return err
 	}
+
 	for _, t := range targets {
 		if _, err := measureApart(ctx, proxybench.JSON(), t, warmUpTime); err != nil {
 			return err
 		}
 	}
+
 	for _, s := range scenarios {
 		results := make([][]proxybench.Result, len(targets))
 		for range o.rounds {
@@ -120,13 +135,16 @@ func measure(ctx context.Context, o options, targets []proxybench.Target, scenar
 		}
 		table.Add(s, results)
 	}
+
 	if o.only != "" {
 		table.Write(os.Stdout)
 		return nil
 	}
+
 	if err := addIdle(ctx, table, targets, "a minute after the last load", time.Minute); err != nil {
 		return err
 	}
+
 	table.Write(os.Stdout)
 	return nil
 }
@@ -161,17 +179,20 @@ func serve(ctx context.Context, what string) error {
 		}
 		handler = proxybench.Plain(to, plainKey)
 	}
+
 	var lc net.ListenConfig
 	listener, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
+
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
 	context.AfterFunc(ctx, func() { _ = server.Close() })
 	fmt.Fprintln(os.Stdout, "http://"+listener.Addr().String())
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve: %w", err)
 	}
+
 	return nil
 }
 
@@ -187,6 +208,7 @@ func start(ctx context.Context, what string) (*child, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
+
 	cmd := exec.CommandContext(ctx, self, "-child", what)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
@@ -196,11 +218,13 @@ func start(ctx context.Context, what string) (*child, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", what, err)
 	}
+
 	c := &child{cmd: cmd, out: out}
 	if _, err := fmt.Fscanln(out, &c.url); err != nil {
 		c.end()
 		return nil, fmt.Errorf("start %s: it printed no URL: %w", what, err)
 	}
+
 	return c, nil
 }
 
@@ -217,6 +241,7 @@ func raiseConcurrencyLimit(ctx context.Context, state *devstack.State) error {
 	if err != nil {
 		return fmt.Errorf("change the account: %w", err)
 	}
+
 	r.Header.Set("Authorization", "Bearer "+state.AdminToken)
 	r.Header.Set("Content-Type", "application/json")
 	answer, err := http.DefaultClient.Do(r)
@@ -227,6 +252,7 @@ func raiseConcurrencyLimit(ctx context.Context, state *devstack.State) error {
 	if answer.StatusCode != http.StatusOK {
 		return fmt.Errorf("change the account: status %d", answer.StatusCode)
 	}
+
 	return nil
 }
 
@@ -262,10 +288,12 @@ func startStack(ctx context.Context, provider string) (*devstack.Stack, func(), 
 	if err != nil {
 		return nil, nil, err
 	}
+
 	layout.Bin = filepath.Join(layout.Root, ".dev", "bench-bin") // runs share it
 	if err := os.MkdirAll(layout.Dir, 0o755); err != nil {       //nolint:gosec // G301: as the stack makes it
 		return nil, nil, fmt.Errorf("make directory: %w", err)
 	}
+
 	file := filepath.Join(layout.Dir, "catalog.yaml")
 	if err := os.WriteFile(file, fmt.Appendf(nil, catalog, provider), 0o600); err != nil {
 		return nil, nil, fmt.Errorf("write catalog: %w", err)
@@ -273,14 +301,22 @@ func startStack(ctx context.Context, provider string) (*devstack.Stack, func(), 
 	if err := os.Setenv(devstack.CatalogVariable, file); err != nil {
 		return nil, nil, fmt.Errorf("name catalog: %w", err)
 	}
+
 	ports, err := freePorts(ctx, devstack.Planes{Data: 1, Control: 1})
 	if err != nil {
 		return nil, nil, err
 	}
-	stack, err := devstack.Start(ctx, devstack.Config{Layout: layout, Out: os.Stderr, Postgres: pginstall.Console(), Ports: ports})
+
+	stack, err := devstack.Start(ctx, devstack.Config{
+		Layout:   layout,
+		Out:      os.Stderr,
+		Postgres: pginstall.Console(),
+		Ports:    ports,
+	})
 	if err != nil {
 		return nil, nil, err
 	}
+
 	return stack, func() {
 		if err := errors.Join(stack.Stop(context.WithoutCancel(ctx)), devstack.Clean(context.WithoutCancel(ctx), layout)); err != nil {
 			fmt.Fprintln(os.Stderr, "proxybench: stop:", err)

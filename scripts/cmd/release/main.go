@@ -29,6 +29,7 @@ func run(args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err //nolint:wrapcheck // the flag package has printed it
 	}
+
 	var err error
 	if s.release, err = read(); err != nil {
 		return err
@@ -36,6 +37,7 @@ func run(args []string) error {
 	if err := s.empty(); err != nil {
 		return err
 	}
+
 	switch flags.Arg(0) {
 	case "chart":
 		return s.chart()

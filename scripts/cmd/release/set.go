@@ -82,19 +82,23 @@ func (s set) chart() error {
 	if err := s.copyChart(source); err != nil {
 		return err
 	}
+
 	v := s.release.Version
 	cmd := exec.Command(s.helm, "package", source, "--version", v, "--app-version", v, "--destination", dir)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("package the chart: %w\n%s", err, out)
 	}
+
 	packaged, err := os.ReadFile(filepath.Join(dir, chartName+"-"+v+".tgz"))
 	if err != nil {
 		return fmt.Errorf("read the packaged chart: %w", err)
 	}
+
 	content, err := withTime(packaged, s.release.Created)
 	if err != nil {
 		return fmt.Errorf("set the times of the packaged chart: %w", err)
 	}
+
 	return write(s.name(chartName, ".tgz"), content, 0o644)
 }
 
@@ -120,6 +124,7 @@ func withTime(archive []byte, at time.Time) ([]byte, error) {
 	if err != nil {
 		return nil, err //nolint:wrapcheck // the caller does
 	}
+
 	var out bytes.Buffer
 	zip := gzip.NewWriter(&out)
 	r, w := tar.NewReader(compressed), tar.NewWriter(zip)
@@ -138,9 +143,11 @@ func withTime(archive []byte, at time.Time) ([]byte, error) {
 			return nil, err
 		}
 	}
+
 	if err := errors.Join(w.Close(), zip.Close()); err != nil {
 		return nil, err
 	}
+
 	return out.Bytes(), nil
 }
 
@@ -166,6 +173,7 @@ func (s set) images() error {
 	if err := s.release.Write(s.root, dir, imagePlatforms, inImages...); err != nil {
 		return err
 	}
+
 	for _, program := range inImages {
 		name := path.Base(program)
 		layout, err := archive(filepath.Join(dir, name), s.release.Created)
@@ -175,6 +183,7 @@ func (s set) images() error {
 		if err := write(s.name(name, ".oci.tar"), layout, 0o644); err != nil {
 			return err
 		}
+
 		for _, p := range imagePlatforms {
 			content, err := os.ReadFile(filepath.Join(dir, name+"-"+p.OS+"-"+p.Arch+".tar"))
 			if err != nil {
@@ -188,6 +197,7 @@ func (s set) images() error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -209,6 +219,7 @@ func archive(dir string, at time.Time) ([]byte, error) {
 	if err := errors.Join(err, w.Close()); err != nil {
 		return nil, err
 	}
+
 	return out.Bytes(), nil
 }
 
@@ -228,10 +239,12 @@ func (s set) gwctl() error {
 		if err != nil {
 			return fmt.Errorf("folder of the program: %w", err)
 		}
+
 		files, err := s.release.Programs(s.root, dir, p, gwctl)
 		if err != nil {
 			return errors.Join(err, os.RemoveAll(dir))
 		}
+
 		content, err := os.ReadFile(files[gwctl])
 		if err = errors.Join(err, os.RemoveAll(dir)); err != nil {
 			return fmt.Errorf("read the program: %w", err)

@@ -34,6 +34,7 @@ func run(args []string) error {
 	if err := os.MkdirAll(*out, 0o755); err != nil { //nolint:gosec // documents for everybody
 		return fmt.Errorf("create the directory of the documents: %w", err)
 	}
+
 	for _, program := range flags.Args() {
 		document, err := sbom.Describe(*root, program, *version, *created)
 		if err != nil {
@@ -44,5 +45,6 @@ func run(args []string) error {
 			return fmt.Errorf("write the document: %w", err)
 		}
 	}
+
 	return nil
 }

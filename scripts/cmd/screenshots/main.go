@@ -53,6 +53,7 @@ func lastRequest(ctx context.Context, api *adminclient.Client) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("list requests: %w", err)
 	}
+
 	path, most := "", 0
 	for _, u := range list.Value.Data {
 		detail, err := api.GetUsage(ctx, u.RequestID)
@@ -63,9 +64,11 @@ func lastRequest(ctx context.Context, api *adminclient.Client) (string, error) {
 			path, most = "/console/requests/"+u.RequestID, lines
 		}
 	}
+
 	if path == "" {
 		return "", errors.New("there is no request with a receipt; run make demo")
 	}
+
 	return path, nil
 }
 
@@ -95,10 +98,12 @@ func run(ctx context.Context, dir, to string) error {
 	if err != nil {
 		return fmt.Errorf("no dev stack is running; run make run and make demo: %w", err)
 	}
+
 	var state devstack.State
 	if err := json.Unmarshal(text, &state); err != nil {
 		return fmt.Errorf("read the state of the dev stack: %w", err)
 	}
+
 	api, err := adminclient.New(state.AdminURL, state.AdminToken)
 	if err != nil {
 		return fmt.Errorf("admin API: %w", err)
@@ -106,6 +111,7 @@ func run(ctx context.Context, dir, to string) error {
 	if err := os.MkdirAll(to, 0o755); err != nil { //nolint:gosec // G301: of the repository
 		return fmt.Errorf("make the directory: %w", err)
 	}
+
 	browser, stop, err := start(ctx)
 	if err != nil {
 		return err
@@ -114,6 +120,7 @@ func run(ctx context.Context, dir, to string) error {
 	if err := signIn(browser, &state); err != nil {
 		return err
 	}
+
 	for i := range shots {
 		path, err := shots[i].path(ctx, api)
 		if err != nil {
@@ -125,6 +132,7 @@ func run(ctx context.Context, dir, to string) error {
 		}
 		_, _ = fmt.Fprintf(os.Stdout, "%s: %d KB, of %s\n", shots[i].name, (size+1023)/1024, path)
 	}
+
 	return nil
 }
 
@@ -137,9 +145,15 @@ func start(ctx context.Context) (browser context.Context, stop context.CancelFun
 		if err != nil {
 			continue
 		}
-		options := append(chromedp.DefaultExecAllocatorOptions[:len(chromedp.DefaultExecAllocatorOptions):len(chromedp.DefaultExecAllocatorOptions)],
-			chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WSURLReadTimeout(limit), chromedp.Flag("disable-gpu", true),
-			chromedp.Flag("disable-background-networking", true), chromedp.Flag("force-color-profile", "srgb"))
+		options := append(
+			chromedp.DefaultExecAllocatorOptions[:len(chromedp.DefaultExecAllocatorOptions):len(chromedp.DefaultExecAllocatorOptions)],
+			chromedp.ExecPath(path),
+			chromedp.NoSandbox,
+			chromedp.WSURLReadTimeout(limit),
+			chromedp.Flag("disable-gpu", true),
+			chromedp.Flag("disable-background-networking", true),
+			chromedp.Flag("force-color-profile", "srgb"),
+		)
 		allocated, end := chromedp.NewExecAllocator(ctx, options...)
 		tab, closeTab := chromedp.NewContext(allocated)
 		return tab, func() { closeTab(); end() }, nil
@@ -151,7 +165,11 @@ func signIn(browser context.Context, state *devstack.State) error {
 	if err := chromedp.Run(browser, chromedp.Navigate(state.AdminURL+"/console/sign-in")); err != nil {
 		return fmt.Errorf("open the console: %w", err)
 	}
-	answer, err := chromedp.RunResponse(browser, chromedp.SetValue("#token", state.AdminToken, chromedp.ByID), chromedp.Submit("#token", chromedp.ByID))
+	answer, err := chromedp.RunResponse(
+		browser,
+		chromedp.SetValue("#token", state.AdminToken, chromedp.ByID),
+		chromedp.Submit("#token", chromedp.ByID),
+	)
 	if err != nil || answer.Status != 200 {
 		return fmt.Errorf("sign in: %w", err)
 	}
@@ -159,7 +177,8 @@ func signIn(browser context.Context, state *devstack.State) error {
 }
 
 // drawn is true when the page is complete: the charts and the figures that come live, too.
-const drawn = `document.readyState === "complete" && ![...document.querySelectorAll("figure[data-chart]")].some((f) => !f.querySelector("canvas")) &&
+const drawn = `document.readyState === "complete" &&
+	![...document.querySelectorAll("figure[data-chart]")].some((f) => !f.querySelector("canvas")) &&
 	!document.querySelector(".loading")`
 
 func take(browser context.Context, s *shot, url, to string) (size int, err error) {
@@ -169,17 +188,27 @@ func take(browser context.Context, s *shot, url, to string) (size int, err error
 	if s.dark {
 		scheme = "dark"
 	}
+
 	var shown []byte
-	err = chromedp.Run(ctx, chromedp.EmulateViewport(s.width, s.height), emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
-		{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"},
-	}), chromedp.Navigate(url), chromedp.Poll(drawn, nil), chromedp.CaptureScreenshot(&shown))
+	err = chromedp.Run(
+		ctx,
+		chromedp.EmulateViewport(s.width, s.height),
+		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
+			{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"},
+		}),
+		chromedp.Navigate(url),
+		chromedp.Poll(drawn, nil),
+		chromedp.CaptureScreenshot(&shown),
+	)
 	if err != nil {
 		return 0, fmt.Errorf("take a picture: %w", err)
 	}
+
 	whole, err := png.Decode(bytes.NewReader(shown))
 	if err != nil {
 		return 0, fmt.Errorf("read the picture: %w", err)
 	}
+
 	small, err := picture.Reduce(whole, picture.Colours)
 	if err != nil {
 		return 0, err
@@ -187,5 +216,6 @@ func take(browser context.Context, s *shot, url, to string) (size int, err error
 	if err := os.WriteFile(to, small, 0o644); err != nil { //nolint:gosec // G306: of the repository
 		return 0, fmt.Errorf("write the picture: %w", err)
 	}
+
 	return len(small), nil
 }

@@ -53,7 +53,10 @@ func secret(ctx context.Context, keys map[string]string) error {
 	for key, text := range keys {
 		data[key] = base64.StdEncoding.EncodeToString([]byte(text))
 	}
-	return apply(ctx, map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "modelgateway"}, "data": data})
+	return apply(
+		ctx,
+		map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "modelgateway"}, "data": data},
+	)
 }
 
 // clusterIP returns the address of a Service.
@@ -69,6 +72,7 @@ func prepare(ctx context.Context, dir string, volumes int) error {
 	if err := apply(ctx, object); err != nil {
 		return err
 	}
+
 	const podUser = 65532
 	for i := range volumes {
 		folder := filepath.Join(dir, fmt.Sprintf("volume-%d", i))
@@ -78,13 +82,26 @@ func prepare(ctx context.Context, dir string, volumes int) error {
 		if err := os.Chown(folder, podUser, podUser); err != nil {
 			return fmt.Errorf("create a volume: %w", err)
 		}
-		err := apply(ctx, map[string]any{"apiVersion": "v1", "kind": "PersistentVolume", "metadata": map[string]any{"name": filepath.Base(folder)}, "spec": map[string]any{
-			"capacity": map[string]string{"storage": "1Gi"}, "accessModes": []string{"ReadWriteOnce"}, "hostPath": map[string]string{"path": folder},
-		}})
+		err := apply(
+			ctx,
+			map[string]any{
+				"apiVersion": "v1",
+				"kind":       "PersistentVolume",
+				"metadata":   map[string]any{"name": filepath.Base(folder)},
+				"spec": map[string]any{
+					"capacity": map[string]string{
+						"storage": "1Gi",
+					},
+					"accessModes": []string{"ReadWriteOnce"},
+					"hostPath":    map[string]string{"path": folder},
+				},
+			},
+		)
 		if err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -96,7 +113,16 @@ func evict(ctx context.Context, pod string) error {
 	if err != nil {
 		return fmt.Errorf("encode the eviction: %w", err)
 	}
-	if _, err := command(ctx, string(eviction), "kubectl", "create", "--raw", "/api/v1/namespaces/"+namespace+"/pods/"+pod+"/eviction", "-f", "-"); err != nil {
+	if _, err := command(
+		ctx,
+		string(eviction),
+		"kubectl",
+		"create",
+		"--raw",
+		"/api/v1/namespaces/"+namespace+"/pods/"+pod+"/eviction",
+		"-f",
+		"-",
+	); err != nil {
 		return err
 	}
 	_, err = kubectl(ctx, "wait", "--for=delete", "pod/"+pod, "--timeout=5m")
@@ -137,6 +163,7 @@ func keepLogs(ctx context.Context, dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("create the folder of the logs: %w", err)
 	}
+
 	go func() {
 		for ctx.Err() == nil {
 			files, _ := filepath.Glob("/var/log/pods/" + namespace + "_*/*/*.log") // the pattern is valid
@@ -150,5 +177,6 @@ func keepLogs(ctx context.Context, dir string) error {
 			}
 		}
 	}()
+
 	return nil
 }

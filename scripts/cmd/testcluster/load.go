@@ -154,12 +154,16 @@ func (l *load) send(ctx context.Context, c *connection, model string) {
 	if model == "stream" {
 		body += `,"stream":true`
 	}
+
 	answer, err := c.exchange(ctx, l.key, body+"}")
-	if err == nil && answer.status == http.StatusOK && model == "stream" && !bytes.HasSuffix(bytes.TrimSpace(answer.body), []byte("[DONE]")) {
+	if err == nil && answer.status == http.StatusOK && model == "stream" &&
+		!bytes.HasSuffix(bytes.TrimSpace(answer.body), []byte("[DONE]")) {
 		err = errors.New("stream without an end")
 	}
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	switch {
 	case err != nil:
 		l.now.broken[reason(err)]++
@@ -171,11 +175,14 @@ func (l *load) send(ctx context.Context, c *connection, model string) {
 		l.now.requests++
 		l.now.slowest = max(l.now.slowest, time.Since(began))
 	}
+
 	if err == nil && answer.closes {
 		l.now.announced++
 	}
+
 	l.now.idle += c.idle
 	c.idle = 0
+
 	if err != nil || answer.status != http.StatusOK {
 		l.now.last = time.Now()
 		if l.now.first.IsZero() {
@@ -240,6 +247,7 @@ func (c *connection) exchange(ctx context.Context, key, body string) (a answer, 
 			c.close()
 		}
 	}()
+
 	c.dropClosed()
 	if c.conn == nil {
 		dialer := net.Dialer{Timeout: requestLimit}
@@ -248,14 +256,17 @@ func (c *connection) exchange(ctx context.Context, key, body string) (a answer, 
 		}
 		c.reader = bufio.NewReader(c.conn)
 	}
+
 	if err := c.conn.SetDeadline(time.Now().Add(requestLimit)); err != nil {
 		return a, fmt.Errorf("deadline: %w", err)
 	}
+
 	_, err = fmt.Fprintf(c.conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer %s\r\n"+
 		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", key, len(body), body)
 	if err != nil {
 		return a, fmt.Errorf("send: %w", err)
 	}
+
 	response, err := http.ReadResponse(c.reader, nil)
 	if err != nil {
 		return a, fmt.Errorf("read: %w", err)
@@ -265,6 +276,7 @@ func (c *connection) exchange(ctx context.Context, key, body string) (a answer, 
 	if a.body, err = io.ReadAll(response.Body); err != nil {
 		return a, fmt.Errorf("read the body: %w", err)
 	}
+
 	return a, nil
 }
 

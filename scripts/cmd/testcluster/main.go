@@ -54,6 +54,7 @@ func run(ctx context.Context, args []string) (err error) {
 	if o.dir, err = filepath.Abs(o.dir); err != nil {
 		return fmt.Errorf("directory of the data: %w", err)
 	}
+
 	servers, err := startServers(ctx, o.address, o.dir)
 	if err != nil {
 		return err
@@ -62,6 +63,7 @@ func run(ctx context.Context, args []string) (err error) {
 	if err := keepLogs(ctx, filepath.Join(o.dir, "logs")); err != nil {
 		return err
 	}
+
 	s := scenario{options: o, servers: servers, began: time.Now()}
 	return s.play(ctx)
 }

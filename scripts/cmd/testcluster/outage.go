@@ -90,6 +90,7 @@ func (s *scenario) restoreBackup(ctx context.Context) error {
 	if err := s.servers.dump(ctx, file); err != nil {
 		return err
 	}
+
 	at := s.load.count()
 	const later = 5 * time.Second
 	time.Sleep(later)
@@ -100,6 +101,7 @@ func (s *scenario) restoreBackup(ctx context.Context) error {
 	if err := s.servers.restore(ctx, file); err != nil {
 		return err
 	}
+
 	began := time.Now()
 	if err := s.scaleControlPlanes(ctx, 2); err != nil {
 		return err
@@ -107,8 +109,10 @@ func (s *scenario) restoreBackup(ctx context.Context) error {
 	if err := s.awaitAdmission(ctx); err != nil {
 		return err
 	}
+
 	s.say("at least %d requests are not in the backup; requests are admitted %.1f s after the start of the control planes",
 		lost.requests+lost.streams, time.Since(began).Seconds())
+
 	return nil
 }
 
@@ -135,17 +139,21 @@ func (s *scenario) helmTest(ctx context.Context) error {
 		}
 		s.always = append(s.always, fmt.Sprintf(host, i, "ip")+"="+ip, fmt.Sprintf(host, i, "hostnames[0]")+"="+name+"."+namespace+".svc")
 	}
+
 	if err := s.helm(ctx, s.next); err != nil {
 		return err
 	}
+
 	out, err := command(ctx, "", "helm", "test", releaseName, "--namespace", namespace, "--logs", "--timeout", "3m")
 	if err != nil {
 		return err
 	}
+
 	for line := range strings.Lines(out) {
 		if strings.HasPrefix(line, "warning") || strings.HasPrefix(line, "failure") || strings.Contains(line, "services answers") {
 			s.say("%s", strings.TrimSpace(line))
 		}
 	}
+
 	return nil
 }

@@ -25,6 +25,7 @@ func (s *scenario) rotateFleetKey(ctx context.Context) error {
 	if err := s.helm(ctx, s.next, withPrevious); err != nil {
 		return err
 	}
+
 	s.keys["fleet-key"], s.keys["previous-fleet-keys"] = next, old
 	if err := secret(ctx, s.keys); err != nil {
 		return err
@@ -35,6 +36,7 @@ func (s *scenario) rotateFleetKey(ctx context.Context) error {
 	if err := restart(ctx, "statefulset/"+dataPlane); err != nil {
 		return err
 	}
+
 	return s.helm(ctx, s.next)
 }
 
@@ -50,6 +52,7 @@ func (s *scenario) rotateBootstrapToken(ctx context.Context) error {
 			return err
 		}
 	}
+
 	former := s.admin
 	if err := s.signIn(ctx); err != nil {
 		return err
@@ -57,6 +60,7 @@ func (s *scenario) rotateBootstrapToken(ctx context.Context) error {
 	if _, err := s.admin.GetBalance(ctx, s.account); err != nil {
 		return fmt.Errorf("the new token: %w", err)
 	}
+
 	// The former replicas end some seconds after the new ones are ready.
 	for deadline := time.Now().Add(settleLimit); time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(time.Second) {
 		_, err := former.GetBalance(ctx, s.account)
@@ -64,6 +68,7 @@ func (s *scenario) rotateBootstrapToken(ctx context.Context) error {
 			return nil
 		}
 	}
+
 	return errors.New("the old token is still accepted")
 }
 
@@ -74,18 +79,22 @@ func (s *scenario) rotatePepper(ctx context.Context) error {
 	if err := s.withSecret(ctx, "secrets.previousPeppers.enabled=true"); err != nil {
 		return err
 	}
+
 	s.keys["pepper"], s.keys["previous-peppers"] = next, old
 	if err := secret(ctx, s.keys); err != nil {
 		return err
 	}
+
 	for _, workload := range []string{"deployment/" + controlPlane, "statefulset/" + dataPlane} {
 		if err := restart(ctx, workload); err != nil {
 			return err
 		}
 	}
+
 	if _, err := s.admin.RotatePepper(ctx, nil); err != nil {
 		return fmt.Errorf("rotate the pepper: %w", err)
 	}
+
 	err := s.await(ctx, "the keys to be hashed again", func() (bool, error) {
 		state, err := s.admin.GetPepper(ctx)
 		return err == nil && state.Value.Waiting == 0 && state.Value.HashOnly == 0, err
@@ -93,6 +102,7 @@ func (s *scenario) rotatePepper(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	delete(s.keys, "previous-peppers")
 	return s.withSecret(ctx)
 }
@@ -104,6 +114,7 @@ func (s *scenario) rotateMasterKey(ctx context.Context) error {
 	if err := s.withSecret(ctx, "secrets.previousMasterKeys.enabled=true"); err != nil {
 		return err
 	}
+
 	s.keys["master-key"], s.keys["previous-master-keys"] = "m2:"+next, "m1:"+old
 	if err := secret(ctx, s.keys); err != nil {
 		return err
@@ -114,6 +125,7 @@ func (s *scenario) rotateMasterKey(ctx context.Context) error {
 	if _, err := s.admin.RotateMasterKey(ctx, nil); err != nil {
 		return fmt.Errorf("rotate the master key: %w", err)
 	}
+
 	err := s.await(ctx, "the old master key to be removable", func() (bool, error) {
 		state, err := s.admin.GetMasterKey(ctx)
 		if err != nil {
@@ -129,6 +141,7 @@ func (s *scenario) rotateMasterKey(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	delete(s.keys, "previous-master-keys")
 	return s.withSecret(ctx)
 }

@@ -46,6 +46,7 @@ func (s *scenario) play(ctx context.Context) error {
 	upgrade := func(set ...string) func(context.Context) error {
 		return func(ctx context.Context) error { return s.helm(ctx, s.next, set...) }
 	}
+
 	for _, step := range []step{
 		{name: "install " + s.previous + " until ready", play: s.install},
 		{name: "catalog, account, first receipts", play: s.seed},
@@ -77,12 +78,14 @@ func (s *scenario) play(ctx context.Context) error {
 		}
 		failures += f.failures(step.refuses)
 	}
+
 	if err := s.verify(ctx); err != nil {
 		return err
 	}
 	if failures > 0 {
 		return fmt.Errorf("%d requests failed", failures)
 	}
+
 	return nil
 }
 
@@ -96,6 +99,7 @@ func (s *scenario) playStep(ctx context.Context, step step) (figures, error) {
 		defer s.load.stop() // unless it has been stopped below
 		time.Sleep(margin)
 	}
+
 	began := time.Now()
 	err := step.play(ctx)
 	took := time.Since(began)
@@ -103,10 +107,12 @@ func (s *scenario) playStep(ctx context.Context, step step) (figures, error) {
 		s.say("%-32s %6.1f s", step.name, took.Seconds())
 		return figures{}, err
 	}
+
 	time.Sleep(margin)
 	s.load.stop()
 	f := s.load.snapshot().since(before)
 	s.say("%-32s %6.1f s %s", step.name, took.Seconds(), f)
+
 	return f, nil
 }
 
@@ -127,8 +133,13 @@ func (s *scenario) install(ctx context.Context) error {
 		return err
 	}
 	s.keys = map[string]string{
-		"postgres-url": s.servers.postgresURL, "pepper": rand.Text(), "fleet-key": randomKey(), "master-key": randomKey(), "bootstrap-token": rand.Text(),
-		"controlplane-nats-password": s.servers.natsPasswords["controlplane"], "dataplane-nats-password": s.servers.natsPasswords["dataplane"],
+		"postgres-url":               s.servers.postgresURL,
+		"pepper":                     rand.Text(),
+		"fleet-key":                  randomKey(),
+		"master-key":                 randomKey(),
+		"bootstrap-token":            rand.Text(),
+		"controlplane-nats-password": s.servers.natsPasswords["controlplane"],
+		"dataplane-nats-password":    s.servers.natsPasswords["dataplane"],
 	}
 	if err := secret(ctx, s.keys); err != nil {
 		return err
@@ -139,8 +150,12 @@ func (s *scenario) install(ctx context.Context) error {
 // helm installs or upgrades the release and waits until it is ready.
 func (s *scenario) helm(ctx context.Context, version string, set ...string) error {
 	values, err := json.Marshal(map[string]any{
-		"image":    map[string]any{"registry": "localhost"},
-		"nats":     map[string]any{"url": "nats://" + net.JoinHostPort(s.address, strconv.Itoa(natsPort)), "replicas": 1, "tls": map[string]any{"enabled": false}},
+		"image": map[string]any{"registry": "localhost"},
+		"nats": map[string]any{
+			"url":      "nats://" + net.JoinHostPort(s.address, strconv.Itoa(natsPort)),
+			"replicas": 1,
+			"tls":      map[string]any{"enabled": false},
+		},
 		"postgres": map[string]any{"sslMode": "disable"},
 		"controlplane": map[string]any{
 			"image": map[string]any{"tag": version}, "config": map[string]any{"catalog": map[string]any{"require_https": false}},
@@ -153,13 +168,16 @@ func (s *scenario) helm(ctx context.Context, version string, set ...string) erro
 	if err != nil {
 		return fmt.Errorf("encode the values: %w", err)
 	}
+
 	args := []string{"upgrade", "--install", releaseName, s.chart, "--namespace", namespace, "--values", "-", "--wait", "--timeout", "10m"}
 	for _, value := range append(slices.Clone(s.always), set...) {
 		args = append(args, "--set", value)
 	}
+
 	if _, err := command(ctx, string(values), "helm", args...); err != nil {
 		return err
 	}
+
 	return ready(ctx)
 }
 
@@ -172,48 +190,61 @@ func (s *scenario) rollback(ctx context.Context) error {
 
 // catalogText has one model for the JSON requests and one for streams of six seconds.
 const catalogText = `{"currency": "USD",
-"providers": [{"id": "sim", "name": "Simulator", "base_url": "http://%s:%d", "auth": "bearer", "credentials": [{"name": "main", "secret": "made-up"}]}],
+"providers": [{"id": "sim", "name": "Simulator", "base_url": "http://%s:%d", "auth": "bearer",
+ "credentials": [{"name": "main", "secret": "made-up"}]}],
 "models": [
-{"id": "chat", "type": "text", "display_name": "Chat", "owned_by": "sim", "context_window": 128000, "max_output_tokens": 1000, "reserve_output_tokens": 100,
- "price": {"input": "1.00", "output": "2.00"}, "routes": [{"provider": "sim", "upstream_model": "sim-chat@delay=20ms", "formats": ["chat"]}]},
-{"id": "stream", "type": "text", "display_name": "Stream", "owned_by": "sim", "context_window": 128000, "max_output_tokens": 1000, "reserve_output_tokens": 100,
- "price": {"input": "1.00", "output": "2.00"}, "routes": [{"provider": "sim", "upstream_model": "sim-chat@out=60,chunk=100ms", "formats": ["chat"]}]}]}`
+{"id": "chat", "type": "text", "display_name": "Chat", "owned_by": "sim", "context_window": 128000,
+ "max_output_tokens": 1000, "reserve_output_tokens": 100,
+ "price": {"input": "1.00", "output": "2.00"},
+ "routes": [{"provider": "sim", "upstream_model": "sim-chat@delay=20ms", "formats": ["chat"]}]},
+{"id": "stream", "type": "text", "display_name": "Stream", "owned_by": "sim", "context_window": 128000,
+ "max_output_tokens": 1000, "reserve_output_tokens": 100,
+ "price": {"input": "1.00", "output": "2.00"},
+ "routes": [{"provider": "sim", "upstream_model": "sim-chat@out=60,chunk=100ms", "formats": ["chat"]}]}]}`
 
 // seed applies a catalog, creates an account with money and a key, and sends a request to each model for its price.
 func (s *scenario) seed(ctx context.Context) error {
 	if err := s.signIn(ctx); err != nil {
 		return err
 	}
+
 	var document adminclient.CatalogDocument
 	if err := json.Unmarshal(fmt.Appendf(nil, catalogText, s.address, providerPort), &document); err != nil {
 		return fmt.Errorf("catalog: %w", err)
 	}
+
 	// kube-proxy learns of ready pods a moment after helm.
 	_, err := s.admin.ApplyCatalog(ctx, nil, document)
 	for deadline := time.Now().Add(startLimit); err != nil && time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(time.Second) {
 		_, err = s.admin.ApplyCatalog(ctx, nil, document)
 	}
+
 	if err != nil {
 		return fmt.Errorf("apply the catalog: %w", err)
 	}
+
 	slots := 1000
 	account, err := s.admin.CreateAccount(ctx, nil, adminclient.AccountCreate{Name: "Load", MaxConcurrentRequests: &slots})
 	if err != nil {
 		return fmt.Errorf("create the account: %w", err)
 	}
+
 	s.account = account.Value.ID
 	credit := adminclient.CreditCreate{Amount: "1000", Kind: adminclient.CreditKindTopUp, Reference: "load"}
 	if _, err := s.admin.CreateCredit(ctx, s.account, nil, credit); err != nil {
 		return fmt.Errorf("create the credit: %w", err)
 	}
+
 	key, err := s.admin.CreateKey(ctx, s.account, nil, adminclient.KeyCreate{Name: "Load"})
 	if err != nil {
 		return fmt.Errorf("create the key: %w", err)
 	}
+
 	ip, err := clusterIP(ctx, dataPlane)
 	if err != nil {
 		return err
 	}
+
 	s.load = newLoad(net.JoinHostPort(ip, "80"), key.Value.Secret)
 	s.price = map[string]money.Nano{}
 	for _, model := range []string{"chat", "stream"} {
@@ -221,6 +252,7 @@ func (s *scenario) seed(ctx context.Context) error {
 			return err
 		}
 	}
+
 	return nil
 }
 

@@ -49,6 +49,7 @@ func startServers(ctx context.Context, address, dir string) (*servers, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // Postgres runs as another user
 		return nil, fmt.Errorf("create the directory of the data: %w", err)
 	}
+
 	s := &servers{natsPasswords: map[string]string{}}
 	for _, step := range []func() error{
 		func() error { return s.startNATS(address, filepath.Join(dir, "nats")) },
@@ -59,12 +60,21 @@ func startServers(ctx context.Context, address, dir string) (*servers, error) {
 			return nil, errors.Join(err, s.stop())
 		}
 	}
+
 	return s, nil
 }
 
 // startNATS starts NATS with the users of the planes and their permissions.
 func (s *servers) startNATS(address, dir string) error {
-	s.natsOptions = natsserver.Options{ServerName: "node", Host: address, Port: natsPort, JetStream: true, StoreDir: dir, NoSigs: true, LogFile: dir + ".log"}
+	s.natsOptions = natsserver.Options{
+		ServerName: "node",
+		Host:       address,
+		Port:       natsPort,
+		JetStream:  true,
+		StoreDir:   dir,
+		NoSigs:     true,
+		LogFile:    dir + ".log",
+	}
 	s.natsUsers = natsuser.Users()
 	return s.runNATS()
 }
@@ -76,9 +86,12 @@ func (s *servers) options() *natsserver.Options {
 		if s.natsPasswords[u.Name] == "" {
 			s.natsPasswords[u.Name] = rand.Text()
 		}
-		o.Users = append(o.Users, &natsserver.User{Username: u.Name, Password: s.natsPasswords[u.Name], Permissions: &natsserver.Permissions{
-			Publish: &natsserver.SubjectPermission{Allow: u.Publish}, Subscribe: &natsserver.SubjectPermission{Allow: u.Subscribe},
-		}})
+		o.Users = append(
+			o.Users,
+			&natsserver.User{Username: u.Name, Password: s.natsPasswords[u.Name], Permissions: &natsserver.Permissions{
+				Publish: &natsserver.SubjectPermission{Allow: u.Publish}, Subscribe: &natsserver.SubjectPermission{Allow: u.Subscribe},
+			}},
+		)
 	}
 	return o
 }
@@ -125,17 +138,24 @@ func (s *servers) runNATS() error {
 // startPostgres starts Postgres, which listens on the loopback, and forwards connections of pods to it.
 func (s *servers) startPostgres(ctx context.Context, address, dir string) error {
 	password := rand.Text()
-	s.postgresConfig = pgcluster.Config{Dir: dir, Password: password, Database: database, Fsync: true}
+	s.postgresConfig = pgcluster.Config{
+		Dir:      dir,
+		Password: password,
+		Database: database,
+		Fsync:    true,
+	}
 	cluster, err := pgcluster.Start(ctx, s.postgresConfig)
 	if err != nil {
 		return fmt.Errorf("start Postgres: %w", err)
 	}
+
 	s.postgres, s.postgresConfig.Port = cluster, cluster.Port()
 	var lc net.ListenConfig
 	listener, err := lc.Listen(ctx, "tcp", net.JoinHostPort(address, strconv.Itoa(postgresPort)))
 	if err != nil {
 		return fmt.Errorf("listen for Postgres: %w", err)
 	}
+
 	s.closers = append(s.closers, listener)
 	go forward(ctx, listener, net.JoinHostPort("127.0.0.1", strconv.Itoa(cluster.Port())))
 	s.postgresURL = fmt.Sprintf("postgres://postgres:%s@%s/%s?sslmode=disable", password, listener.Addr(), database)
@@ -162,6 +182,7 @@ func forward(ctx context.Context, listener net.Listener, to string) {
 		if err != nil {
 			return // closed
 		}
+
 		go func() {
 			defer func() { _ = from.Close() }()
 			var dialer net.Dialer

@@ -27,6 +27,7 @@ func (s *scenario) awaitTotals(ctx context.Context) (map[string]total, error) {
 	for _, n := range answered.broken {
 		broken += n
 	}
+
 	want := map[string]int{"chat": answered.requests, "stream": answered.streams}
 	var last string
 	for deadline := time.Now().Add(settleLimit); time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(time.Second / 2) {
@@ -35,6 +36,7 @@ func (s *scenario) awaitTotals(ctx context.Context) (map[string]total, error) {
 			last = err.Error()
 			continue // the control plane may be starting
 		}
+
 		equal := true
 		for model, n := range want {
 			if got[model].requests > n+broken {
@@ -42,11 +44,14 @@ func (s *scenario) awaitTotals(ctx context.Context) (map[string]total, error) {
 			}
 			equal = equal && got[model].requests >= n
 		}
+
 		if equal {
 			return got, nil
 		}
+
 		last = fmt.Sprintf("settled %v of %v", got, want)
 	}
+
 	return nil, errors.New("not all requests were settled: " + last)
 }
 
@@ -75,12 +80,14 @@ func (s *scenario) verify(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	for model, t := range totals {
 		if want := s.price[model] * money.Nano(t.requests); t.cost != want {
 			return fmt.Errorf("%d requests to %s cost %s USD; want %s", t.requests, model, t.cost, want)
 		}
 		s.say("%-6s %6d requests answered, billed once: %s USD", model, t.requests, t.cost)
 	}
+
 	check, err := s.admin.CheckLedger(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("check of the ledger: %w", err)
@@ -88,18 +95,22 @@ func (s *scenario) verify(ctx context.Context) error {
 	if !check.Value.OK {
 		return fmt.Errorf("the check of the ledger found differences: %+v", check.Value.Checks)
 	}
+
 	s.say("the ledger is consistent (%d checks)", len(check.Value.Checks))
 	diagnosis, err := s.admin.GetDiagnosis(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("diagnosis: %w", err)
 	}
+
 	for _, f := range diagnosis.Value.Findings {
 		if f.Status != adminclient.FindingStatusOK {
 			s.say("diagnosis: %s %s %s: %s", f.Status, f.Area, f.Check, f.Detail)
 		}
 	}
+
 	if diagnosis.Value.Status == adminclient.FindingStatusFailure {
 		return errors.New("the diagnosis found a failure")
 	}
+
 	return nil
 }

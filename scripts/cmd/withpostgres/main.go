@@ -52,10 +52,12 @@ func runWithServer(ctx context.Context, args []string) (err error) {
 	if os.Getenv(variable) != "" {
 		return runCommand(cmd)
 	}
+
 	binaries, err := pginstall.Console().Ensure(ctx)
 	if err != nil {
 		return err
 	}
+
 	cluster, err := pgcluster.Start(ctx, pgcluster.Config{
 		Binaries: binaries,
 		Settings: map[string]string{"max_connections": "300"},
@@ -65,6 +67,7 @@ func runWithServer(ctx context.Context, args []string) (err error) {
 	}
 	defer func() { err = errors.Join(err, cluster.Stop(context.WithoutCancel(ctx))) }()
 	cmd.Env = append(os.Environ(), variable+"="+cluster.URL(""))
+
 	return runCommand(cmd)
 }
 

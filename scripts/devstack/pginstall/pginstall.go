@@ -29,7 +29,12 @@ type Installer struct {
 // Console returns the installer of a command-line program. It writes to the standard error
 // output, and asks if the input is a terminal and the user is not root.
 func Console() Installer {
-	c := Installer{Out: os.Stderr, Find: pgcluster.Find, CanInstall: pgcluster.CanInstall, Install: pgcluster.Install}
+	c := Installer{
+		Out:        os.Stderr,
+		Find:       pgcluster.Find,
+		CanInstall: pgcluster.CanInstall,
+		Install:    pgcluster.Install,
+	}
 	if info, err := os.Stdin.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Geteuid() != 0 {
 		c.In = os.Stdin
 	}

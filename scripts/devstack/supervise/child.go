@@ -49,15 +49,23 @@ func StartChild(c Command) (*Child, error) {
 	if err != nil {
 		return nil, fmt.Errorf("log: %w", err)
 	}
+
 	cmd := exec.Command(c.Path, c.Args...)
 	cmd.Env, cmd.Dir = c.Env, c.Dir
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(cmd.SysProcAttr)
-	child := &Child{cmd: cmd, logFile: c.LogFile, logFrom: offset, done: make(chan struct{})}
+
+	child := &Child{
+		cmd:     cmd,
+		logFile: c.LogFile,
+		logFrom: offset,
+		done:    make(chan struct{}),
+	}
 	if err := child.start(); err != nil {
 		return nil, fmt.Errorf("run %s: %w", c.Path, err)
 	}
+
 	return child, nil
 }
 
@@ -123,6 +131,7 @@ func (c *Child) Log(lines int) string {
 	if c.logFrom > end { // the log was put aside
 		c.logFrom = 0
 	}
+
 	from := max(c.logFrom, end-most)
 	text, _ := io.ReadAll(io.NewSectionReader(file, from, end-from))
 	all := strings.Split(strings.TrimRight(string(text), "\n"), "\n")

@@ -56,15 +56,18 @@ func probe(ctx context.Context, url string) error {
 	if err != nil {
 		return fmt.Errorf("probe: %w", err)
 	}
+
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return fmt.Errorf("probe: %w", err)
 	}
 	defer func() { _ = response.Body.Close() }()
+
 	if response.StatusCode != http.StatusOK {
 		const longest = 1 << 10
 		text, _ := io.ReadAll(io.LimitReader(response.Body, longest))
 		return fmt.Errorf("%s answers %s: %s", url, response.Status, strings.TrimSpace(string(text)))
 	}
+
 	return nil
 }

@@ -74,7 +74,12 @@ func Keep(ctx context.Context, part Part, observer Observer) (*Keeper, error) {
 	}
 	observer.Running(part.Name, process.PID())
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	k := &Keeper{part: part, observer: observer, cancel: cancel, stopped: make(chan struct{})}
+	k := &Keeper{
+		part:     part,
+		observer: observer,
+		cancel:   cancel,
+		stopped:  make(chan struct{}),
+	}
 	go k.run(running, process)
 	return k, nil
 }
@@ -123,6 +128,7 @@ func (k *Keeper) restart(ctx context.Context, backoff time.Duration) (Process, t
 			return nil, backoff
 		case <-time.After(backoff):
 		}
+
 		backoff = min(2*backoff, maxBackoff)
 		process, err := k.part.Start(ctx)
 		if err == nil {
@@ -130,9 +136,11 @@ func (k *Keeper) restart(ctx context.Context, backoff time.Duration) (Process, t
 			k.observer.Printf("%s is running again (pid %d)", k.part.Name, process.PID())
 			return process, backoff
 		}
+
 		if ctx.Err() != nil {
 			return nil, backoff
 		}
+
 		k.observer.Printf("the restart of %s failed, retrying in %v: %v", k.part.Name, backoff, err)
 	}
 }

@@ -255,7 +255,8 @@ func (p *pager) loseCommits(t *testing.T) {
 	t.Helper()
 	copied := filepath.Join(t.TempDir(), "postgres")
 	copyFiles := func(from, to string) error {
-		out, err := exec.CommandContext(t.Context(), "cp", "-a", from, to).CombinedOutput() // keeps the owner: Postgres may run as another user
+		// keeps the owner: Postgres may run as another user
+		out, err := exec.CommandContext(t.Context(), "cp", "-a", from, to).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("copy %s: %w: %s", from, err, out)
 		}

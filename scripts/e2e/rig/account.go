@@ -50,15 +50,18 @@ func (r *Rig) Account(t *testing.T, spec AccountSpec) *Account {
 	if spec.Credit == "" {
 		spec.Credit = "100"
 	}
+
 	answer, err := r.Admin.CreateAccount(t.Context(), nil,
 		adminclient.AccountCreate{Name: t.Name(), MaxConcurrentRequests: &spec.Slots})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	a := &Account{ID: answer.Value.ID, rig: r}
 	if spec.Credit != "0" {
 		a.Credit(t, spec.Credit)
 	}
+
 	a.KeyID, a.Key = a.NewKey(t, "")
 	return a
 }

@@ -25,7 +25,8 @@ type BlockingProvider struct {
 }
 
 const heldAnswer = `{"id":"chatcmpl-held","object":"chat.completion","created":1700000000,"model":"held","choices":[{"index":0,` +
-	`"message":{"role":"assistant","content":"Here."},"finish_reason":"stop"}],"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15}}`
+	`"message":{"role":"assistant","content":"Here."},"finish_reason":"stop"}],` +
+	`"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15}}`
 
 // blockedStream is the same answer as a stream, in the part before and the part after the block.
 var blockedStream = [2]string{
@@ -56,15 +57,18 @@ func (h *BlockingProvider) serve(w http.ResponseWriter, q *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
+
 	kind, rest := "application/json", heldAnswer
 	if body.Stream {
 		kind, rest = "text/event-stream", blockedStream[1]
 	}
+
 	w.Header().Set("Content-Type", kind)
 	if body.Stream {
 		_, _ = io.WriteString(w, blockedStream[0])
 		_ = http.NewResponseController(w).Flush()
 	}
+
 	h.arrived.Add(1)
 	select {
 	case <-h.release:
@@ -72,6 +76,7 @@ func (h *BlockingProvider) serve(w http.ResponseWriter, q *http.Request) {
 	case <-q.Context().Done():
 		return
 	}
+
 	_, _ = io.WriteString(w, rest)
 }
 

@@ -39,7 +39,12 @@ type Answer struct {
 // client keeps as many idle connections as tests send concurrent requests, and no longer than usual clients. It neither asks for
 // compression nor follows redirects.
 var client = &http.Client{
-	Transport:     &http.Transport{MaxIdleConnsPerHost: 256, IdleConnTimeout: 90 * time.Second, DisableCompression: true, ExpectContinueTimeout: waitLimit},
+	Transport: &http.Transport{
+		MaxIdleConnsPerHost:   256,
+		IdleConnTimeout:       90 * time.Second,
+		DisableCompression:    true,
+		ExpectContinueTimeout: waitLimit,
+	},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
@@ -64,7 +69,8 @@ func (r *Rig) Ask(ctx context.Context, q Request) (*Answer, error) {
 		began := time.Now()
 		answer, err := r.Try(ctx, q)
 		_, once := q.Body.(io.Reader)
-		if err != nil || once || answer.Status != http.StatusServiceUnavailable || time.Since(began) < DecisionTimeout || time.Now().After(limit) {
+		if err != nil || once || answer.Status != http.StatusServiceUnavailable || time.Since(began) < DecisionTimeout ||
+			time.Now().After(limit) {
 			return answer, err
 		}
 	}
@@ -113,12 +119,14 @@ func (r *Rig) Open(ctx context.Context, q Request) (*http.Response, error) {
 		}
 		body = bytes.NewReader(text)
 	}
+
 	if q.Method == "" {
 		q.Method = http.MethodGet
 		if body != nil {
 			q.Method = http.MethodPost
 		}
 	}
+
 	request, err := http.NewRequestWithContext(ctx, q.Method, r.Proxies[q.Proxy]+q.Path, body)
 	if err != nil {
 		return nil, err
@@ -132,9 +140,11 @@ func (r *Rig) Open(ctx context.Context, q Request) (*http.Response, error) {
 	if q.Key != "" {
 		request.Header.Set("Authorization", "Bearer "+q.Key)
 	}
+
 	for name, values := range q.Header {
 		request.Header[http.CanonicalHeaderKey(name)] = values
 	}
+
 	return client.Do(request)
 }
 

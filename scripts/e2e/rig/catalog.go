@@ -156,6 +156,7 @@ func (m Model) complete() Model {
 	if m.Type == "" {
 		m.Type = "text"
 	}
+
 	formats, price := textFormats, map[string]any{"input": "1.00", "output": "2.00"}
 	switch m.Type {
 	case "text":
@@ -170,12 +171,14 @@ func (m Model) complete() Model {
 	case "video":
 		formats, price = []string{"videos"}, map[string]any{"seconds": []any{map[string]any{"price": "0.10"}}}
 	}
+
 	if m.Price == nil {
 		m.Price = price
 	}
 	if len(m.Formats) > 0 {
 		formats = m.Formats
 	}
+
 	if m.Routes == nil {
 		upstream := m.ID
 		if m.Directives != "" {
@@ -183,6 +186,7 @@ func (m Model) complete() Model {
 		}
 		m.Routes = []Route{{UpstreamModel: upstream}}
 	}
+
 	for i := range m.Routes {
 		if m.Routes[i].Provider == "" {
 			m.Routes[i].Provider = SimProvider
@@ -191,6 +195,7 @@ func (m Model) complete() Model {
 			m.Routes[i].Formats = formats
 		}
 	}
+
 	return m
 }
 
@@ -253,6 +258,7 @@ func metric(ctx context.Context, opsURL, name string) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return 0, err
@@ -264,5 +270,6 @@ func metric(ctx context.Context, opsURL, name string) (float64, error) {
 			return strconv.ParseFloat(text, 64)
 		}
 	}
+
 	return 0, errors.Join(fmt.Errorf("%s has no metric %s", opsURL, name), lines.Err())
 }

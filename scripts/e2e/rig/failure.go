@@ -146,9 +146,11 @@ func stopped(pid int) error {
 		}
 		err = errors.Join(err, readErr)
 	}
+
 	if err == nil && len(threads) == 0 {
 		err = fmt.Errorf("process %d has no threads", pid)
 	}
+
 	return err
 }
 
@@ -161,18 +163,22 @@ func (r *Rig) AwaitSessions(t *testing.T) {
 		if err != nil {
 			return err
 		}
+
 		var sessions []string
 		for _, d := range fleet {
 			sessions = append(sessions, fmt.Sprintf("%s %s", d.Name, d.State))
 		}
+
 		slices.Sort(sessions)
 		var want []string
 		for i := range r.Proxies {
 			want = append(want, DataPlane(i)+" active")
 		}
+
 		if slices.Sort(want); !slices.Equal(sessions, want) {
 			return fmt.Errorf("got %q; want %q", sessions, want)
 		}
+
 		return nil
 	})
 }

@@ -60,6 +60,7 @@ func (r *Rig) Cut(t *testing.T, part string) (mend func()) {
 	if link == nil {
 		t.Fatalf("%s has no link that can be cut", part)
 	}
+
 	var names []string
 	for _, stream := range []string{"upstream", "downstream"} {
 		toxic, err := link.Toxics.AddToxicJson(strings.NewReader(`{"type":"timeout","stream":"` + stream + `","attributes":{"timeout":0}}`))
@@ -68,6 +69,7 @@ func (r *Rig) Cut(t *testing.T, part string) (mend func()) {
 		}
 		names = append(names, toxic.Name)
 	}
+
 	var once sync.Once
 	mend = func() {
 		once.Do(func() {
@@ -79,5 +81,6 @@ func (r *Rig) Cut(t *testing.T, part string) (mend func()) {
 		})
 	}
 	t.Cleanup(mend)
+
 	return mend
 }

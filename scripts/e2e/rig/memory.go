@@ -17,6 +17,7 @@ func (r *Rig) PeakMemory(t *testing.T, part string) (peak int64, pid string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, name := range environments {
 		environment, err := os.ReadFile(name)
 		if err != nil || !bytes.Contains(environment, []byte(listen)) {
@@ -33,6 +34,7 @@ func (r *Rig) PeakMemory(t *testing.T, part string) (peak int64, pid string) {
 		}
 		return peak << 10, filepath.Base(process)
 	}
+
 	t.Fatalf("no process of %s is found", part)
 	return 0, ""
 }

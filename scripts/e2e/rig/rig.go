@@ -104,20 +104,24 @@ func Get(t *testing.T) *Rig {
 func Start(t *testing.T, options Options) *Rig {
 	t.Helper()
 	skipShort(t)
+
 	if n := options.NATSServers; n > 0 {
 		options.cluster = func(users []*server.User) *natstest.Cluster {
 			return natstest.NewCluster(t, n, func(o *server.Options) { o.Users = users })
 		}
 	}
+
 	r, err := start(options)
 	if err != nil {
 		t.Fatalf("the stack does not start: %v", err)
 	}
+
 	t.Cleanup(func() {
 		if err := r.stop(t.Failed()); err != nil {
 			t.Error(err)
 		}
 	})
+
 	return r
 }
 
@@ -184,6 +188,7 @@ func start(options Options) (*Rig, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	// Postgres may run as another user and must be able to enter.
 	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // G302: private files are in directories of their own
 		return nil, err
@@ -191,20 +196,24 @@ func start(options Options) (*Rig, error) {
 	if err := os.Unsetenv(devstack.CatalogVariable); err != nil { // the tests build on the demo's
 		return nil, err
 	}
+
 	layout, err := devstack.FindLayout(".", dir)
 	if err != nil {
 		return nil, err
 	}
+
 	layout.Bin = filepath.Join(layout.Root, ".cache", "e2e")
 	r := &Rig{dir: dir, out: &bytes.Buffer{}}
 	if err := r.start(ctx, layout, options); err != nil {
 		return nil, fmt.Errorf("%w\n%s", err, r.out)
 	}
+
 	state := r.stack.State()
 	r.Proxies, r.Sim = state.BaseURLs, Simulator{state.ProviderSimURL}
 	if r.Admin, err = adminclient.New(state.AdminURL, state.AdminToken); err != nil {
 		return nil, err
 	}
+
 	return r, nil
 }
 
@@ -219,30 +228,38 @@ func (r *Rig) start(ctx context.Context, layout devstack.Layout, options Options
 		if err != nil {
 			return err
 		}
+
 		if options.Links {
 			if err := r.links.open(planes.Data, ports.NATS.Address()); err != nil {
 				return err
 			}
 		}
+
 		if options.Standby {
 			if err := r.links.openPostgres(ports.Postgres.Address()); err != nil {
 				return err
 			}
 		}
+
 		r.stack, err = devstack.Start(ctx, devstack.Config{
-			Layout: layout, Out: r.out, Postgres: pginstall.Console(), Ports: ports,
+			Layout:   layout,
+			Out:      r.out,
+			Postgres: pginstall.Console(),
+			Ports:    ports,
 			Settings: func(part string) []string { return r.settings(part, options) },
 			NATS:     r.startCluster(options),
 		})
 		if err == nil {
 			return nil
 		}
+
 		r.links.close()
 		faults = append(faults, err)
 		if !errors.Is(err, devstack.ErrPortInUse) {
 			break
 		}
 	}
+
 	return errors.Join(faults...)
 }
 
@@ -278,7 +295,13 @@ func (r *Rig) settings(part string, options Options) []string {
 	switch {
 	case strings.HasPrefix(part, ControlPlane):
 		name := []string{"PGAPPNAME=" + part} // names the connections in Postgres
-		return slices.Concat(r.clusterSettings(part, options), r.postgresSettings(), options.ControlSettings, r.variables.of(ControlPlane), name)
+		return slices.Concat(
+			r.clusterSettings(part, options),
+			r.postgresSettings(),
+			options.ControlSettings,
+			r.variables.of(ControlPlane),
+			name,
+		)
 	case strings.HasPrefix(part, dataPlanes):
 		return slices.Concat(r.clusterSettings(part, options), options.DataSettings, r.links.settings(part), r.variables.of(dataPlanes))
 	default:

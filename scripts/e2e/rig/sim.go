@@ -96,10 +96,12 @@ func (s Simulator) call(ctx context.Context, method, path string, body, result a
 	if err != nil {
 		return err
 	}
+
 	request, err := http.NewRequestWithContext(ctx, method, s.URL+"/_sim/"+path, bytes.NewReader(text))
 	if err != nil {
 		return err
 	}
+
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return err
@@ -111,5 +113,6 @@ func (s Simulator) call(ctx context.Context, method, path string, body, result a
 	if result == nil {
 		return nil
 	}
+
 	return json.NewDecoder(response.Body).Decode(result)
 }

@@ -34,6 +34,7 @@ func (r *Rig) postgresSettings() []string {
 	if r.links.postgres == nil {
 		return nil
 	}
+
 	file := filepath.Join(r.dir, "secrets", "postgres_link_url")
 	if _, err := os.Stat(file); err != nil {
 		text, err := os.ReadFile(filepath.Join(r.dir, "secrets", "postgres_url"))
@@ -47,6 +48,7 @@ func (r *Rig) postgresSettings() []string {
 			return []string{"MGW_POSTGRES_URL_FILE=" + err.Error()} // the control plane does not start, and shows it
 		}
 	}
+
 	return []string{"MGW_POSTGRES_URL_FILE=" + file}
 }
 
@@ -89,14 +91,17 @@ func (r *Rig) StartStandby(t *testing.T) *Standby {
 	if err := pgcluster.CanReplicate(binaries); err != nil {
 		t.Skip(err)
 	}
+
 	primary, err := through(r.links.replication, r.stack.State().PostgresURL)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	c, err := pgcluster.StartStandby(t.Context(), string(primary), pgcluster.Config{Binaries: binaries, Fsync: true})
 	if err != nil {
 		t.Fatalf("start a standby: %v", err)
 	}
+
 	r.standby = c
 	return &Standby{r, c}
 }
@@ -112,7 +117,12 @@ func (s *Standby) Promote(t *testing.T) {
 	}
 	link := s.rig.links.postgres
 	address := fmt.Sprintf("127.0.0.1:%d", s.cluster.Port())
-	if err := link.Update(&toxiproxy.Proxy{Name: link.Name, Listen: link.Listen, Upstream: address, Enabled: true}); err != nil {
+	if err := link.Update(&toxiproxy.Proxy{
+		Name:     link.Name,
+		Listen:   link.Listen,
+		Upstream: address,
+		Enabled:  true,
+	}); err != nil {
 		t.Fatalf("lead the control planes to the standby: %v", err)
 	}
 }

@@ -33,11 +33,20 @@ func InBubble(t *testing.T, run func(t *testing.T)) {
 		synctest.Test(t, run)
 		return
 	}
+
 	var pattern []string
 	for part := range strings.SplitSeq(t.Name(), "/") {
 		pattern = append(pattern, "^"+regexp.QuoteMeta(part)+"$")
 	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.count=1", "-test.timeout="+await.Left(t).String(), "-test.run="+strings.Join(pattern, "/"))
+
+	cmd := exec.CommandContext(
+		t.Context(),
+		os.Args[0],
+		"-test.v",
+		"-test.count=1",
+		"-test.timeout="+await.Left(t).String(),
+		"-test.run="+strings.Join(pattern, "/"),
+	)
 	cmd.Env = append(os.Environ(), bubbleVariable+"="+t.Name())
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s", out)

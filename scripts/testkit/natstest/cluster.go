@@ -30,10 +30,18 @@ func NewCluster(t testing.TB, n int, modify ...func(*server.Options)) *Cluster {
 	c := &Cluster{t: t, links: make([][]*link, n)}
 	for to := range n {
 		c.nodes = append(c.nodes, &Server{t: t, options: server.Options{
-			ServerName: fmt.Sprintf("natstest-%d", to), Host: "127.0.0.1", Port: server.RANDOM_PORT,
-			JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true, AuthTimeout: authTimeout,
+			ServerName:  fmt.Sprintf("natstest-%d", to),
+			Host:        "127.0.0.1",
+			Port:        server.RANDOM_PORT,
+			JetStream:   true,
+			StoreDir:    t.TempDir(),
+			NoLog:       true,
+			NoSigs:      true,
+			AuthTimeout: authTimeout,
 			Cluster: server.ClusterOpts{
-				Name: "natstest", Host: "127.0.0.1", Port: server.RANDOM_PORT,
+				Name: "natstest",
+				Host: "127.0.0.1",
+				Port: server.RANDOM_PORT,
 				// Servers tell each other their addresses. Nobody listens here, so that there are no connections besides the links.
 				Advertise: "127.0.0.1:1",
 				// The addresses of clients are those that a test gives them.
@@ -41,6 +49,7 @@ func NewCluster(t testing.TB, n int, modify ...func(*server.Options)) *Cluster {
 			},
 		}})
 	}
+
 	for from, s := range c.nodes {
 		c.links[from] = make([]*link, n)
 		for to, target := range c.nodes {
@@ -54,10 +63,12 @@ func NewCluster(t testing.TB, n int, modify ...func(*server.Options)) *Cluster {
 			f(&s.options)
 		}
 	}
+
 	for _, s := range c.nodes {
 		s.Start()
 		t.Cleanup(s.Stop)
 	}
+
 	c.awaitLeader()
 	return c
 }
@@ -108,15 +119,18 @@ func (c *Cluster) Cut(nodes ...int) (mend func()) {
 			}
 		}
 	}
+
 	for _, l := range cut {
 		l.cut()
 	}
+
 	mend = sync.OnceFunc(func() {
 		for _, l := range cut {
 			l.mend()
 		}
 	})
 	c.t.Cleanup(mend)
+
 	return mend
 }
 
@@ -138,7 +152,10 @@ func (c *Cluster) awaitLeader() {
 // StreamLeader waits until a running server leads a stream of clients without an account, and returns its index.
 func (c *Cluster) StreamLeader(stream string) int {
 	c.t.Helper()
-	return c.await("a leader of "+stream, func(s *server.Server) bool { return s.JetStreamIsStreamLeader(server.DEFAULT_GLOBAL_ACCOUNT, stream) })
+	return c.await(
+		"a leader of "+stream,
+		func(s *server.Server) bool { return s.JetStreamIsStreamLeader(server.DEFAULT_GLOBAL_ACCOUNT, stream) },
+	)
 }
 
 // await waits until the condition holds for one of the running servers, and returns its index.

@@ -26,11 +26,13 @@ func newLink(t testing.TB, target func() string) *link {
 	if err != nil {
 		t.Fatalf("natstest: %v", err)
 	}
+
 	l := &link{listener: listener, target: target, conns: map[net.Conn]bool{}}
 	t.Cleanup(func() {
 		_ = listener.Close()
 		l.mend()
 	})
+
 	go func() {
 		for {
 			conn, err := listener.Accept()
@@ -40,6 +42,7 @@ func newLink(t testing.TB, target func() string) *link {
 			go l.serve(conn)
 		}
 	}()
+
 	return l
 }
 

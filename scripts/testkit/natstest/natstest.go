@@ -154,15 +154,18 @@ func (s *Server) Start() {
 	if isRunning {
 		s.t.Fatal("natstest: the server is already running")
 	}
+
 	running, err := server.NewServer(&options)
 	if err != nil {
 		s.t.Fatalf("natstest: %v", err)
 	}
+
 	running.Start()
 	if !running.ReadyForConnections(await.Left(s.t)) {
 		running.Shutdown()
 		s.t.Fatal("natstest: the server does not start")
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !options.DontListen {
@@ -171,6 +174,7 @@ func (s *Server) Start() {
 	if address := running.ClusterAddr(); address != nil {
 		s.options.Cluster.Port = address.Port
 	}
+
 	s.running = running
 }
 

@@ -105,6 +105,7 @@ func start(ctx context.Context, cfg Config, o owner) (*Cluster, error) {
 	if err := endLeftovers(ctx, p.data); err != nil {
 		return nil, err
 	}
+
 	if p.isNew {
 		if p.moved() {
 			cfg.Progress(fmt.Sprintf("the user %s cannot enter %s; the database is created in %s", o.name, filepath.Dir(p.dir), p.data))
@@ -114,6 +115,7 @@ func start(ctx context.Context, cfg Config, o owner) (*Cluster, error) {
 			return nil, err
 		}
 	}
+
 	for attempt := 1; ; attempt++ {
 		c, err := launch(ctx, cfg, p.data, o)
 		if err == nil || cfg.Port != 0 || attempt == portAttempts || !errors.Is(err, ErrPortInUse) {
@@ -131,6 +133,7 @@ func (c *Cluster) URL(database string) string {
 	if database == "" {
 		database = superuser
 	}
+
 	u := url.URL{
 		Scheme:   "postgres",
 		User:     url.User(superuser),
@@ -141,6 +144,7 @@ func (c *Cluster) URL(database string) string {
 	if c.cfg.Password != "" {
 		u.User = url.UserPassword(superuser, c.cfg.Password)
 	}
+
 	return u.String()
 }
 
@@ -168,11 +172,13 @@ func (cfg Config) settings(port int) []string {
 	if !cfg.Fsync {
 		maps.Copy(all, map[string]string{"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"})
 	}
+
 	maps.Copy(all, cfg.Settings)
 	var args []string
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		args = append(args, "-c", name+"="+all[name])
 	}
+
 	return args
 }
 

@@ -28,17 +28,20 @@ func create(ctx context.Context, cfg Config, p place, o owner) error {
 			return fmt.Errorf("pgcluster: %w", err)
 		}
 	}
+
 	if err := o.makeDir(prepared); err != nil {
 		return err
 	}
 	if err := initialise(ctx, cfg, prepared, o); err != nil {
 		return err
 	}
+
 	if cfg.Database != "" && cfg.Database != superuser {
 		if err := createDatabase(ctx, cfg, prepared, o); err != nil {
 			return err
 		}
 	}
+
 	return p.finish(prepared)
 }
 
@@ -49,6 +52,7 @@ func initialise(ctx context.Context, cfg Config, dir string, o owner) error {
 	if !cfg.Fsync {
 		args = append(args, "--no-sync")
 	}
+
 	if cfg.Password == "" {
 		args = append(args, "--auth=trust")
 	} else {
@@ -62,6 +66,7 @@ func initialise(ctx context.Context, cfg Config, dir string, o owner) error {
 		}
 		args = append(args, "--auth=scram-sha-256", "--pwfile="+file)
 	}
+
 	return run(ctx, cfg, o, dir, "", "initdb", args...)
 }
 

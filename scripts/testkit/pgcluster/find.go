@@ -83,6 +83,7 @@ func find(dirs, patterns []string) (Binaries, error) {
 		}
 		missing.Searched = append(missing.Searched, err.Error())
 	}
+
 	var found []Binaries
 	for _, pattern := range patterns {
 		missing.Searched = append(missing.Searched, pattern)
@@ -99,9 +100,11 @@ func find(dirs, patterns []string) (Binaries, error) {
 			found = append(found, b)
 		}
 	}
+
 	if len(found) == 0 {
 		return Binaries{}, missing
 	}
+
 	return slices.MaxFunc(found, func(a, b Binaries) int { return cmp.Compare(a.Version, b.Version) }), nil
 }
 
@@ -129,12 +132,14 @@ func inspect(dir string) (Binaries, error) {
 	if err != nil {
 		return Binaries{}, fmt.Errorf("pgcluster: %w", err)
 	}
+
 	b := Binaries{Dir: dir}
 	for _, name := range []string{"initdb", "postgres"} {
 		if _, err := exec.LookPath(b.path(name)); err != nil {
 			return Binaries{}, fmt.Errorf("%s has no %s: %w", dir, name, ErrUnusable)
 		}
 	}
+
 	out, err := exec.Command(b.path("postgres"), "--version").Output()
 	if err != nil {
 		return Binaries{}, fmt.Errorf("%s --version: %w: %w", b.path("postgres"), err, ErrUnusable)
@@ -145,6 +150,7 @@ func inspect(dir string) (Binaries, error) {
 	if b.Version < OldestVersion {
 		return Binaries{}, fmt.Errorf("%s is version %d, older than %d: %w", dir, b.Version, OldestVersion, ErrUnusable)
 	}
+
 	return b, nil
 }
 

@@ -32,6 +32,7 @@ func Install(ctx context.Context, out io.Writer) (Binaries, error) {
 	if !ok {
 		return Binaries{}, ErrCannotInstall
 	}
+
 	conf := filepath.Join(clusterConfDir, "modelgateway.conf")
 	// The setting is needed only while the package is configured, and is removed
 	// afterwards, because it would affect later installations by hand.
@@ -42,11 +43,13 @@ func Install(ctx context.Context, out io.Writer) (Binaries, error) {
 		{"env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "-y", "--no-install-recommends", "postgresql"},
 	}
 	defer func() { _ = runStep(context.WithoutCancel(ctx), out, prefix, []string{"rm", "-f", conf}) }()
+
 	for _, step := range steps {
 		if err := runStep(ctx, out, prefix, step); err != nil {
 			return Binaries{}, err
 		}
 	}
+
 	return Find()
 }
 

@@ -24,13 +24,19 @@ var ErrPortInUse = errors.New("the port is in use")
 
 // launch starts the server of an existing cluster and waits until it is ready.
 func launch(ctx context.Context, cfg Config, data string, o owner) (*Cluster, error) {
-	c := &Cluster{cfg: cfg, data: data, port: cfg.Port, done: make(chan struct{})}
+	c := &Cluster{
+		cfg:  cfg,
+		data: data,
+		port: cfg.Port,
+		done: make(chan struct{}),
+	}
 	if c.port == 0 {
 		var err error
 		if c.port, err = freePort(ctx); err != nil {
 			return nil, err
 		}
 	}
+
 	log, err := os.OpenFile(cfg.LogFile, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("pgcluster: %w", err)
@@ -49,10 +55,12 @@ func launch(ctx context.Context, cfg Config, data string, o owner) (*Cluster, er
 	if err := c.run(); err != nil {
 		return nil, fmt.Errorf("pgcluster: start postgres: %w", err)
 	}
+
 	if err := c.waitReady(ctx); err != nil {
 		_ = c.Stop(context.WithoutCancel(ctx))
 		return nil, explain(err, c.port, log, offset)
 	}
+
 	return c, nil
 }
 

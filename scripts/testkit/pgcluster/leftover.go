@@ -44,10 +44,12 @@ func end(ctx context.Context, data string, processes []int) error {
 	} else {
 		send(syscall.SIGTERM, processes...)
 	}
+
 	timeout := time.NewTimer(leftoverTimeout)
 	defer timeout.Stop()
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
+
 	for {
 		processes, err := serverProcesses(data)
 		if err != nil || len(processes) == 0 {

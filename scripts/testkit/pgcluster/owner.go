@@ -25,6 +25,7 @@ func serverOwner() (owner, error) {
 	if os.Geteuid() != 0 {
 		return owner{uid: uint32(os.Geteuid()), gid: uint32(os.Getegid())}, nil
 	}
+
 	for _, name := range []string{"postgres", "nobody"} {
 		u, err := user.Lookup(name)
 		if err != nil {
@@ -35,8 +36,14 @@ func serverOwner() (owner, error) {
 		if err := errors.Join(uidErr, gidErr); err != nil {
 			return owner{}, fmt.Errorf("pgcluster: ids of user %s: %w", name, err)
 		}
-		return owner{name: name, uid: uint32(uid), gid: uint32(gid), switched: true}, nil
+		return owner{
+			name:     name,
+			uid:      uint32(uid),
+			gid:      uint32(gid),
+			switched: true,
+		}, nil
 	}
+
 	return owner{}, errors.New("pgcluster: Postgres refuses to run as root, and there is neither a user postgres nor nobody")
 }
 

@@ -34,6 +34,7 @@ func locate(dir string, o owner) (place, error) {
 	if err != nil {
 		return place{}, fmt.Errorf("pgcluster: %w", err)
 	}
+
 	p := place{dir: dir, data: dir}
 	info, err := os.Lstat(dir)
 	switch {
@@ -53,6 +54,7 @@ func locate(dir string, o owner) (place, error) {
 			p.isNew = true
 		}
 	}
+
 	return p, nil
 }
 
@@ -76,6 +78,7 @@ func (p place) finish(prepared string) error {
 	if err := os.Symlink(p.data, p.dir); err != nil {
 		return fmt.Errorf("pgcluster: %w", err)
 	}
+
 	return nil
 }
 
@@ -86,6 +89,7 @@ func Remove(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
+
 	p, err := locate(dir, o)
 	if err != nil {
 		return err
@@ -93,10 +97,12 @@ func Remove(ctx context.Context, dir string) error {
 	if err := endLeftovers(ctx, p.data); err != nil {
 		return err
 	}
+
 	for _, name := range []string{p.data, p.data + preparedSuffix, p.dir} {
 		if err := os.RemoveAll(name); err != nil {
 			return fmt.Errorf("pgcluster: %w", err)
 		}
 	}
+
 	return nil
 }

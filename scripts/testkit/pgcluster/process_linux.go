@@ -15,10 +15,12 @@ func serverProcesses(data string) ([]int, error) {
 	if err != nil {
 		return nil, nil //nolint:nilerr // no such directory: nothing runs in it
 	}
+
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, fmt.Errorf("pgcluster: %w", err)
 	}
+
 	var found []int
 	for _, entry := range entries {
 		pid, err := strconv.Atoi(entry.Name())
@@ -35,5 +37,6 @@ func serverProcesses(data string) ([]int, error) {
 			found = append(found, pid)
 		}
 	}
+
 	return found, nil
 }

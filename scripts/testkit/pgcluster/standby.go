@@ -31,18 +31,22 @@ func StartStandby(ctx context.Context, primary string, cfg Config) (*Cluster, er
 	if err := CanReplicate(cfg.Binaries); err != nil {
 		return nil, err
 	}
+
 	o, err := serverOwner()
 	if err != nil {
 		return nil, err
 	}
+
 	dir, err := os.MkdirTemp(temporaryRoot(o), "modelgateway-postgres-")
 	if err != nil {
 		return nil, fmt.Errorf("pgcluster: %w", err)
 	}
+
 	c, err := follow(ctx, primary, cfg, dir, o)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
+
 	return c, nil
 }
 

@@ -70,6 +70,7 @@ func startJanitor(pid int, dir string, o owner) (*janitor, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("pgcluster: janitor: %w", err)
 	}
+
 	return &janitor{
 		finish: sync.OnceValue(func() error {
 			_, _ = io.WriteString(stdin, "stopped\n")

@@ -79,18 +79,22 @@ func New(document []byte) (*Site, error) {
 	if err != nil {
 		return nil, fmt.Errorf("apipage: %w", err)
 	}
+
 	var head heading
 	if err := yaml.Unmarshal(document, &head); err != nil {
 		return nil, fmt.Errorf("apipage: read heading: %w", err)
 	}
+
 	style, err := files.ReadFile("style.css")
 	if err != nil {
 		return nil, fmt.Errorf("apipage: %w", err)
 	}
+
 	pages, err := template.New("").Funcs(functions(doc)).ParseFS(files, "*.gohtml")
 	if err != nil {
 		return nil, fmt.Errorf("apipage: %w", err)
 	}
+
 	var groups []group
 	for _, tag := range head.Tags {
 		g := group{Name: tag.Name, Description: tag.Description}
@@ -101,11 +105,18 @@ func New(document []byte) (*Site, error) {
 		}
 		groups = append(groups, g)
 	}
+
 	site := &Site{problems: map[string][]byte{}, kinds: head.Problems}
-	common := map[string]any{"Head": head, "Groups": groups, "Schemas": doc.SchemaNames(), "Style": template.CSS(style)} //nolint:gosec // our own file
+	common := map[string]any{
+		"Head":    head,
+		"Groups":  groups,
+		"Schemas": doc.SchemaNames(),
+		"Style":   template.CSS(style),
+	} //nolint:gosec // our own file
 	if site.page, err = render(pages, "page.gohtml", common); err != nil {
 		return nil, err
 	}
+
 	for _, p := range head.Problems {
 		text, err := render(pages, "problem.gohtml", map[string]any{"Problem": p, "Style": common["Style"]})
 		if err != nil {
@@ -113,6 +124,7 @@ func New(document []byte) (*Site, error) {
 		}
 		site.problems[p.Code] = text
 	}
+
 	return site, nil
 }
 
@@ -164,9 +176,11 @@ func (r renderer) typeOf(s *apidoc.Schema) template.HTML {
 	default:
 		text = template.HTMLEscapeString(kind)
 	}
+
 	if r.doc.Nullable(s) {
 		text += " or null"
 	}
+
 	return template.HTML(text) //nolint:gosec // every part is escaped
 }
 
@@ -182,6 +196,7 @@ func (r renderer) note(s *apidoc.Schema) template.HTML {
 	if whole.Description != "" {
 		notes = append(notes, string(inline(whole.Description)))
 	}
+
 	if len(whole.Enum) > 0 && whole.Name == "" {
 		values := make([]string, len(whole.Enum))
 		for i, v := range whole.Enum {
@@ -189,12 +204,14 @@ func (r renderer) note(s *apidoc.Schema) template.HTML {
 		}
 		notes = append(notes, "One of "+strings.Join(values, ", ")+".")
 	}
+
 	if whole.Default != nil {
 		notes = append(notes, "Default "+code(whole.Default)+".")
 	}
 	if len(whole.Examples) > 0 {
 		notes = append(notes, "Such as "+code(whole.Examples[0])+".")
 	}
+
 	return template.HTML(strings.Join(notes, " ")) //nolint:gosec // every part is escaped
 }
 

@@ -50,19 +50,23 @@ func Load(document []byte) (*Document, error) {
 	if err := yaml.Unmarshal(document, &plain); err != nil {
 		return nil, fmt.Errorf("apitest: read: %w", err)
 	}
+
 	asJSON, err := json.Marshal(plain)
 	if err != nil {
 		return nil, fmt.Errorf("apitest: convert: %w", err)
 	}
+
 	root, err := jsonschema.UnmarshalJSON(bytes.NewReader(asJSON))
 	if err != nil {
 		return nil, fmt.Errorf("apitest: convert: %w", err)
 	}
+
 	d := &Document{root: root.(object), compiler: jsonschema.NewCompiler()}
 	d.compiler.AssertFormat()
 	if err := d.compiler.AddResource(resource, root); err != nil {
 		return nil, fmt.Errorf("apitest: %w", err)
 	}
+
 	for path, item := range member(d.root, "paths") {
 		for _, method := range methods {
 			if node, ok := item.(object)[method].(object); ok {
@@ -70,9 +74,11 @@ func Load(document []byte) (*Document, error) {
 			}
 		}
 	}
+
 	slices.SortFunc(d.Operations, func(a, b Operation) int {
 		return strings.Compare(a.Path+" "+a.Method, b.Path+" "+b.Method)
 	})
+
 	return d, nil
 }
 

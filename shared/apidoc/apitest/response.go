@@ -37,22 +37,26 @@ func (d *Document) checkResponse(op *Operation, r *http.Response, body []byte) e
 	if response == nil {
 		return errors.New("the status is not declared")
 	}
+
 	for name, header := range member(response, "headers") {
 		_, header := d.Resolve("", header.(object))
 		if required, _ := header["required"].(bool); required && r.Header.Get(name) == "" {
 			return fmt.Errorf("the header %s is missing", name)
 		}
 	}
+
 	content := member(response, "content")
 	if r.Request.Method == http.MethodHead {
 		return nil
 	}
+
 	if len(content) == 0 {
 		if len(body) > 0 {
 			return errors.New("it has a body")
 		}
 		return nil
 	}
+
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil {
 		return fmt.Errorf("the media type: %w", err)
@@ -66,10 +70,12 @@ func (d *Document) checkResponse(op *Operation, r *http.Response, body []byte) e
 	if media != "application/json" && !strings.HasSuffix(media, "+json") {
 		return nil
 	}
+
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))
 	if err != nil {
 		return fmt.Errorf("the body: %w", err)
 	}
+
 	return d.Check(at+"/content/"+escape(media)+"/schema", value)
 }
 

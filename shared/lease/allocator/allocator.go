@@ -40,8 +40,12 @@ type LiveLease struct {
 // New returns an empty Allocator.
 func New() *Allocator {
 	return &Allocator{
-		Pools: map[wire.PoolID]*Pool{}, Leases: map[LeaseKey]*Lease{}, Holders: map[wire.PoolID][]LiveLease{}, UnreadHolders: map[wire.PoolID]bool{},
-		EndedSessions: map[wire.SessionID]bool{}, Recalls: map[wire.PoolID]string{},
+		Pools:         map[wire.PoolID]*Pool{},
+		Leases:        map[LeaseKey]*Lease{},
+		Holders:       map[wire.PoolID][]LiveLease{},
+		UnreadHolders: map[wire.PoolID]bool{},
+		EndedSessions: map[wire.SessionID]bool{},
+		Recalls:       map[wire.PoolID]string{},
 	}
 }
 
@@ -101,35 +105,49 @@ func (a *Allocator) Decide(request *wire.LeaseRequest, pending *PendingRequest) 
 			recalling = true
 			continue
 		}
+
 		if preventable && !recalling && pending.waitsForReturns() {
 			pending.recalling = false
 			return wire.LeaseResponse{}, false
 		}
+
 		if preventable && !pending.waitsForReturns() && a.lastRecall(request, needs, taken, pending) {
 			recalling = true
 			continue
 		}
+
 		decisions[i] = d
 		short = short || !d.Granted
+
 		if d.Granted {
 			for _, n := range needs {
 				taken[n.Pool] += n.Amount
 			}
 		}
 	}
+
 	if recalling {
 		return wire.LeaseResponse{V: wire.Version, Number: request.Number, Status: wire.Wait}, !pending.awaitRecall()
 	}
+
 	allotments := map[wire.PoolID]int64{}
 	if !short { // no allotments while a request is refused
 		allotments = a.allot(request, taken)
 	}
+
 	for pool, amount := range taken {
 		p := a.Pools[pool]
 		a.lease(p, request.Session).Granted += amount
 		p.Free -= amount
 	}
-	return wire.LeaseResponse{V: wire.Version, Number: request.Number, Status: wire.Done, Decisions: decisions, Leases: a.leaseStates(request, allotments)}, true
+
+	return wire.LeaseResponse{
+		V:         wire.Version,
+		Number:    request.Number,
+		Status:    wire.Done,
+		Decisions: decisions,
+		Leases:    a.leaseStates(request, allotments),
+	}, true
 }
 
 // allot returns the allotments of a session that is granted the units in taken, and
@@ -149,6 +167,7 @@ func (a *Allocator) allot(request *wire.LeaseRequest, taken map[wire.PoolID]int6
 			taken[v.Pool] = 0
 		}
 	}
+
 	for pool, amount := range taken {
 		p := a.Pools[pool]
 		allotments[pool] = allotment(p, amount, min(target[pool], (p.Free-amount)/targetShare/max(a.Live, 1)))
@@ -157,6 +176,7 @@ func (a *Allocator) allot(request *wire.LeaseRequest, taken map[wire.PoolID]int6
 			taken[pool] += lacking
 		}
 	}
+
 	return allotments
 }
 
@@ -210,6 +230,7 @@ func (a *Allocator) exceedsTotals(request *wire.LeaseRequest) bool {
 			sum[n.Pool] += n.Amount
 		}
 	}
+
 	for pool, amount := range sum {
 		p, granted := a.Pools[pool], int64(0)
 		if !p.Unlimited {
@@ -222,10 +243,17 @@ func (a *Allocator) exceedsTotals(request *wire.LeaseRequest) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
-var rank = map[wire.RefusalReason]int{wire.KeyLimitSpent: 0, wire.BalanceSpent: 1, wire.NoSlot: 2, wire.KeyLimitReserved: 3, wire.BalanceReserved: 4}
+var rank = map[wire.RefusalReason]int{
+	wire.KeyLimitSpent:    0,
+	wire.BalanceSpent:     1,
+	wire.NoSlot:           2,
+	wire.KeyLimitReserved: 3,
+	wire.BalanceReserved:  4,
+}
 
 func (a *Allocator) refusal(n wire.Need, taken int64) wire.Decision {
 	p := a.Pools[n.Pool]
@@ -265,17 +293,26 @@ func (a *Allocator) leaseStates(request *wire.LeaseRequest, allotments map[wire.
 		}
 		seen[id] = true
 		leases = append(leases, wire.LeaseState{
-			Pool: id, Granted: l.Granted, Generation: p.Generation, Central: p.Central, Allotment: allotments[id], Returned: l.Returned, Charged: l.Charged,
+			Pool:       id,
+			Granted:    l.Granted,
+			Generation: p.Generation,
+			Central:    p.Central,
+			Allotment:  allotments[id],
+			Returned:   l.Returned,
+			Charged:    l.Charged,
 		})
 	}
+
 	for _, v := range request.Reports {
 		add(v.Pool)
 	}
+
 	for _, needs := range request.Needs {
 		for _, n := range needs {
 			add(n.Pool)
 		}
 	}
+
 	return leases
 }
 
@@ -287,6 +324,7 @@ func (a *Allocator) Charge(s wire.SessionID, closed bool, pool wire.PoolID, cost
 	if p == nil || cost <= 0 {
 		return
 	}
+
 	p.Settled += cost
 	l := a.Leases[LeaseKey{pool, s}]
 	switch {

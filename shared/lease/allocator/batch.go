@@ -119,10 +119,15 @@ func (b *Batch) ownsPools(request *wire.LeaseRequest) bool {
 // still return units.
 //
 // applyPolicy is called with the batch before a new decision is made.
-func (b *Batch) Decide(request *wire.LeaseRequest, pending *PendingRequest, applyPolicy func(*Batch)) (response *wire.LeaseResponse, recalling bool) {
+func (b *Batch) Decide(
+	request *wire.LeaseRequest,
+	pending *PendingRequest,
+	applyPolicy func(*Batch),
+) (response *wire.LeaseResponse, recalling bool) {
 	if b.locked(request.Session, request.Reports, request.Needs) {
 		return &wire.LeaseResponse{V: wire.Version, Number: request.Number, Status: wire.Unavailable}, false
 	}
+
 	key := RequestKey{request.Session, request.Account}
 	record, last := b.Sessions[request.Session], b.Results[key]
 	switch {
@@ -135,6 +140,7 @@ func (b *Batch) Decide(request *wire.LeaseRequest, pending *PendingRequest, appl
 	case b.Recovering || !b.ownsPools(request) || b.Allocator.exceedsTotals(request):
 		return &wire.LeaseResponse{V: wire.Version, Number: request.Number, Status: wire.Unavailable}, false
 	}
+
 	applyPolicy(b)
 	checked := *request
 	checked.Reports = b.believed(record, request.Account, request.Reports)
@@ -146,6 +152,7 @@ func (b *Batch) Decide(request *wire.LeaseRequest, pending *PendingRequest, appl
 	case decision.Status == wire.Wait: // not stored: the proxy repeats the request
 		return &decision, true
 	}
+
 	b.Results[key] = &Result{Number: request.Number, Response: decision, New: true}
 	return &decision, false
 }

@@ -152,6 +152,7 @@ func (b *Batcher) Next(now time.Duration) (tx *Transaction, wake time.Duration) 
 	if b.running || b.stopped {
 		return nil, Never
 	}
+
 	batch := b.queue.take(b.cfg.MaxBatch)
 	messages := append(b.takeReady(batch, now), batch...)
 	if len(messages) == 0 {
@@ -161,8 +162,14 @@ func (b *Batcher) Next(now time.Duration) (tx *Transaction, wake time.Duration) 
 		}
 		return nil, wake
 	}
+
 	b.running = true
-	return &Transaction{batcher: b, at: now, messages: messages, outcomes: make([]outcome, len(messages))}, Never
+	return &Transaction{
+		batcher:  b,
+		at:       now,
+		messages: messages,
+		outcomes: make([]outcome, len(messages)),
+	}, Never
 }
 
 // takeReady removes and returns the pending requests that are decided again:
@@ -172,6 +179,7 @@ func (b *Batcher) takeReady(batch []*message, now time.Duration) []*message {
 	if len(b.pending) == 0 {
 		return nil
 	}
+
 	returning := map[string]bool{}
 	for _, m := range batch {
 		switch {
@@ -181,6 +189,7 @@ func (b *Batcher) takeReady(batch []*message, now time.Duration) []*message {
 			returning[m.request.Account] = true
 		}
 	}
+
 	var ready, rest []*message
 	for _, m := range b.pending {
 		if returning[m.request.Account] || now >= m.retryAt {
@@ -189,6 +198,7 @@ func (b *Batcher) takeReady(batch []*message, now time.Duration) []*message {
 			rest = append(rest, m)
 		}
 	}
+
 	b.pending = rest
 	slices.SortFunc(ready, func(x, y *message) int { return int(x.arrival - y.arrival) })
 	return ready

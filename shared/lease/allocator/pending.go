@@ -161,7 +161,12 @@ func (a *Allocator) ToRecall() map[wire.SessionID][]wire.Recall {
 	for _, id := range slices.Sorted(maps.Keys(a.Recalls)) {
 		account := a.Recalls[id]
 		for _, s := range a.sessionsToRecall(a.Pools[id]) {
-			recalls[s] = append(recalls[s], wire.Recall{V: wire.Version, Account: account, Pool: id, Generation: a.Pools[id].Generation})
+			recalls[s] = append(recalls[s], wire.Recall{
+				V:          wire.Version,
+				Account:    account,
+				Pool:       id,
+				Generation: a.Pools[id].Generation,
+			})
 		}
 	}
 	return recalls

@@ -36,15 +36,18 @@ func (t *turns) add(m *message, limit int) bool {
 		t.accounts[name] = a
 		t.order = append(t.order, a)
 	}
+
 	if a.length >= limit {
 		return false
 	}
+
 	s := a.sessions[session]
 	if s == nil {
 		s = &sessionTurn{session: session}
 		a.sessions[session] = s
 		a.order = append(a.order, s)
 	}
+
 	s.messages = append(s.messages, m)
 	a.length++
 	t.length++

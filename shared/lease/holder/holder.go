@@ -130,7 +130,12 @@ type Holder struct {
 
 // NewHolder returns the Holder of an account in a session.
 func NewHolder(session wire.SessionID, boot, account string) *Holder {
-	return &Holder{session: session, bootID: boot, account: account, pools: map[wire.PoolID]*lease{}}
+	return &Holder{
+		session: session,
+		bootID:  boot,
+		account: account,
+		pools:   map[wire.PoolID]*lease{},
+	}
 }
 
 // StartAfter makes the numbers of lease requests begin after number, if an
@@ -140,7 +145,12 @@ func (h *Holder) StartAfter(number int64) { h.lastNumber = max(h.lastNumber, num
 func (h *Holder) lease(id wire.PoolID) *lease {
 	l := h.pools[id]
 	if l == nil {
-		l = &lease{pool: id, generation: 1, central: true, unknown: true}
+		l = &lease{
+			pool:       id,
+			generation: 1,
+			central:    true,
+			unknown:    true,
+		}
 		h.pools[id] = l
 	}
 	return l
@@ -260,20 +270,31 @@ func (h *Holder) NextRequest() *wire.LeaseRequest {
 	if h.request != nil || (len(h.queue) == 0 && len(h.low) == 0) {
 		return nil
 	}
+
 	n := min(len(h.queue), wire.MaxWaiters)
 	h.requested, h.queue = slices.Clone(h.queue[:n]), slices.Delete(h.queue, 0, n)
 	h.lastNumber++
-	h.request = &wire.LeaseRequest{V: wire.Version, Session: h.session, BootID: h.bootID, Account: h.account, Number: h.lastNumber, Reports: h.requestReports()}
+
+	h.request = &wire.LeaseRequest{
+		V:       wire.Version,
+		Session: h.session,
+		BootID:  h.bootID,
+		Account: h.account,
+		Number:  h.lastNumber,
+		Reports: h.requestReports(),
+	}
 	h.request.Needs = make([][]wire.Need, 0, len(h.requested))
 	h.low = nil
 	for _, w := range h.requested {
 		h.request.Needs = append(h.request.Needs, w.needs)
 	}
+
 	for _, report := range h.request.Reports {
 		l := h.pools[report.Pool]
 		l.requested, l.inRequest = true, report.Returned
 		h.changed(l)
 	}
+
 	return h.request
 }
 
@@ -291,18 +312,21 @@ func (h *Holder) requestReports() []wire.LeaseReport {
 			}
 		}
 	}
+
 	for _, l := range h.low {
 		if !known[l] && len(needed) < wire.MaxReports {
 			known[l] = true
 			needed = append(needed, l)
 		}
 	}
+
 	list := reports(append(needed, h.firstDue(wire.MaxReports-len(needed), known)...))
 	for i := range list {
 		if l := h.pools[list[i].Pool]; !l.central {
 			list[i].Target = l.demand.Ask()
 		}
 	}
+
 	return list
 }
 
@@ -310,7 +334,14 @@ func (h *Holder) requestReports() []wire.LeaseReport {
 func reports(leases []*lease) []wire.LeaseReport {
 	list := make([]wire.LeaseReport, len(leases))
 	for i, l := range leases {
-		list[i] = wire.LeaseReport{Pool: l.pool, Generation: l.generation, GrantedSeen: l.granted, Returned: l.returned, Idle: max(l.idle(), 0), Charged: l.charged}
+		list[i] = wire.LeaseReport{
+			Pool:        l.pool,
+			Generation:  l.generation,
+			GrantedSeen: l.granted,
+			Returned:    l.returned,
+			Idle:        max(l.idle(), 0),
+			Charged:     l.charged,
+		}
 	}
 	slices.SortFunc(list, func(a, b wire.LeaseReport) int { return cmp.Compare(a.Pool, b.Pool) })
 	return list
@@ -324,6 +355,7 @@ func (h *Holder) HandleResponse(r *wire.LeaseResponse) []*Waiter {
 	if h.request == nil || (r.Status == wire.Done && (r.Number != h.request.Number || len(r.Decisions) != len(h.requested))) {
 		return nil
 	}
+
 	switch r.Status {
 	case wire.Fenced:
 		waiters := h.AbortWaiters()
@@ -333,12 +365,14 @@ func (h *Holder) HandleResponse(r *wire.LeaseResponse) []*Waiter {
 	default:
 		return nil
 	}
+
 	h.confirm(h.request.Reports)
 	for _, g := range r.Leases {
 		if l := h.pools[g.Pool]; l != nil {
 			h.update(l, g, r.Number)
 		}
 	}
+
 	var decided []*Waiter
 	for i, w := range h.requested {
 		if !w.isWaiting() {
@@ -356,6 +390,7 @@ func (h *Holder) HandleResponse(r *wire.LeaseResponse) []*Waiter {
 			h.pools[n.Pool].use(n)
 		}
 	}
+
 	h.endRequest()
 	return append(decided, h.admitCovered()...)
 }
@@ -394,9 +429,11 @@ func (h *Holder) admitCovered() (admitted []*Waiter) {
 		admitted = append(admitted, w)
 		return true
 	}
+
 	for _, w := range h.requested {
 		admit(w)
 	}
+
 	h.queue = slices.DeleteFunc(h.queue, admit)
 	return admitted
 }
@@ -445,6 +482,7 @@ func (h *Holder) Release(w *Waiter, cost int64) []*Waiter {
 	if w.state != granted {
 		return nil
 	}
+
 	w.state = finished
 	h.running--
 	awaited := false
@@ -460,9 +498,11 @@ func (h *Holder) Release(w *Waiter, cost int64) []*Waiter {
 		h.changed(l)
 		awaited = awaited || (l.waiters > 0 && !l.central)
 	}
+
 	if !awaited {
 		return nil
 	}
+
 	return h.admitCovered()
 }
 

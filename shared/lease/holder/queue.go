@@ -114,11 +114,13 @@ func (q *Queue) Reserve(now time.Duration, needs []wire.Need) *Waiter {
 	if q.ended || q.closed {
 		return nil
 	}
+
 	q.usedAt = now
 	w := q.holder.Reserve(needs)
 	if w.isWaiting() && q.request.interval > q.timing.MaxRetry { // it waits for the response to a request that only tops up
 		q.request = outgoing{now, q.timing.RequestRetry}
 	}
+
 	switch {
 	case w.isWaiting() && q.failing && q.response.FailingFor(now) >= q.timing.DecisionTimeout:
 		q.holder.Cancel(w)
@@ -126,6 +128,7 @@ func (q *Queue) Reserve(now time.Duration, needs []wire.Need) *Waiter {
 	case w.isWaiting():
 		q.expiries = append(q.expiries, expiry{w, now + q.timing.DecisionTimeout})
 	}
+
 	return w
 }
 
@@ -236,6 +239,7 @@ func (q *Queue) Next(now time.Duration) Output {
 	if q.closed {
 		return out
 	}
+
 	out.Wake = min(out.Wake, q.returnUnused(now), q.forgetSettled(now))
 	if q.holder.NextRequest() != nil {
 		q.request = outgoing{now, q.response.RetryAfter(q.timing.RequestRetry, q.timing.MaxRetry)}
@@ -243,18 +247,21 @@ func (q *Queue) Next(now time.Duration) Output {
 	if q.holder.NextReturn() != nil {
 		q.ret = outgoing{now, q.response.RetryAfter(q.timing.ReturnRetry, q.timing.MaxRetry)}
 	}
+
 	if q.holder.request != nil {
 		if q.due(&q.request, now) {
 			out.Request = q.holder.request
 		}
 		out.Wake = min(out.Wake, q.request.at)
 	}
+
 	if q.holder.ret != nil {
 		if q.due(&q.ret, now) {
 			out.Return = q.holder.ret
 		}
 		out.Wake = min(out.Wake, q.ret.at)
 	}
+
 	return out
 }
 
@@ -324,6 +331,7 @@ func (q *Queue) forgetSettled(now time.Duration) time.Duration {
 			q.holder.measure(now, q.timing.OutageTarget)
 		}
 	}
+
 	unusedAt := q.usedAt + q.timing.ForgetInterval
 	switch {
 	case q.ended:
@@ -339,6 +347,7 @@ func (q *Queue) forgetSettled(now time.Duration) time.Duration {
 	case now < unusedAt:
 		return unusedAt
 	}
+
 	return Never
 }
 

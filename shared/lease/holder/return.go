@@ -19,7 +19,13 @@ func (h *Holder) NextReturn() *wire.Return {
 	if len(due) == 0 {
 		return nil
 	}
-	h.ret = &wire.Return{V: wire.Version, Session: h.session, BootID: h.bootID, Account: h.account, Reports: reports(due)}
+	h.ret = &wire.Return{
+		V:       wire.Version,
+		Session: h.session,
+		BootID:  h.bootID,
+		Account: h.account,
+		Reports: reports(due),
+	}
 	return h.ret
 }
 
@@ -30,9 +36,11 @@ func (h *Holder) ReturnDelivered(settled []wire.PoolID) {
 	if h.ret == nil {
 		return
 	}
+
 	delivered := h.ret.Reports
 	h.ret = nil
 	h.confirm(delivered)
+
 	for _, v := range delivered {
 		l := h.pools[v.Pool]
 		if l == nil {

@@ -17,7 +17,14 @@ func (h *Holder) LeaseView(pool wire.PoolID) LeaseView {
 	if l == nil {
 		return LeaseView{}
 	}
-	return LeaseView{Generation: l.generation, Central: l.central, Granted: l.granted, Returned: l.returned, Charged: l.charged, Running: l.running}
+	return LeaseView{
+		Generation: l.generation,
+		Central:    l.central,
+		Granted:    l.granted,
+		Returned:   l.returned,
+		Charged:    l.charged,
+		Running:    l.running,
+	}
 }
 
 // Reserved returns the units of a pool that running requests hold.

@@ -91,7 +91,12 @@ type sighting struct {
 // NewDetector returns the Detector of a replica that does not serve yet. The id
 // is random and new with each process.
 func NewDetector(id string, cfg Config) *Detector {
-	return &Detector{id: id, cfg: cfg, commits: map[int64]bool{}, sightings: map[string]sighting{}}
+	return &Detector{
+		id:        id,
+		cfg:       cfg,
+		commits:   map[int64]bool{},
+		sightings: map[string]sighting{},
+	}
 }
 
 // ID returns the replica's name in the membership.
@@ -229,10 +234,12 @@ func (d *Detector) Observe(m Membership, o Observation, now time.Duration) (Memb
 	if d.candidate != o.Incarnation {
 		d.candidate, d.since = o.Incarnation, now
 	}
+
 	own := func(c CommitMarker) bool { return c.Replica == d.id }
 	if m.Lost(o) || o.Mark.Epoch < d.epoch || (o.Mark.Epoch == d.epoch && slices.ContainsFunc(o.MissingMarkers, own)) {
 		return m, DeclareLoss
 	}
+
 	next := m.with(o, d.id)
 	d.released = nil
 	unverified := next.UnverifiedReplicas(o.Incarnation, d.id)
@@ -245,10 +252,12 @@ func (d *Detector) Observe(m Membership, o Observation, now time.Duration) (Memb
 			return m, DeclareLoss
 		}
 	}
+
 	d.released = map[string]Member{}
 	for _, id := range unverified {
 		d.released[id] = next.Members[id]
 	}
+
 	return next, Serve
 }
 
@@ -300,11 +309,13 @@ func (d *Detector) SilentReplicas(m Membership, now time.Duration) []string {
 			silent = append(silent, id)
 		}
 	}
+
 	for id := range d.sightings {
 		if _, present := m.Members[id]; !present {
 			delete(d.sightings, id)
 		}
 	}
+
 	slices.Sort(silent)
 	return silent
 }
@@ -316,7 +327,10 @@ func (d *Detector) SilentReplicas(m Membership, now time.Duration) []string {
 // AfterCheckpoint returns false, the replica has stopped serving.
 func (d *Detector) AfterCheckpoint(m Membership, o Observation, checkpoint Transaction, fenced []string) (Membership, bool) {
 	_, present := m.Members[d.id]
-	unverified := slices.ContainsFunc(m.UnverifiedReplicas(d.incarnation, d.id), func(id string) bool { return !slices.Contains(fenced, id) })
+	unverified := slices.ContainsFunc(
+		m.UnverifiedReplicas(d.incarnation, d.id),
+		func(id string) bool { return !slices.Contains(fenced, id) },
+	)
 	if !present || o.Incarnation != d.incarnation || o.Mark.Epoch != d.epoch || m.Mark.Lost(o.Mark) || unverified {
 		d.StopServing()
 		return m, false

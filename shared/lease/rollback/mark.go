@@ -48,8 +48,10 @@ const markGap = 1 << 20
 // ids above all that were given out.
 func (m HighWaterMark) Next(now HighWaterMark) HighWaterMark {
 	return HighWaterMark{
-		Epoch: max(m.Epoch, now.Epoch) + 1, Revision: max(m.Revision, now.Revision) + markGap,
-		Session: max(m.Session, now.Session) + markGap, Pool: max(m.Pool, now.Pool) + markGap,
+		Epoch:    max(m.Epoch, now.Epoch) + 1,
+		Revision: max(m.Revision, now.Revision) + markGap,
+		Session:  max(m.Session, now.Session) + markGap,
+		Pool:     max(m.Pool, now.Pool) + markGap,
 	}
 }
 

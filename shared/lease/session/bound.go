@@ -35,6 +35,7 @@ func (r Reach) Bound() (bound time.Duration, known bool) {
 	if !r.Read {
 		return 0, false
 	}
+
 	for _, s := range r.Waiting {
 		switch {
 		case s.Session == 0: // it stands for sessions that Postgres may have lost
@@ -47,5 +48,6 @@ func (r Reach) Bound() (bound time.Duration, known bool) {
 			return 0, false
 		}
 	}
+
 	return bound, true
 }

@@ -30,8 +30,13 @@ type Timing struct {
 // DefaultTiming returns the intervals that the data plane uses.
 func DefaultTiming(jitter func(below time.Duration) time.Duration) Timing {
 	return Timing{
-		HeartbeatInterval: 5 * time.Second, MinHeartbeatInterval: 20 * time.Millisecond, HeartbeatsPerSession: 6, RetryInterval: time.Second,
-		CloseInterval: 2 * time.Second, LeaveInterval: 100 * time.Millisecond, Jitter: jitter,
+		HeartbeatInterval:    5 * time.Second,
+		MinHeartbeatInterval: 20 * time.Millisecond,
+		HeartbeatsPerSession: 6,
+		RetryInterval:        time.Second,
+		CloseInterval:        2 * time.Second,
+		LeaveInterval:        100 * time.Millisecond,
+		Jitter:               jitter,
 	}
 }
 
@@ -144,7 +149,14 @@ type Output struct {
 
 // NewClient returns a Client that registers at once.
 func NewClient(now Instant, bootID string, timing Timing, proxy Proxy) *Client {
-	return &Client{bootID: bootID, timing: timing, proxy: proxy, at: now.Mono, interval: timing.HeartbeatInterval, acks: map[int64]func(wire.Ack){}}
+	return &Client{
+		bootID:   bootID,
+		timing:   timing,
+		proxy:    proxy,
+		at:       now.Mono,
+		interval: timing.HeartbeatInterval,
+		acks:     map[int64]func(wire.Ack){},
+	}
 }
 
 // MayResume keeps a session of an earlier process open, because Resume may be called
@@ -226,12 +238,18 @@ func (c *Client) Next(now Instant) Output {
 		c.heartbeatNow = false
 		c.heartbeats++
 		c.heartbeat = &wire.HeartbeatRequest{
-			V: wire.Version, Session: c.session, BootID: c.bootID, Number: c.heartbeats, AppliedRevision: c.changes.Applied(), Expired: !now.Before(c.deadline),
+			V:               wire.Version,
+			Session:         c.session,
+			BootID:          c.bootID,
+			Number:          c.heartbeats,
+			AppliedRevision: c.changes.Applied(),
+			Expired:         !now.Before(c.deadline),
 		}
 		out.Heartbeat = c.heartbeat
 	default:
 		out.Wake = c.at
 	}
+
 	if c.phase == active && !c.expired {
 		out.Wake = min(out.Wake, c.deadline.Mono)
 		if !now.Before(c.deadline) {
@@ -239,6 +257,7 @@ func (c *Client) Next(now Instant) Output {
 			c.proxy.SessionExpired(c.session)
 		}
 	}
+
 	return out
 }
 
@@ -252,7 +271,9 @@ func (c *Client) HandleRegistered(now, sentAt Instant, r *wire.RegisterResponse)
 	case wire.Done:
 	case wire.ClockDiffers:
 		c.RegisterFailed(now)
-		return errors.New("session: registration: the clock of this machine differs from the control plane's by minutes: use a time service")
+		return errors.New(
+			"session: registration: the clock of this machine differs from the control plane's by minutes: use a time service",
+		)
 	default:
 		c.RegisterFailed(now)
 		return fmt.Errorf("session: registration: %s", r.Status)
@@ -274,10 +295,12 @@ func (c *Client) HandleOpened(now Instant, err error) {
 	if c.phase != opening {
 		return
 	}
+
 	if err != nil {
 		c.RegisterFailed(now)
 		return
 	}
+
 	r := c.registered
 	c.endResumed(EndReplaced)
 	c.phase, c.registered = active, nil
@@ -295,7 +318,10 @@ func (c *Client) HandleOpened(now Instant, err error) {
 // it.
 func (c *Client) setDeadline(sentAt, deadline Instant) {
 	c.deadline, c.expired = deadline, false
-	c.interval = max(min(c.timing.HeartbeatInterval, (deadline.Mono-sentAt.Mono)/time.Duration(c.timing.HeartbeatsPerSession)), c.timing.MinHeartbeatInterval)
+	c.interval = max(
+		min(c.timing.HeartbeatInterval, (deadline.Mono-sentAt.Mono)/time.Duration(c.timing.HeartbeatsPerSession)),
+		c.timing.MinHeartbeatInterval,
+	)
 }
 
 // HandleHeartbeat applies the response to a heartbeat that was sent at sentAt.
@@ -304,6 +330,7 @@ func (c *Client) HandleHeartbeat(now, sentAt Instant, request *wire.HeartbeatReq
 	if c.phase != active || request != c.heartbeat {
 		return nil
 	}
+
 	switch {
 	case r.Status == wire.Fenced:
 		c.end(now, EndFenced)
@@ -315,6 +342,7 @@ func (c *Client) HandleHeartbeat(now, sentAt Instant, request *wire.HeartbeatReq
 		c.end(now, EndEpoch)
 		return nil
 	}
+
 	c.heartbeat = nil
 	c.applyFetched(r.Changes)
 	c.checkStream(r.StreamIncarnation)
@@ -324,10 +352,12 @@ func (c *Client) HandleHeartbeat(now, sentAt Instant, request *wire.HeartbeatReq
 		c.setDeadline(sentAt, deadline)
 		c.proxy.SessionExtended(deadline)
 	}
+
 	c.at = now.Mono
 	if extended && len(r.Changes) == 0 { // otherwise the next heartbeat is sent at once: it reports the applied changes and gets the rest
 		c.at += c.interval - c.timing.Jitter(c.interval/10)
 	}
+
 	return nil
 }
 

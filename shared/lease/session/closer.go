@@ -42,6 +42,7 @@ func (c *Closer) Next(now Instant, open ...wire.SessionID) (requests []wire.Clos
 	if now.Mono < c.at {
 		return nil, c.at
 	}
+
 	requests = c.usage.FinishedSessions(open...)
 	c.outstanding, c.open = len(requests), 0
 	if len(requests) == 0 {
@@ -51,6 +52,7 @@ func (c *Closer) Next(now Instant, open ...wire.SessionID) (requests []wire.Clos
 		}
 		return nil, c.at
 	}
+
 	return requests, Never
 }
 

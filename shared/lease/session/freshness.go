@@ -72,7 +72,12 @@ func (f *Freshness) State(now Instant) (checkpoint.Freshness, bool) {
 	if !f.Fresh(now) || f.last == 0 {
 		return checkpoint.Freshness{}, false
 	}
-	return checkpoint.Freshness{Last: f.last, Incarnation: f.incarnation, Number: f.number, UntilBoot: min(f.until.Boot, now.Boot+f.until.Mono-now.Mono)}, true
+	return checkpoint.Freshness{
+		Last:        f.last,
+		Incarnation: f.incarnation,
+		Number:      f.number,
+		UntilBoot:   min(f.until.Boot, now.Boot+f.until.Mono-now.Mono),
+	}, true
 }
 
 // NewFreshness returns the Freshness of a proxy that has read nothing.
@@ -124,18 +129,22 @@ func (f *Freshness) ReadBack(now Instant, incarnation string, b Beat, sequence u
 	case b.Previous != 0 && (b.Previous != f.last || sequence <= f.last || incarnation != f.incarnation):
 		return false
 	}
+
 	f.last, f.incarnation = sequence, incarnation
 	if f.resuming {
 		f.resuming, f.resynced = false, now.Before(f.until)
 	}
+
 	sentAt, ok := f.sent[b.Number]
 	if !ok || !now.Before(sentAt.Add(f.window)) {
 		return true
 	}
+
 	delete(f.sent, b.Number)
 	if !now.Before(f.until) { // a lapse, which ends with the changes from Postgres
 		f.resynced, f.readAt = false, now
 	}
+
 	f.until = sentAt.Add(f.window)
 	return true
 }

@@ -37,7 +37,13 @@ type Invalidations struct {
 // revision below floor, must not be used any more. Revisions of different
 // sessions cannot be compared: Postgres may have lost commits between them.
 func (i *Invalidations) BeginSession(floor int64) {
-	*i = Invalidations{session: i.session + 1, floor: floor, revoked: map[apikey.Hash]int64{}, keys: map[apikey.Hash]int64{}, accounts: map[string]int64{}}
+	*i = Invalidations{
+		session:  i.session + 1,
+		floor:    floor,
+		revoked:  map[apikey.Hash]int64{},
+		keys:     map[apikey.Hash]int64{},
+		accounts: map[string]int64{},
+	}
 }
 
 // Session returns the number of the current session, for the RecordVersion of a
@@ -53,7 +59,8 @@ func (i *Invalidations) Revoked(hash apikey.Hash) bool {
 // IsCurrent reports whether a cached record may be used: no known change is newer
 // than its read. It must be checked again after every wait.
 func (i *Invalidations) IsCurrent(r RecordVersion) bool {
-	return !i.Revoked(r.Hash) && r.Session == i.session && r.Revision >= i.floor && r.Revision >= i.keys[r.Hash] && r.Revision >= i.accounts[r.Account]
+	return !i.Revoked(r.Hash) && r.Session == i.session && r.Revision >= i.floor && r.Revision >= i.keys[r.Hash] &&
+		r.Revision >= i.accounts[r.Account]
 }
 
 // Apply applies a change: the records that it makes out of date are no longer

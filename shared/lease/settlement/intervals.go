@@ -38,6 +38,7 @@ func (s IntervalSet) Add(n int64) IntervalSet {
 	if found {
 		return s
 	}
+
 	before, after := i > 0 && s[i-1][1] == n-1, i < len(s) && s[i][0] == n+1
 	switch {
 	case before && after:
@@ -50,6 +51,7 @@ func (s IntervalSet) Add(n int64) IntervalSet {
 	default:
 		return slices.Insert(s, i, [2]int64{n, n})
 	}
+
 	return s
 }
 

@@ -37,6 +37,7 @@ func (w *world) revoke(cust *customer, k *key) {
 	if c == nil {
 		return
 	}
+
 	w.stats.count("revocations")
 	var change wire.KeyChange
 	var next *key
@@ -47,14 +48,17 @@ func (w *world) revoke(cust *customer, k *key) {
 		if !ok {
 			return
 		}
+
 		w.checkNewPool(next.limit)
 		for i := range cust.keys {
 			if cust.keys[i] == k {
 				cust.keys[i] = next
 			}
 		}
+
 		w.retired = append(w.retired, client{cust, k})
 		w.log("key %s is revoked at rev %d", k.name, change.Revision)
+
 		c.remember(cust.name, k.hash, func() {
 			c.announce(change, func() {
 				w.stats.count("revocations confirmed")
@@ -90,8 +94,18 @@ type client struct {
 func (w *world) newKey(d *database, account string) *key {
 	d.mark.Pool++
 	w.nextKey++
-	k := &key{name: fmt.Sprintf("key %d", w.nextKey), hash: apikey.Hash{byte(w.nextKey), byte(w.nextKey >> 8), 1}, limit: wire.PoolID(d.mark.Pool)}
-	p := &allocator.Pool{ID: k.limit, Kind: wire.KeyLimit, Account: account, Central: true, Generation: 1}
+	k := &key{
+		name:  fmt.Sprintf("key %d", w.nextKey),
+		hash:  apikey.Hash{byte(w.nextKey), byte(w.nextKey >> 8), 1},
+		limit: wire.PoolID(d.mark.Pool),
+	}
+	p := &allocator.Pool{
+		ID:         k.limit,
+		Kind:       wire.KeyLimit,
+		Account:    account,
+		Central:    true,
+		Generation: 1,
+	}
 	if w.r.IntN(2) == 0 {
 		p.Unlimited = true
 		w.oracle.everUnlimited[k.limit] = true
@@ -99,6 +113,7 @@ func (w *world) newKey(d *database, account string) *key {
 		p.Total = w.r.Int64N(w.profile.Limits)
 		p.Free = p.Total
 	}
+
 	w.oracle.resized(k.limit, p.Total)
 	d.pools[k.limit] = p
 	return k
@@ -110,6 +125,7 @@ func (w *world) suspend(cust *customer, suspended bool) {
 	if c == nil {
 		return
 	}
+
 	w.stats.count("accounts suspended or reactivated")
 	var change wire.KeyChange
 	var released int
@@ -127,7 +143,8 @@ func (w *world) suspend(cust *customer, suspended bool) {
 		}
 		server := w.server
 		c.announce(change, func() {
-			if w.pg.suspended[cust.name] && server == w.server && released == w.oracle.released[cust.name] { // neither lost nor followed by a reactivation
+			// neither lost nor followed by a reactivation
+			if w.pg.suspended[cust.name] && server == w.server && released == w.oracle.released[cust.name] {
 				w.oracle.suspended[cust.name] = true
 			}
 		})
@@ -141,6 +158,7 @@ func (w *world) adjust(cust *customer) {
 	if c == nil {
 		return
 	}
+
 	w.stats.count("pools adjusted")
 	k := cust.keys[w.r.IntN(len(cust.keys))]
 	what, amount := w.r.IntN(6), w.r.Int64N(4000)
@@ -152,6 +170,7 @@ func (w *world) adjust(cust *customer) {
 			made := d.change(kind, cust.name, hash)
 			change = &made
 		}
+
 		pool := cust.balance
 		switch what {
 		case 0, 1:
@@ -187,6 +206,7 @@ func (w *world) adjust(cust *customer) {
 			confirmed = func() { limited.at = w.now }
 			announce(wire.KeyUpdated, k.hash)
 		}
+
 		w.checkPool(d.pools[pool])
 	}, func(ok bool) {
 		if ok && change != nil {
@@ -221,7 +241,12 @@ func (c *replica) announce(change wire.KeyChange, confirmed func()) {
 	if c.w.announcing != nil {
 		c.w.announcing(change)
 	}
-	a := &announcement{c: c, change: change, confirmed: confirmed, until: c.clock().Mono + c.w.profile.longestDelay()}
+	a := &announcement{
+		c:         c,
+		change:    change,
+		confirmed: confirmed,
+		until:     c.clock().Mono + c.w.profile.longestDelay(),
+	}
 	a.round()
 }
 
@@ -244,6 +269,7 @@ func (a *announcement) round() {
 	if w.rules.TellsFirst {
 		a.tell()
 	}
+
 	var active []session.ActiveSession
 	kept, streamed := false, int64(0)
 	c.tx("active sessions", func(d *database) {
@@ -253,8 +279,10 @@ func (a *announcement) round() {
 		}
 		for _, t := range d.activeSessions(d.now(w)) {
 			active = append(active, session.ActiveSession{
-				Session: t.ID, AppliedRevision: t.AppliedRevision, Window: w.profile.window(),
-				Remaining: w.rules.Remaining(t.Remaining, c.servingFor(), sessionValid),
+				Session:         t.ID,
+				AppliedRevision: t.AppliedRevision,
+				Window:          w.profile.window(),
+				Remaining:       w.rules.Remaining(t.Remaining, c.servingFor(), sessionValid),
 			})
 		}
 		active = append(active, w.rules.UnknownSessions(d.recovering(), sessionValid)...)
@@ -269,12 +297,14 @@ func (a *announcement) round() {
 		case ok:
 			a.barrier.Refresh(active)
 		}
+
 		if a.barrier != nil && (streamed >= a.change.Revision || c.streamConfirmed(a.change)) {
 			a.barrier.ConfirmFresh(w.profile.window())
 		}
 		if ok && !w.rules.TellsFirst {
 			a.tell()
 		}
+
 		a.tellBound()
 		a.check()
 		c.after(pushPause, a.round)
@@ -296,6 +326,7 @@ func (a *announcement) tell() {
 			})
 		})
 	}
+
 	if w.profile.Freshness != deadlineOnly && !a.stored {
 		c.append(confirming{change: a.change}, func(session.Place) { a.stored = true })
 	}

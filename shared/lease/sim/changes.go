@@ -72,6 +72,7 @@ func (w *world) store(m changeMessage) session.Place {
 	if _, old := s.last(m.subject); old > 0 {
 		s.messages[old-1].replaced = true
 	}
+
 	s.ids++
 	m.id, m.at = fmt.Sprint("message ", s.ids), w.now
 	s.messages = append(s.messages, m)
@@ -83,6 +84,7 @@ func (w *world) store(m changeMessage) session.Place {
 			}
 		}
 	}
+
 	return s.place(uint64(len(s.messages)))
 }
 
@@ -132,6 +134,7 @@ func askChanges[A any](from *actor, cut func() bool, do func(s *changeStream) A,
 			}
 		})
 	})
+
 	from.after(callTimeout, func() {
 		if !over {
 			over = true
@@ -163,7 +166,10 @@ type proxyFreshness struct {
 func (p *proxy) beginFresh(id wire.SessionID) {
 	if p.w.profile.Freshness != deadlineOnly {
 		p.fresh = &proxyFreshness{
-			Freshness: session.NewFreshness(p.w.profile.window()), source: fmt.Sprintf("%s, session %d", p.boot, id), sentAt: map[int64]time.Duration{}, provenAt: -time.Hour,
+			Freshness: session.NewFreshness(p.w.profile.window()),
+			source:    fmt.Sprintf("%s, session %d", p.boot, id),
+			sentAt:    map[int64]time.Duration{},
+			provenAt:  -time.Hour,
 		}
 	}
 }
@@ -176,7 +182,8 @@ func (p *proxy) valid(now session.Instant) bool {
 	}
 	rules := p.w.rules
 	needs := p.w.profile.Freshness
-	return (needs == freshnessOnly || rules.Before(now, p.deadline)) && (needs == deadlineOnly || rules.Changes.Fresh(p.fresh.Freshness, now))
+	return (needs == freshnessOnly || rules.Before(now, p.deadline)) &&
+		(needs == deadlineOnly || rules.Changes.Fresh(p.fresh.Freshness, now))
 }
 
 // validUntil returns the end of the time for which the session is valid.
@@ -201,6 +208,7 @@ func (p *proxy) beat() {
 		again(false)
 		return
 	}
+
 	b := f.Beat(w.rules.Changes.SentAt(p.clock()))
 	f.sentAt[b.Number] = w.now
 	m := changeMessage{subject: "heartbeat of " + p.name, source: f.source, beat: b}
@@ -262,14 +270,17 @@ func (p *proxy) read(f *proxyFreshness, read beatRead, refused bool) bool {
 		}
 		return false
 	}
+
 	if w.rules.Changes.ReadsAgain {
 		for _, m := range read.changes {
 			p.applyStreamed(m)
 		}
 	}
+
 	if p.fresh != f {
 		return false // the session has ended
 	}
+
 	b := read.message.beat
 	if !w.rules.Changes.ReadBack(f.Freshness, p.clock(), read.incarnation, b, read.sequence) {
 		w.log("%s: the stream of changes has lost messages", p.name)
@@ -277,12 +288,14 @@ func (p *proxy) read(f *proxyFreshness, read beatRead, refused bool) bool {
 		f.sequence = 0
 		return false
 	}
+
 	f.resumed = false
 	f.number, f.sequence, f.provenAt = b.Number, read.sequence, max(f.provenAt, f.sentAt[b.Number])
 	if f.Reads(p.clock()) && !f.Fresh(p.clock()) {
 		p.client.HeartbeatNow() // the response ends the lapse
 		p.pump()
 	}
+
 	p.saveCheckpoint()
 	return true
 }
@@ -354,6 +367,7 @@ func (c *replica) confirmChanges() {
 	if w.profile.Freshness == deadlineOnly || c.confirmingChanges {
 		return
 	}
+
 	c.confirmingChanges = true
 	var all []confirming
 	var streamed int64
@@ -425,7 +439,12 @@ func (c *replica) append(m confirming, then func(at session.Place)) {
 		if m.includes(last) {
 			return s.place(sequence)
 		}
-		return c.w.store(changeMessage{subject: m.subject(), change: m.change, ended: m.ended, epoch: m.epoch})
+		return c.w.store(changeMessage{
+			subject: m.subject(),
+			change:  m.change,
+			ended:   m.ended,
+			epoch:   m.epoch,
+		})
 	}, func(at session.Place, ok bool) {
 		if ok {
 			then(at)
@@ -453,9 +472,11 @@ func (c *replica) writeConfirmed(all []confirming) {
 			inOrder = false
 		}
 	}
+
 	if streamed == c.streamed && len(ended) == 0 {
 		return
 	}
+
 	c.tx("confirmed changes", func(d *database) {
 		d.streamed = max(d.streamed, streamed)
 		for _, id := range ended {

@@ -67,11 +67,23 @@ type outcome struct {
 
 func newOracle(w *world) *oracle {
 	return &oracle{
-		w: w, owner: map[wire.SessionID]*proxy{}, server: map[wire.SessionID]int{}, events: map[[16]byte]*outcome{}, altered: map[[16]byte]bool{},
-		revoked: map[apikey.Hash]bool{}, bounds: map[apikey.Hash]time.Duration{}, suspended: map[string]bool{}, released: map[string]int{},
-		taken: map[wire.PoolID]int64{}, everUnlimited: map[wire.PoolID]bool{}, sizes: map[wire.PoolID][]*resize{}, used: map[wire.PoolID]int64{},
-		issued: map[wire.SessionID]bool{}, pools: map[wire.PoolID]bool{},
-		answered: answeredCommits{}, epochs: map[wire.SessionID]int64{},
+		w:             w,
+		owner:         map[wire.SessionID]*proxy{},
+		server:        map[wire.SessionID]int{},
+		events:        map[[16]byte]*outcome{},
+		altered:       map[[16]byte]bool{},
+		revoked:       map[apikey.Hash]bool{},
+		bounds:        map[apikey.Hash]time.Duration{},
+		suspended:     map[string]bool{},
+		released:      map[string]int{},
+		taken:         map[wire.PoolID]int64{},
+		everUnlimited: map[wire.PoolID]bool{},
+		sizes:         map[wire.PoolID][]*resize{},
+		used:          map[wire.PoolID]int64{},
+		issued:        map[wire.SessionID]bool{},
+		pools:         map[wire.PoolID]bool{},
+		answered:      answeredCommits{},
+		epochs:        map[wire.SessionID]int64{},
 	}
 }
 
@@ -102,11 +114,13 @@ func (o *oracle) destroyed() {
 			}
 		}
 	}
+
 	for _, m := range o.w.stream.messages {
 		for _, e := range m.events {
 			kept[e.id] = true
 		}
 	}
+
 	for id, e := range o.events {
 		if _, settled := o.w.pg.usage[id]; !settled && !kept[id] && (e.spoolLost || e.pgLost) && !e.excused {
 			e.excused = true
@@ -126,19 +140,23 @@ func (o *oracle) restored(before, after *database) {
 			}
 		}
 	}
+
 	for id := range before.quarantine { // quarantined events count as settled
 		if e := o.events[id]; e != nil && after.quarantine[id] == 0 {
 			e.pgLost = true
 		}
 	}
+
 	for id, p := range before.pools {
 		if kept := after.pools[id]; kept != nil {
 			o.taken[id] += max(p.Total-kept.Total, 0)
 		}
 	}
+
 	for account, suspended := range o.suspended {
 		o.suspended[account] = suspended && after.suspended[account]
 	}
+
 	o.destroyed()
 }
 
@@ -151,6 +169,7 @@ func (w *world) checkPool(p *allocator.Pool) {
 		}
 		held += l.Outstanding()
 	}
+
 	if p.Total != p.Free+held+p.Settled {
 		w.fail("I1: pool %d: total %d, free %d, held %d, settled %d", p.ID, p.Total, p.Free, held, p.Settled)
 	}
@@ -186,6 +205,7 @@ func (w *world) checkAdmission(r *request) {
 	if p.usedCapacity() > w.profile.SpoolCapacity {
 		w.fail("I9: %s has a spool capacity of %d and uses %d", p.name, w.profile.SpoolCapacity, p.usedCapacity())
 	}
+
 	w.checkFresh(r)
 	if o.server[r.session] != w.pg.server {
 		return // Postgres has lost commits since: its data of the session is older
@@ -193,14 +213,17 @@ func (w *world) checkAdmission(r *request) {
 	if t := w.pg.sessions[r.session]; t == nil || t.state != session.Active {
 		w.fail("I2: %s admits in session %d, which is not active", p.name, r.session)
 	}
+
 	needs := []wire.PoolID{r.record.BalancePool}
 	if r.needsSlot {
 		needs = append(needs, r.record.SlotsPool)
 	}
+
 	if r.session == p.session && p.isResumed {
 		w.checkResumed(r)
 		needs = nil
 	}
+
 	for _, pool := range needs {
 		l, at := w.pg.leases[pool][r.session], r.queue.queue.LeaseView(pool)
 		if l == nil || l.Granted < at.Granted || l.Returned > at.Returned {
@@ -210,6 +233,7 @@ func (w *world) checkAdmission(r *request) {
 			w.fail("I2: %s has reserved %d of pool %d, more than it holds: %+v", p.name, at.Running, pool, at)
 		}
 	}
+
 	w.checkSlots(r)
 	w.checkLimit(r)
 }
@@ -281,7 +305,11 @@ func (w *world) checkClosing(id wire.SessionID) {
 	}
 }
 
-var heldKind = map[wire.RefusalReason]wire.PoolKind{wire.NoSlot: wire.Slots, wire.KeyLimitReserved: wire.KeyLimit, wire.BalanceReserved: wire.Balance}
+var heldKind = map[wire.RefusalReason]wire.PoolKind{
+	wire.NoSlot:           wire.Slots,
+	wire.KeyLimitReserved: wire.KeyLimit,
+	wire.BalanceReserved:  wire.Balance,
+}
 
 // checkDecisions checks I5 when a lease request is decided.
 func (w *world) checkDecisions(batch *allocator.Batch, request *wire.LeaseRequest, reply *wire.LeaseResponse) {
@@ -310,7 +338,13 @@ func (w *world) checkRefusal(batch *allocator.Batch, request *wire.LeaseRequest,
 		short = short || p.Free+grantedFrom(request, reply, n.Pool, i+1) < n.Amount
 	}
 	if !short {
-		w.fail("I5: request %d of lease request %d of session %d was refused (%s) although every pool had enough", i, request.Number, request.Session, d.Reason)
+		w.fail(
+			"I5: request %d of lease request %d of session %d was refused (%s) although every pool had enough",
+			i,
+			request.Number,
+			request.Session,
+			d.Reason,
+		)
 	}
 }
 
@@ -335,7 +369,8 @@ func (w *world) checkReported(batch *allocator.Batch, r *wire.Return, status wir
 	}
 	for _, v := range r.Reports {
 		l := batch.Allocator.Leases[allocator.LeaseKey{Pool: v.Pool, Session: r.Session}]
-		if batch.Allocator.Pools[v.Pool] != nil && (v.GrantedSeen > 0 || v.Returned > 0) && (l == nil || l.Granted < v.GrantedSeen || l.Returned < v.Returned) {
+		if batch.Allocator.Pools[v.Pool] != nil && (v.GrantedSeen > 0 || v.Returned > 0) &&
+			(l == nil || l.Granted < v.GrantedSeen || l.Returned < v.Returned) {
 			w.fail("I2: session %d reports %+v of pool %d, its lease is %+v", r.Session, v, v.Pool, l)
 		}
 	}
@@ -361,7 +396,13 @@ func (w *world) checkNothingTaken(batch *allocator.Batch, ret *wire.Return, befo
 	}
 	for id, free := range freeUnits(batch) {
 		if free < before[id] {
-			w.fail("I10: a return of session %d takes %d units of pool %d, which it was never granted: %+v", ret.Session, before[id]-free, id, ret.Reports)
+			w.fail(
+				"I10: a return of session %d takes %d units of pool %d, which it was never granted: %+v",
+				ret.Session,
+				before[id]-free,
+				id,
+				ret.Reports,
+			)
 		}
 	}
 }
@@ -406,12 +447,17 @@ func (w *world) checkAborted(q *accountQueue, since time.Duration) {
 func (w *world) checkFencedGrants(batch *allocator.Batch, request *wire.LeaseRequest, response *wire.LeaseResponse) {
 	last := batch.Results[allocator.RequestKey{Session: request.Session, Account: request.Account}]
 	r := batch.Sessions[request.Session]
-	if response.Status != wire.Fenced || r == nil || r.BootID != request.BootID || !r.HoldsLeases() || last == nil || last.Number != request.Number {
+	if response.Status != wire.Fenced || r == nil || r.BootID != request.BootID || !r.HoldsLeases() || last == nil ||
+		last.Number != request.Number {
 		return
 	}
 	for _, d := range last.Response.Decisions {
 		if d.Granted {
-			w.fail("I8: session %d is not told of the units that lease request %d was granted before the session was fenced", request.Session, request.Number)
+			w.fail(
+				"I8: session %d is not told of the units that lease request %d was granted before the session was fenced",
+				request.Session,
+				request.Number,
+			)
 		}
 	}
 }
@@ -429,24 +475,46 @@ func (w *world) checkOutage() {
 			k := w.unlimitedKey(p, c)
 			q := p.queues[c.name]
 			needs := []wire.Need{{Pool: c.balance, Amount: need * requests}}
-			if k == nil || q == nil || !q.covers(needs) || !p.valid(p.clock().Add(time.Second)) || p.usedCapacity()+requests+1 >= w.profile.SpoolCapacity*9/10 {
+			if k == nil || q == nil || !q.covers(needs) || !p.valid(p.clock().Add(time.Second)) ||
+				p.usedCapacity()+requests+1 >= w.profile.SpoolCapacity*9/10 {
 				continue
 			}
+
 			w.stats.count("accounts whose idle units are used in an outage")
 			at := q.queue.LeaseView(c.balance)
-			p.accept(&request{id: w.newRequestID(), customer: c, key: k, amount: at.Granted - at.Returned - at.Charged - at.Running + 1, duration: time.Millisecond})
+			p.accept(&request{
+				id:       w.newRequestID(),
+				customer: c,
+				key:      k,
+				amount:   at.Granted - at.Returned - at.Charged - at.Running + 1,
+				duration: time.Millisecond,
+			})
+
 			for range requests {
-				r := &request{id: w.newRequestID(), customer: c, key: k, amount: need, cost: 1, duration: 5 * time.Millisecond}
+				r := &request{
+					id:       w.newRequestID(),
+					customer: c,
+					key:      k,
+					amount:   need,
+					cost:     1,
+					duration: 5 * time.Millisecond,
+				}
 				r.admitted = func() { served = append(served, r) }
 				asked++
 				p.accept(r)
 			}
 		}
 	}
+
 	w.runUntil(w.now + 500*time.Millisecond)
 	if len(served) < asked {
-		w.fail("liveness: %d of %d covered requests are served while no control plane can be reached and a larger request waits", len(served), asked)
+		w.fail(
+			"liveness: %d of %d covered requests are served while no control plane can be reached and a larger request waits",
+			len(served),
+			asked,
+		)
 	}
+
 	w.busDown = false
 	w.runUntil(w.now + 3*time.Second)
 }
@@ -460,16 +528,26 @@ func (w *world) checkIdleInOutage() {
 		c *customer
 		k *key
 	}
+
 	var idle []idleAccount
 	w.runUntil(w.now + time.Second)
+
 	for _, p := range w.proxies {
 		for _, c := range w.customers {
 			if k := w.unlimitedKey(p, c); k != nil {
-				p.accept(&request{id: w.newRequestID(), customer: c, key: k, amount: need, cost: 1, duration: 5 * time.Millisecond})
+				p.accept(&request{
+					id:       w.newRequestID(),
+					customer: c,
+					key:      k,
+					amount:   need,
+					cost:     1,
+					duration: 5 * time.Millisecond,
+				})
 				idle = append(idle, idleAccount{p, c, k})
 			}
 		}
 	}
+
 	w.runUntil(w.now + w.profile.IdleTimeout - before)
 	w.busDown = true
 	idle = slices.DeleteFunc(idle, func(a idleAccount) bool {
@@ -477,18 +555,32 @@ func (w *world) checkIdleInOutage() {
 		return q == nil || !q.covers([]wire.Need{{Pool: a.c.balance, Amount: need}}) ||
 			!a.p.valid(servedUntil) || a.p.usedCapacity()+2 >= w.profile.SpoolCapacity*9/10
 	})
+
 	w.runUntil(w.now + outage)
 	served := 0
 	for _, a := range idle {
 		w.stats.count("accounts that become idle in an outage")
-		r := &request{id: w.newRequestID(), customer: a.c, key: a.k, amount: need, cost: 1, duration: 5 * time.Millisecond}
+		r := &request{
+			id:       w.newRequestID(),
+			customer: a.c,
+			key:      a.k,
+			amount:   need,
+			cost:     1,
+			duration: 5 * time.Millisecond,
+		}
 		r.admitted = func() { served++ }
 		a.p.accept(r)
 	}
+
 	w.runUntil(w.now + 100*time.Millisecond)
 	if served < len(idle) {
-		w.fail("liveness: %d of %d accounts that had idle units are served after their idle timeout while no control plane can be reached", served, len(idle))
+		w.fail(
+			"liveness: %d of %d accounts that had idle units are served after their idle timeout while no control plane can be reached",
+			served,
+			len(idle),
+		)
 	}
+
 	w.busDown = false
 	w.runUntil(w.now + 3*time.Second)
 }
@@ -497,7 +589,8 @@ func (w *world) checkIdleInOutage() {
 // proxy has; nil if there is none.
 func (w *world) unlimitedKey(p *proxy, c *customer) *key {
 	for _, k := range c.keys {
-		if found := p.cache[k.hash]; found != nil && found.record.Active && found.record.LimitPool == 0 && w.rules.IsCurrent(&p.invalidations, found.version) {
+		if found := p.cache[k.hash]; found != nil && found.record.Active && found.record.LimitPool == 0 &&
+			w.rules.IsCurrent(&p.invalidations, found.version) {
 			return k
 		}
 	}
@@ -539,7 +632,8 @@ func (w *world) checkOutcome(e *usage, v settlement.Outcome) {
 func (w *world) checkLate(d *database, s *settlement.Batch, records map[wire.SessionID]*session.Record) {
 	for i, v := range s.Outcomes {
 		r := d.sessions[s.Charges[i].Session]
-		if v == settlement.Inserted && r != nil && r.closedByProxy && records[s.Charges[i].Session].State == session.Closed && !w.oracle.lost {
+		if v == settlement.Inserted && r != nil && r.closedByProxy && records[s.Charges[i].Session].State == session.Closed &&
+			!w.oracle.lost {
 			w.fail("I6: session %d was closed before its usage was settled", s.Charges[i].Session)
 		}
 	}
@@ -555,6 +649,7 @@ func (w *world) settledNow(id [16]byte) bool {
 func (w *world) checkEnd() {
 	o := w.oracle
 	o.destroyed() // a watermark from before a loss may have come after it
+
 	for _, id := range sortedIDs(o.events) {
 		e := o.events[id]
 		settled, ok := w.pg.usage[id]
@@ -564,26 +659,31 @@ func (w *world) checkEnd() {
 			w.fail("I6: request %x of session %d was never settled", id[8:], e.session)
 		case ok && settled.cost != e.cost && (!o.altered[id] || !o.lost): // after a loss, the altered one may come first
 			w.fail("I3: request %x cost %d and was settled with %d", id[8:], e.cost, settled.cost)
-		case w.oracle.altered[id] && w.pg.quarantine[id] == 0 && !o.lost && w.stats.Faults["streams deleted"] == 0 && w.stats.Faults["stream tails lost"] == 0:
+		case w.oracle.altered[id] && w.pg.quarantine[id] == 0 && !o.lost &&
+			w.stats.Faults["streams deleted"] == 0 && w.stats.Faults["stream tails lost"] == 0:
 			w.fail("I3: an altered event of request %x is not in quarantine", id[8:])
 		}
 	}
+
 	for id := range w.pg.usage {
 		if o.events[id] == nil {
 			w.fail("I3: request %x has a usage record but made no usage event", id[8:])
 		}
 	}
+
 	for _, id := range sortedKeys(w.pg.sessions) {
 		if r := w.pg.sessions[id]; r.state != session.Closed {
 			w.fail("I8: session %d is still in state %d at the end", id, r.state)
 		}
 	}
+
 	for _, id := range sortedKeys(w.pg.pools) {
 		w.checkPool(w.pg.pools[id])
 		if held := w.pg.pools[id].Outstanding(); held != 0 {
 			w.fail("I8: %d units of pool %d are outstanding at the end", held, id)
 		}
 	}
+
 	for _, p := range w.proxies {
 		if n := p.usage.Pending(); n != 0 {
 			w.fail("I6: %s still has %d unsettled events", p.name, n)

@@ -75,11 +75,22 @@ type usageRecord struct {
 
 func newDatabase() *database {
 	return &database{
-		mark: rollback.HighWaterMark{Epoch: 1, Revision: 1, Pool: 1000}, lostAt: -24 * time.Hour, recovered: 1, incarnation: 1,
-		markers: map[rollback.CommitMarker]bool{}, replicas: map[string]bool{}, past: map[int]int64{},
-		sessions: map[wire.SessionID]*sessionRow{}, pools: map[wire.PoolID]*allocator.Pool{}, leases: map[wire.PoolID]map[wire.SessionID]*allocator.Lease{},
-		results: map[allocator.RequestKey]*allocator.Result{}, usage: map[[16]byte]usageRecord{}, spent: map[wire.PoolID]int64{},
-		quarantine: map[[16]byte]int{}, suspended: map[string]bool{}, revoked: map[apikey.Hash]int64{},
+		mark:        rollback.HighWaterMark{Epoch: 1, Revision: 1, Pool: 1000},
+		lostAt:      -24 * time.Hour,
+		recovered:   1,
+		incarnation: 1,
+		markers:     map[rollback.CommitMarker]bool{},
+		replicas:    map[string]bool{},
+		past:        map[int]int64{},
+		sessions:    map[wire.SessionID]*sessionRow{},
+		pools:       map[wire.PoolID]*allocator.Pool{},
+		leases:      map[wire.PoolID]map[wire.SessionID]*allocator.Lease{},
+		results:     map[allocator.RequestKey]*allocator.Result{},
+		usage:       map[[16]byte]usageRecord{},
+		spent:       map[wire.PoolID]int64{},
+		quarantine:  map[[16]byte]int{},
+		suspended:   map[string]bool{},
+		revoked:     map[apikey.Hash]int64{},
 	}
 }
 
@@ -92,10 +103,12 @@ func (d *database) clone() *database {
 		stored.settled = slices.Clone(r.settled)
 		c.sessions[id] = &stored
 	}
+
 	for id, p := range d.pools {
 		stored := *p
 		c.pools[id] = &stored
 	}
+
 	c.leases = map[wire.PoolID]map[wire.SessionID]*allocator.Lease{}
 	for id, leases := range d.leases {
 		c.leases[id] = map[wire.SessionID]*allocator.Lease{}
@@ -104,10 +117,12 @@ func (d *database) clone() *database {
 			c.leases[id][s] = &stored
 		}
 	}
+
 	c.results, c.usage, c.spent = maps.Clone(d.results), maps.Clone(d.usage), maps.Clone(d.spent)
 	c.quarantine, c.suspended, c.revoked = maps.Clone(d.quarantine), maps.Clone(d.suspended), maps.Clone(d.revoked)
 	c.changes = slices.Clone(d.changes)
 	c.markers, c.replicas, c.past = maps.Clone(d.markers), maps.Clone(d.replicas), maps.Clone(d.past)
+
 	return &c
 }
 
@@ -123,7 +138,15 @@ func (d *database) sessionRecord(id wire.SessionID, now time.Duration) *session.
 	if r == nil {
 		return &session.Record{ID: id}
 	}
-	return &session.Record{ID: id, BootID: r.boot, State: r.state, Remaining: r.until - now, AppliedRevision: r.applied, HeartbeatNumber: r.heartbeat, Ending: r.ending}
+	return &session.Record{
+		ID:              id,
+		BootID:          r.boot,
+		State:           r.state,
+		Remaining:       r.until - now,
+		AppliedRevision: r.applied,
+		HeartbeatNumber: r.heartbeat,
+		Ending:          r.ending,
+	}
 }
 
 // saveSession writes a session that has changed.
@@ -171,6 +194,7 @@ func (d *database) loadAllocator(pools map[wire.PoolID]bool, sessions map[wire.S
 			}
 		}
 	}
+
 	return b
 }
 
@@ -227,7 +251,14 @@ func (d *database) change(kind wire.KeyChangeKind, account string, key apikey.Ha
 		prev = d.changes[n-1].Revision
 	}
 	d.mark.Revision++
-	c := wire.KeyChange{V: wire.Version, Revision: d.mark.Revision, PreviousRevision: prev, Kind: kind, Account: account, KeyHash: key}
+	c := wire.KeyChange{
+		V:                wire.Version,
+		Revision:         d.mark.Revision,
+		PreviousRevision: prev,
+		Kind:             kind,
+		Account:          account,
+		KeyHash:          key,
+	}
 	d.changes = append(d.changes, c)
 	return c
 }

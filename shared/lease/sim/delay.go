@@ -18,7 +18,10 @@ func (p *Profile) longestDelay() time.Duration {
 func (w *world) checkRevocationDelay() {
 	first := w.proxies[0]
 	w.pushesCut = true // the proxies learn of the change by their heartbeats
-	w.checkRevoked("no pushed message arrives", min(w.profile.HeartbeatInterval, sessionValid/2)*11/10+4*w.profile.TxTime+500*time.Millisecond)
+	w.checkRevoked(
+		"no pushed message arrives",
+		min(w.profile.HeartbeatInterval, sessionValid/2)*11/10+4*w.profile.TxTime+500*time.Millisecond,
+	)
 	w.pushesCut = false
 	first.deaf = true // its heartbeats still arrive
 	w.checkRevoked(first.name+" receives nothing", w.profile.longestDelay())
@@ -86,14 +89,24 @@ func (w *world) checkToldWithoutStream() {
 	c, k := w.keyInUse()
 	w.breakAtAnnouncement(c, k, func() { w.changes.down, w.pushesCut = true, true })
 	w.runUntil(w.now + 200*time.Millisecond) // the time is told
+
 	for _, replica := range w.replicas {
 		replica.stop(2 * delay)
 	}
+
 	w.changes.down = false
 	w.runUntil(w.now + delay)
+
 	for _, p := range w.proxies {
-		p.accept(&request{id: w.newRequestID(), customer: c, key: k, amount: 1, duration: time.Millisecond})
+		p.accept(&request{
+			id:       w.newRequestID(),
+			customer: c,
+			key:      k,
+			amount:   1,
+			duration: time.Millisecond,
+		})
 	}
+
 	w.pushesCut = false
 	w.runUntil(w.now + 2*delay + sessionValid)
 }

@@ -80,10 +80,12 @@ func (w *world) breakSomething() {
 		{f.NewChanges, w.createChangesAgain},
 		{f.Minority, func() { w.separate(p) }},
 	}
+
 	total := 0.0
 	for _, x := range faults {
 		total += x.weight
 	}
+
 	pick := w.r.Float64() * total
 	for _, x := range faults {
 		if pick -= x.weight; pick < 0 {
@@ -105,11 +107,18 @@ func (w *world) forge() {
 	if c == nil || !p.alive || p.session == 0 || w.oracle.lost || w.oracle.lossDeclared {
 		return
 	}
+
 	w.stats.count("reports made up")
 	granted := 1_000_000 + w.r.Int64N(1_000_000)
-	c.takeReturn(&wire.Return{V: wire.Version, Session: p.session, BootID: p.boot, Account: named.name, Reports: []wire.LeaseReport{
-		{Pool: pool, Generation: madeUp, GrantedSeen: granted, Returned: w.r.Int64N(granted)},
-	}}, func(wire.ReturnResponse) {})
+	c.takeReturn(&wire.Return{
+		V:       wire.Version,
+		Session: p.session,
+		BootID:  p.boot,
+		Account: named.name,
+		Reports: []wire.LeaseReport{
+			{Pool: pool, Generation: madeUp, GrantedSeen: granted, Returned: w.r.Int64N(granted)},
+		},
+	}, func(wire.ReturnResponse) {})
 }
 
 // impersonate delivers a message of a faulty proxy that knows session, account and
@@ -120,6 +129,7 @@ func (w *world) impersonate() {
 	if c == nil || q == nil || p.session == 0 || w.oracle.lost || w.oracle.lossDeclared {
 		return
 	}
+
 	w.stats.count("messages of another process")
 	id, boot := p.session, p.boot+" made up"
 	done := func(what string, status wire.Status) {
@@ -127,22 +137,40 @@ func (w *world) impersonate() {
 			w.fail("I10: %s of the process %q has an effect on session %d", what, boot, id)
 		}
 	}
+
 	pool := []wire.PoolID{victim.balance, victim.slots}[w.r.IntN(2)]
 	report := wire.LeaseReport{Pool: pool, Generation: madeUp}
 	if l := w.pg.leases[pool][id]; l != nil {
 		report.GrantedSeen, report.Returned = l.Granted, l.Granted
 	}
+
 	switch w.r.IntN(5) {
 	case 0, 1: // it guesses the number of the next lease request, or repeats the last one
 		c.request(&wire.LeaseRequest{
-			V: wire.Version, Session: id, BootID: boot, Account: victim.name, Number: q.queue.LastNumber() + w.r.Int64N(2), Reports: []wire.LeaseReport{report},
-			Needs: [][]wire.Need{{{Pool: victim.balance, Kind: wire.Balance, Amount: 1}}},
+			V:       wire.Version,
+			Session: id,
+			BootID:  boot,
+			Account: victim.name,
+			Number:  q.queue.LastNumber() + w.r.Int64N(2),
+			Reports: []wire.LeaseReport{report},
+			Needs:   [][]wire.Need{{{Pool: victim.balance, Kind: wire.Balance, Amount: 1}}},
 		}, func(a wire.LeaseResponse) { done("a lease request", a.Status) })
 	case 2:
-		ret := &wire.Return{V: wire.Version, Session: id, BootID: boot, Account: victim.name, Reports: []wire.LeaseReport{report}}
+		ret := &wire.Return{
+			V:       wire.Version,
+			Session: id,
+			BootID:  boot,
+			Account: victim.name,
+			Reports: []wire.LeaseReport{report},
+		}
 		c.takeReturn(ret, func(a wire.ReturnResponse) { done("a return", a.Status) })
 	case 3:
-		c.heartbeat(&wire.HeartbeatRequest{V: wire.Version, Session: id, BootID: boot, AppliedRevision: madeUp}, func(a wire.HeartbeatResponse) { done("a heartbeat", a.Status) })
+		c.heartbeat(&wire.HeartbeatRequest{
+			V:               wire.Version,
+			Session:         id,
+			BootID:          boot,
+			AppliedRevision: madeUp,
+		}, func(a wire.HeartbeatResponse) { done("a heartbeat", a.Status) })
 	case 4:
 		c.close(&wire.CloseRequest{V: wire.Version, Session: id, BootID: boot}, func(wire.CloseResponse) {})
 	}
@@ -154,9 +182,16 @@ func (w *world) flood() {
 	if c == nil || p.session == 0 {
 		return
 	}
+
 	w.stats.count("messages beyond the bounds")
 	reports := make([]wire.LeaseReport, wire.MaxReports+1)
-	c.takeReturn(&wire.Return{V: wire.Version, Session: p.session, BootID: p.boot, Account: w.customers[0].name, Reports: reports}, func(a wire.ReturnResponse) {
+	c.takeReturn(&wire.Return{
+		V:       wire.Version,
+		Session: p.session,
+		BootID:  p.boot,
+		Account: w.customers[0].name,
+		Reports: reports,
+	}, func(a wire.ReturnResponse) {
 		if a.Status != wire.TooLarge {
 			w.fail("a message with %d reports is answered %s", len(reports), a.Status)
 		}
@@ -251,19 +286,23 @@ func (w *world) restore(copied *database) {
 	if w.healed {
 		return
 	}
+
 	before, restored := w.pg, copied.clone()
 	if w.profile.Keeps == rollback.KeepsOnFailover {
 		restored = before.clone() // replication is synchronous
 	}
+
 	switch {
 	case restored.markers[w.bucket.members.LastMarker] || w.r.IntN(2) == 0:
 		restored.history = fmt.Sprint("history ", w.server+1)
 	case restored.history == before.history:
 		w.stats.count("copies started on the same history")
 	}
+
 	w.stats.count("commits of Postgres lost")
 	w.log("postgres is restored from a copy: rev %d instead of %d, session %d instead of %d",
 		restored.mark.Revision, before.mark.Revision, restored.mark.Session, before.mark.Session)
+
 	w.renewServer(restored)
 	w.pg = restored
 	w.oracle.restored(before, restored)

@@ -46,9 +46,19 @@ type FreshRules struct {
 // correctFresh returns the rules of shared/lease/session.
 func correctFresh() *FreshRules {
 	return &FreshRules{
-		Fresh: (*session.Freshness).Fresh, ReadBack: (*session.Freshness).ReadBack, Resynced: (*session.Freshness).Resynced,
-		Due: (*session.Confirmation).Due, Verified: (*session.Confirmation).Verified, SentAt: func(now session.Instant) session.Instant { return now },
-		ReadsAgain: true, ReadsOwn: true, ChecksPrevious: true, TakesIn: true, FromStart: true, ConfirmsEnds: true, ConfirmsEpochs: true,
+		Fresh:          (*session.Freshness).Fresh,
+		ReadBack:       (*session.Freshness).ReadBack,
+		Resynced:       (*session.Freshness).Resynced,
+		Due:            (*session.Confirmation).Due,
+		Verified:       (*session.Confirmation).Verified,
+		SentAt:         func(now session.Instant) session.Instant { return now },
+		ReadsAgain:     true,
+		ReadsOwn:       true,
+		ChecksPrevious: true,
+		TakesIn:        true,
+		FromStart:      true,
+		ConfirmsEnds:   true,
+		ConfirmsEpochs: true,
 	}
 }
 
@@ -98,15 +108,28 @@ const freshness = "freshness"
 // runFresh runs the world of a seed.
 func runFresh(seed uint64, rules *FreshRules, trace bool) (result Result) {
 	r := rand.New(rand.NewPCG(seed, 0x66726573))
-	base := &world{profile: draw(r), rules: Correct(), r: r, stats: Stats{Faults: map[string]int64{}}}
+	base := &world{
+		profile: draw(r),
+		rules:   Correct(),
+		r:       r,
+		stats:   Stats{Faults: map[string]int64{}},
+	}
 	base.profile.Name, base.profile.Length = freshness, base.between(10*freshWindow, 20*freshWindow)
-	w := &freshWorld{world: base, rules: rules, revoked: map[int]bool{}, asked: map[int]bool{}, confirmed: map[int]bool{}, lossless: r.IntN(5) == 0}
+	w := &freshWorld{
+		world:     base,
+		rules:     rules,
+		revoked:   map[int]bool{},
+		asked:     map[int]bool{},
+		confirmed: map[int]bool{},
+		lossless:  r.IntN(5) == 0,
+	}
 	if w.lossless {
 		base.profile.LoseMessage, base.profile.DelayMessage = 0, 0
 	}
 	if trace {
 		w.trace = &strings.Builder{}
 	}
+
 	result.Seed, result.Profile = seed, base.profile
 	defer func() {
 		w.stats.Steps = w.steps
@@ -122,6 +145,7 @@ func runFresh(seed uint64, rules *FreshRules, trace bool) (result Result) {
 			panic(v)
 		}
 	}()
+
 	w.build()
 	w.runUntil(base.profile.Length)
 	w.heal()
@@ -129,7 +153,13 @@ func runFresh(seed uint64, rules *FreshRules, trace bool) (result Result) {
 }
 
 func (w *freshWorld) newActor(name string) actor {
-	return actor{w: w.world, name: name, alive: true, rate: 1 + 0.04*(w.r.Float64()-0.5), offset: w.between(0, time.Hour)}
+	return actor{
+		w:      w.world,
+		name:   name,
+		alive:  true,
+		rate:   1 + 0.04*(w.r.Float64()-0.5),
+		offset: w.between(0, time.Hour),
+	}
 }
 
 const (
@@ -145,11 +175,13 @@ func (w *freshWorld) build() {
 		w.planes = append(w.planes, c)
 		c.start()
 	}
+
 	for i := range 1 + w.r.IntN(4) {
 		p := &freshProxy{actor: w.newActor(fmt.Sprint("proxy ", i)), world: w}
 		w.proxies = append(w.proxies, p)
 		p.start()
 	}
+
 	w.every(15*time.Millisecond, func() {
 		p, lapsed := w.proxies[w.r.IntN(len(w.proxies))], false
 		for key := range freshKeys + w.keysRevoked { // keys are numbered from 0; a revoked one has a successor
@@ -159,6 +191,7 @@ func (w *freshWorld) build() {
 			w.fail("liveness: %s is not fresh although only control planes and Postgres fail", p.name)
 		}
 	})
+
 	w.every(w.between(300*time.Millisecond, 2*freshWindow), func() {
 		key := w.r.IntN(freshKeys + w.keysRevoked)
 		if w.r.IntN(3) == 0 {
@@ -167,6 +200,7 @@ func (w *freshWorld) build() {
 			w.revoke(key)
 		}
 	})
+
 	w.every(max(w.profile.FaultEvery/2, 300*time.Millisecond), w.breakStream)
 	w.every(4*freshWindow, w.leaveAlone)
 	w.every(2*freshWindow, w.endSession)
@@ -193,14 +227,17 @@ func (w *freshWorld) leaveAlone() {
 	if w.now < max(w.outage, 2*freshWindow) || w.now+d > w.profile.Length { // proxies need Postgres once
 		return
 	}
+
 	w.outage = w.now + d
 	w.log("nobody is there to serve proxies for %s", d)
+
 	if w.r.IntN(2) == 0 {
 		w.stats.count("Postgres away")
 		w.pgDown = true
 		w.after(d, func() { w.pgDown = false })
 		return
 	}
+
 	w.stats.count("control planes away")
 	for _, c := range w.planes {
 		c.stop(d)
@@ -213,6 +250,7 @@ func (w *freshWorld) breakStream() {
 	if w.lossless {
 		return
 	}
+
 	d := w.between(50*time.Millisecond, 2*freshWindow)
 	switch w.r.IntN(9) {
 	case 0:
@@ -326,6 +364,7 @@ func (w *freshWorld) revokeDirectly(key int) {
 	if w.asked[key] {
 		return
 	}
+
 	w.asked[key] = true
 	w.keysRevoked++
 	w.stats.count("direct revocations")
@@ -424,11 +463,14 @@ func (w *freshWorld) heal() {
 		p.deaf, p.mute, p.minority = false, false, false
 		p.resume()
 	}
+
 	for _, c := range w.planes {
 		c.resume()
 	}
+
 	w.log("all faults end")
 	w.runUntil(w.now + 6*freshWindow)
+
 	for _, p := range w.proxies {
 		if !w.rules.Fresh(p.fresh, p.clock()) {
 			w.fail("liveness: %s is not fresh after healing", p.name)

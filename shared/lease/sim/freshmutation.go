@@ -20,15 +20,27 @@ func freshMutations() []Mutation {
 			apply(r.Freshness)
 		}}
 	}
+
 	inPools := func(name, profile string, budget uint64, apply func(r *FreshRules)) Mutation {
 		return Mutation{name, budget, func(r *Rules) {
 			r.Profile = profile
 			apply(r.Changes)
 		}}
 	}
+
 	return []Mutation{
-		inPools("a session is fenced before the stream has confirmed its end", "fresh with outages", 500, func(r *FreshRules) { r.ConfirmsEnds = false }),
-		inPools("the recovery wait ends before the stream has confirmed the epoch", "fresh with lost commits", 4000, func(r *FreshRules) { r.ConfirmsEpochs = false }),
+		inPools(
+			"a session is fenced before the stream has confirmed its end",
+			"fresh with outages",
+			500,
+			func(r *FreshRules) { r.ConfirmsEnds = false },
+		),
+		inPools(
+			"the recovery wait ends before the stream has confirmed the epoch",
+			"fresh with lost commits",
+			4000,
+			func(r *FreshRules) { r.ConfirmsEpochs = false },
+		),
 		inPools("a change is confirmed for fresh sessions before the window has passed", "fresh", 2000, func(r *FreshRules) {
 			r.Due = func(c *session.Confirmation, now session.Instant) bool { return c.Due(now.Add(2 * freshWindow / 3)) }
 		}),
@@ -74,6 +86,10 @@ func freshMutations() []Mutation {
 		}),
 		fresh("the units of a session are free before its end is confirmed", 100, func(r *FreshRules) { r.ConfirmsEnds = false }),
 		fresh("a direct revocation is not taken in", 100, func(r *FreshRules) { r.TakesIn = false }),
-		fresh("a new process does not read the stream from its start", 2000, func(r *FreshRules) { r.FromStart, r.ReadsAgain = false, false }),
+		fresh(
+			"a new process does not read the stream from its start",
+			2000,
+			func(r *FreshRules) { r.FromStart, r.ReadsAgain = false, false },
+		),
 	}
 }

@@ -84,6 +84,7 @@ func (p *freshProxy) read() {
 	if w.incarnation != p.incarnation {
 		p.position, p.incarnation = 0, w.incarnation // the consumer was deleted with the stream
 	}
+
 	for _, m := range w.read(p.position, to) {
 		p.position = int(m.sequence)
 		switch {
@@ -93,6 +94,7 @@ func (p *freshProxy) read() {
 			p.readBack(m)
 		}
 	}
+
 	if !w.rules.Fresh(p.fresh, p.clock()) { // also before a heartbeat was read: such a response must not count
 		p.resync()
 	}
@@ -118,6 +120,7 @@ func (p *freshProxy) resync() {
 	if p.asking {
 		return
 	}
+
 	w := p.world
 	p.asking = true
 	askedAt, c, boot := p.clock(), w.planes[w.r.IntN(len(w.planes))], p.boot
@@ -127,6 +130,7 @@ func (p *freshProxy) resync() {
 			if !w.lossless && w.chance(.2) {
 				slow = w.between(0, 3*freshWindow)
 			}
+
 			c.after(slow, func() {
 				w.carry(&c.actor, &p.actor, "changes", func() {
 					if boot != p.boot {
@@ -141,6 +145,7 @@ func (p *freshProxy) resync() {
 			})
 		})
 	})
+
 	p.after(callTimeout, func() { p.asking = false })
 }
 
@@ -162,6 +167,7 @@ func (p *freshProxy) accept(key int) (lapsed bool) {
 		w.stats.Refused++
 		return false
 	}
+
 	active, known := p.cache[key]
 	switch {
 	case !known:
@@ -188,5 +194,6 @@ func (p *freshProxy) accept(key int) (lapsed bool) {
 			w.fail("I4: %s admits key %d after its revocation was confirmed", p.name, key)
 		}
 	}
+
 	return false
 }

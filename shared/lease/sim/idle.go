@@ -43,11 +43,18 @@ func (w *world) checkEndedQueue(q *accountQueue) {
 	}
 }
 
-func (w *world) checkIdleOf(q *accountQueue, batch *allocator.Batch, pool wire.PoolID, request *wire.LeaseRequest, reply *wire.LeaseResponse) {
+func (w *world) checkIdleOf(
+	q *accountQueue,
+	batch *allocator.Batch,
+	pool wire.PoolID,
+	request *wire.LeaseRequest,
+	reply *wire.LeaseResponse,
+) {
 	t := w.pg.sessions[q.session]
 	if t == nil || t.state != session.Active || t.until < w.pg.now(w) {
 		return
 	}
+
 	l := batch.Allocator.Leases[allocator.LeaseKey{Pool: pool, Session: q.session}]
 	if l == nil {
 		l = w.pg.leases[pool][q.session]
@@ -55,6 +62,7 @@ func (w *world) checkIdleOf(q *accountQueue, batch *allocator.Batch, pool wire.P
 	if l == nil {
 		return
 	}
+
 	at := q.queue.LeaseView(pool)
 	used := at.Returned + at.Charged + at.Running
 	if at.Granted == 0 { // a lease that the proxy has forgotten, or does not know yet
@@ -63,10 +71,12 @@ func (w *world) checkIdleOf(q *accountQueue, batch *allocator.Batch, pool wire.P
 	if answer := w.lastAnswer(batch, q, request, reply); answer != nil {
 		used += grantedFrom(q.request, answer, pool, 0)
 	}
+
 	// Units that are returned to a lease with an overrun cover the overrun first.
 	if back := min(w.returnedBefore(request, q.session, pool)-l.Returned, l.Outstanding()); back > 0 {
 		w.fail("I5: refused because of pool %d while %d units that session %d returned before are in transit", pool, back, q.session)
 	}
+
 	if idle := min(l.Granted-used, l.Outstanding()); idle > 0 {
 		w.fail("I5: refused because of pool %d while session %d holds %d idle units: lease %+v, holder %+v, pool %+v",
 			pool, q.session, idle, *l, at, *batch.Allocator.Pools[pool])
@@ -126,16 +136,26 @@ func (w *world) checkEscrowAgain() {
 	if w.profile.HeadroomPeriod < 0 {
 		return
 	}
+
 	for _, c := range w.customers {
 		w.pg.pools[c.balance].Adjust(2 * topUp)
 	}
+
 	const need = 5
 	admitted := map[*customer]int{}
 	small := func(seconds time.Duration) {
 		clear(admitted)
 		for end := w.now + seconds; w.now < end; w.runUntil(w.now + 20*time.Millisecond) {
 			for _, c := range w.customers {
-				r := &request{id: w.newRequestID(), customer: c, key: c.keys[w.r.IntN(len(c.keys))], amount: need, cost: 1, duration: 5 * time.Millisecond, needsSlot: true}
+				r := &request{
+					id:        w.newRequestID(),
+					customer:  c,
+					key:       c.keys[w.r.IntN(len(c.keys))],
+					amount:    need,
+					cost:      1,
+					duration:  5 * time.Millisecond,
+					needsSlot: true,
+				}
 				r.admitted = func() { admitted[c]++ }
 				w.proxies[w.r.IntN(len(w.proxies))].accept(r)
 			}
@@ -143,6 +163,7 @@ func (w *world) checkEscrowAgain() {
 	}
 	small(w.profile.HeadroomPeriod + 2*time.Second)
 	small(time.Second)
+
 	for _, c := range w.customers {
 		p := w.pg.pools[c.balance]
 		if admitted[c] > 10 && p.Central && p.Free > (p.Total-p.Settled)*3/4 && p.Free > 100*need*int64(len(w.proxies)) {
@@ -174,42 +195,67 @@ func (w *world) checkIdleIsShared() {
 				elsewhere += idle
 			}
 		}
+
 		k := w.unlimitedKey(p, c)
-		if k == nil || busy || elsewhere == 0 || !p.valid(p.clock().Add(2*time.Second)) || p.usedCapacity()+2 >= w.profile.SpoolCapacity*9/10 {
+		if k == nil || busy || elsewhere == 0 || !p.valid(p.clock().Add(2*time.Second)) ||
+			p.usedCapacity()+2 >= w.profile.SpoolCapacity*9/10 {
 			continue
 		}
+
 		w.stats.count("balances that one proxy needs of all")
 		admitted := false
 		p.accept(&request{
-			id: w.newRequestID(), customer: c, key: k, amount: usable, cost: 1, duration: 5 * time.Millisecond, admitted: func() { admitted = true },
+			id:       w.newRequestID(),
+			customer: c,
+			key:      k,
+			amount:   usable,
+			cost:     1,
+			duration: 5 * time.Millisecond,
+			admitted: func() { admitted = true },
 		})
+
 		w.runUntil(w.now + 1200*time.Millisecond)
 		if !admitted {
-			w.fail("liveness: %s does not get the %d units of %s that are free or idle: %+v", p.name, usable, c.name, *w.pg.pools[c.balance])
+			w.fail(
+				"liveness: %s does not get the %d units of %s that are free or idle: %+v",
+				p.name,
+				usable,
+				c.name,
+				*w.pg.pools[c.balance],
+			)
 		}
 	}
 }
 
 // lastAnswer returns the decision of a queue's outstanding lease request, if there
 // is one.
-func (w *world) lastAnswer(batch *allocator.Batch, q *accountQueue, request *wire.LeaseRequest, reply *wire.LeaseResponse) *wire.LeaseResponse {
+func (w *world) lastAnswer(
+	batch *allocator.Batch,
+	q *accountQueue,
+	request *wire.LeaseRequest,
+	reply *wire.LeaseResponse,
+) *wire.LeaseResponse {
 	if q.request == nil {
 		return nil
 	}
+
 	key := allocator.RequestKey{Session: q.session, Account: request.Account}
 	answers := []*wire.LeaseResponse{}
 	if q.session == request.Session {
 		answers = append(answers, reply)
 	}
+
 	for _, results := range []map[allocator.RequestKey]*allocator.Result{batch.Results, w.pg.results} {
 		if r := results[key]; r != nil {
 			answers = append(answers, &r.Response)
 		}
 	}
+
 	for _, a := range answers {
 		if a.Number == q.request.Number {
 			return a
 		}
 	}
+
 	return nil
 }

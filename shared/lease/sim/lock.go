@@ -137,6 +137,7 @@ func (c *replica) batchTx(batch *allocator.Transaction, read func(d *database, s
 			maps.Copy(c.suspects, skipped.pools)
 			c.holdRows(t, r.without(skipped), func(d *database) { read(d, skipped) }, write)
 		}
+
 		skip := func() {
 			if !w.rules.SkipsLockedRows {
 				w.checkBystanders(batch)
@@ -153,6 +154,7 @@ func (c *replica) batchTx(batch *allocator.Transaction, read func(d *database, s
 			skip()
 			return
 		}
+
 		c.waitForRows(r, w.now+batchLockTimeout, func() { hold(rows{}) }, skip)
 	}, done)
 }
@@ -225,7 +227,12 @@ func (c *replica) writeTx(name string, r rows, do func(d *database), done func(o
 func (w *world) checkBystanders(tx *allocator.Transaction) {
 	for _, request := range tx.Requests() {
 		if w.locked(rowsOfRequest(request)) == 0 {
-			w.fail("availability: lease request %d of session %d, %s, fails because rows of others are locked", request.Number, request.Session, request.Account)
+			w.fail(
+				"availability: lease request %d of session %d, %s, fails because rows of others are locked",
+				request.Number,
+				request.Session,
+				request.Account,
+			)
 		}
 	}
 }

@@ -45,8 +45,17 @@ func (m Mutation) Find(budget uint64) (found *Result, played uint64) {
 // Mutations lists all mutations.
 func Mutations() []Mutation {
 	return slices.Concat(
-		leaseMutations(), holdingMutations(), grantMutations(), deadlineMutations(), sessionMutations(), usageMutations(), recoveryMutations(),
-		rogueMutations(), abortMutations(), freshMutations(), resumeMutations(),
+		leaseMutations(),
+		holdingMutations(),
+		grantMutations(),
+		deadlineMutations(),
+		sessionMutations(),
+		usageMutations(),
+		recoveryMutations(),
+		rogueMutations(),
+		abortMutations(),
+		freshMutations(),
+		resumeMutations(),
 	)
 }
 
@@ -60,12 +69,16 @@ func mutateReports(change func(b *allocator.Allocator, s wire.SessionID, v wire.
 			}
 			return changed
 		}
+
 		r.ApplyReturn = func(d *allocator.Batch, ret *wire.Return) wire.ReturnResponse {
 			copied := *ret
 			copied.Reports = views(d, ret.Session, ret.Reports)
 			return d.ApplyReturn(&copied)
 		}
-		r.Decide = func(d *allocator.Batch, request *wire.LeaseRequest, pending *allocator.PendingRequest, applyPolicy func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
+
+		r.Decide = func(
+			d *allocator.Batch, request *wire.LeaseRequest, pending *allocator.PendingRequest, applyPolicy func(*allocator.Batch),
+		) (*wire.LeaseResponse, bool) {
 			copied := *request
 			copied.Reports = views(d, request.Session, request.Reports)
 			return d.Decide(&copied, pending, applyPolicy)
@@ -78,12 +91,15 @@ func undoOverrun(b *allocator.Allocator, do func()) {
 	type state struct{ overrun int64 }
 	before := map[wire.PoolID]state{}
 	granted := map[allocator.LeaseKey]int64{}
+
 	for id, p := range b.Pools {
 		before[id] = state{p.Overrun}
 	}
+
 	for key, l := range b.Leases {
 		granted[key] = l.Granted
 	}
+
 	do()
 	for key, l := range b.Leases {
 		if p := b.Pools[key.Pool]; p.Overrun > before[key.Pool].overrun && l.Granted > granted[key] {
@@ -94,7 +110,12 @@ func undoOverrun(b *allocator.Allocator, do func()) {
 }
 
 // skipRecalls treats every recall as answered.
-func skipRecalls(d *allocator.Batch, request *wire.LeaseRequest, pending *allocator.PendingRequest, applyPolicy func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
+func skipRecalls(
+	d *allocator.Batch,
+	request *wire.LeaseRequest,
+	pending *allocator.PendingRequest,
+	applyPolicy func(*allocator.Batch),
+) (*wire.LeaseResponse, bool) {
 	for key, l := range d.Allocator.Leases {
 		if p := d.Allocator.Pools[key.Pool]; p != nil {
 			l.RecalledGeneration = max(l.RecalledGeneration, p.Generation+1)
@@ -106,32 +127,46 @@ func skipRecalls(d *allocator.Batch, request *wire.LeaseRequest, pending *alloca
 
 // skipLastRecall treats a session that has answered one recall as if it had
 // answered the next one too.
-func skipLastRecall(d *allocator.Batch, request *wire.LeaseRequest, pending *allocator.PendingRequest, applyPolicy func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
+func skipLastRecall(
+	d *allocator.Batch,
+	request *wire.LeaseRequest,
+	pending *allocator.PendingRequest,
+	applyPolicy func(*allocator.Batch),
+) (*wire.LeaseResponse, bool) {
 	next := func(gen, now int64) int64 {
 		if gen == now {
 			gen++
 		}
 		return gen
 	}
+
 	for key, l := range d.Allocator.Leases {
 		if p := d.Allocator.Pools[key.Pool]; p != nil && p.Central {
 			l.RecalledGeneration = next(l.RecalledGeneration, p.Generation)
 		}
 	}
+
 	for id, holders := range d.Allocator.Holders {
 		for i := range holders {
 			holders[i].RecalledGeneration = next(holders[i].RecalledGeneration, d.Allocator.Pools[id].Generation)
 		}
 	}
+
 	return d.Decide(request, pending, applyPolicy)
 }
 
 // refuseBehindFirst refuses all requests that follow the first refused one.
-func refuseBehindFirst(d *allocator.Batch, request *wire.LeaseRequest, pending *allocator.PendingRequest, applyPolicy func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
+func refuseBehindFirst(
+	d *allocator.Batch,
+	request *wire.LeaseRequest,
+	pending *allocator.PendingRequest,
+	applyPolicy func(*allocator.Batch),
+) (*wire.LeaseResponse, bool) {
 	reply, recalling := d.Decide(request, pending, applyPolicy)
 	if reply == nil || reply.Status != wire.Done {
 		return reply, recalling
 	}
+
 	var first *wire.Decision
 	for i := range reply.Decisions {
 		switch {
@@ -145,6 +180,7 @@ func refuseBehindFirst(d *allocator.Batch, request *wire.LeaseRequest, pending *
 			}
 		}
 	}
+
 	return reply, recalling
 }
 
@@ -172,18 +208,26 @@ func headroomOfDeposits(b *allocator.Batch, request *wire.LeaseRequest, apply fu
 
 func leaseMutations() []Mutation {
 	return []Mutation{
-		{"an answer to a recall counts although a grant is in transit", 8000, mutateReports(func(b *allocator.Allocator, s wire.SessionID, v wire.LeaseReport) wire.LeaseReport {
-			if l := b.Leases[allocator.LeaseKey{Pool: v.Pool, Session: s}]; l != nil {
-				v.GrantedSeen = max(v.GrantedSeen, l.Granted)
-			}
-			return v
-		})},
-		{"an answer to an older recall counts (old generation)", 1500, mutateReports(func(b *allocator.Allocator, _ wire.SessionID, v wire.LeaseReport) wire.LeaseReport {
-			if p := b.Pools[v.Pool]; p != nil {
-				v.Generation = max(v.Generation, p.Generation)
-			}
-			return v
-		})},
+		{
+			"an answer to a recall counts although a grant is in transit",
+			8000,
+			mutateReports(func(b *allocator.Allocator, s wire.SessionID, v wire.LeaseReport) wire.LeaseReport {
+				if l := b.Leases[allocator.LeaseKey{Pool: v.Pool, Session: s}]; l != nil {
+					v.GrantedSeen = max(v.GrantedSeen, l.Granted)
+				}
+				return v
+			}),
+		},
+		{
+			"an answer to an older recall counts (old generation)",
+			1500,
+			mutateReports(func(b *allocator.Allocator, _ wire.SessionID, v wire.LeaseReport) wire.LeaseReport {
+				if p := b.Pools[v.Pool]; p != nil {
+					v.Generation = max(v.Generation, p.Generation)
+				}
+				return v
+			}),
+		},
 		{"a refusal does not wait for recalls", 60, func(r *Rules) { r.Decide = skipRecalls }},
 		{"a refusal does not wait for returns in transit", 60, func(r *Rules) { r.Decide = skipLastRecall }},
 		{"a repeated return counts again", 20, func(r *Rules) { r.ApplyReturn = countReturnsTwice }},
@@ -206,7 +250,9 @@ func leaseMutations() []Mutation {
 		}},
 		{"all requests after the first refused one are refused", 20, func(r *Rules) { r.Decide = refuseBehindFirst }},
 		{"the result of a lease request is not stored", 30, func(r *Rules) {
-			r.Decide = func(d *allocator.Batch, request *wire.LeaseRequest, pending *allocator.PendingRequest, applyPolicy func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
+			r.Decide = func(
+				d *allocator.Batch, request *wire.LeaseRequest, pending *allocator.PendingRequest, applyPolicy func(*allocator.Batch),
+			) (*wire.LeaseResponse, bool) {
 				delete(d.Results, allocator.RequestKey{Session: request.Session, Account: request.Account})
 				return d.Decide(request, pending, applyPolicy)
 			}
@@ -239,7 +285,11 @@ func holdingMutations() []Mutation {
 				return response
 			}
 		}},
-		{"the queue of an account is never dropped", 20, func(r *Rules) { r.Unused = func(*holder.Queue, time.Duration) bool { return false } }},
+		{
+			"the queue of an account is never dropped",
+			20,
+			func(r *Rules) { r.Unused = func(*holder.Queue, time.Duration) bool { return false } },
+		},
 		{"the numbers of lease requests begin again after a queue was dropped", 60, func(r *Rules) {
 			r.LastNumber = func(*holder.Queue) int64 { return 0 }
 		}},
@@ -251,14 +301,20 @@ func holdingMutations() []Mutation {
 			}
 		}},
 		{"a fenced session does not learn of its last grant", 60, func(r *Rules) {
-			r.Decide = func(d *allocator.Batch, request *wire.LeaseRequest, pending *allocator.PendingRequest, applyPolicy func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
+			r.Decide = func(
+				d *allocator.Batch, request *wire.LeaseRequest, pending *allocator.PendingRequest, applyPolicy func(*allocator.Batch),
+			) (*wire.LeaseResponse, bool) {
 				if record := d.Sessions[request.Session]; record != nil && !record.MayAdmit() {
 					return &wire.LeaseResponse{V: wire.Version, Number: request.Number, Status: wire.Fenced}, false
 				}
 				return d.Decide(request, pending, applyPolicy)
 			}
 		}},
-		{"idle units are kept although no request comes", 60, func(r *Rules) { r.IdleTimeout = func(Profile) time.Duration { return time.Hour } }},
+		{
+			"idle units are kept although no request comes",
+			60,
+			func(r *Rules) { r.IdleTimeout = func(Profile) time.Duration { return time.Hour } },
+		},
 		{"idle units are given back while no control plane responds", 60, func(r *Rules) {
 			r.Next = func(q *accountQueue, now time.Duration) holder.Output {
 				if now >= q.usedAt+q.p.w.profile.IdleTimeout {
@@ -278,7 +334,12 @@ func holdingMutations() []Mutation {
 				copied.Reports = nil
 				for _, pool := range q.pools() {
 					at := q.queue.LeaseView(pool)
-					copied.Reports = append(copied.Reports, wire.LeaseReport{Pool: pool, Generation: at.Generation, GrantedSeen: at.Granted, Returned: at.Returned})
+					copied.Reports = append(copied.Reports, wire.LeaseReport{
+						Pool:        pool,
+						Generation:  at.Generation,
+						GrantedSeen: at.Granted,
+						Returned:    at.Returned,
+					})
 				}
 				return &copied
 			}
@@ -295,7 +356,9 @@ func grantMutations() []Mutation {
 		{"rows are read without a lock", 20, func(r *Rules) { r.LocksRows = false }},
 		{"a closed session keeps its units", 20, func(r *Rules) { r.CloseLeases = func(*allocator.Allocator, wire.SessionID) {} }},
 		{"granted units are not taken from the free ones", 20, func(r *Rules) {
-			r.Decide = func(d *allocator.Batch, request *wire.LeaseRequest, pending *allocator.PendingRequest, applyPolicy func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
+			r.Decide = func(
+				d *allocator.Batch, request *wire.LeaseRequest, pending *allocator.PendingRequest, applyPolicy func(*allocator.Batch),
+			) (*wire.LeaseResponse, bool) {
 				reply, recalling := d.Decide(request, pending, applyPolicy)
 				if reply != nil && reply.Status == wire.Done && len(reply.Decisions) > 0 && reply.Decisions[0].Granted {
 					d.Allocator.Pools[request.Needs[0][0].Pool].Free++
@@ -304,7 +367,9 @@ func grantMutations() []Mutation {
 			}
 		}},
 		{"a proxy reads more than was granted", 10, func(r *Rules) {
-			r.HandleResponse = func(q *holder.Queue, now, sentAt time.Duration, request *wire.LeaseRequest, reply *wire.LeaseResponse) bool {
+			r.HandleResponse = func(
+				q *holder.Queue, now, sentAt time.Duration, request *wire.LeaseRequest, reply *wire.LeaseResponse,
+			) bool {
 				for i := range reply.Leases {
 					reply.Leases[i].Granted++
 				}
@@ -329,7 +394,9 @@ func grantMutations() []Mutation {
 					q.HandleRecall(pool, generation)
 				}
 			}
-			r.Decide = func(d *allocator.Batch, request *wire.LeaseRequest, pending *allocator.PendingRequest, applyPolicy func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
+			r.Decide = func(
+				d *allocator.Batch, request *wire.LeaseRequest, pending *allocator.PendingRequest, applyPolicy func(*allocator.Batch),
+			) (*wire.LeaseResponse, bool) {
 				for i := range request.Reports {
 					request.Reports[i].Generation = max(request.Reports[i].Generation, 1<<30)
 				}

@@ -38,12 +38,14 @@ func (w *world) noteOutages() {
 		serves = serves || works
 		hears = hears || (works && !w.busDown && !c.deaf && !c.mute)
 	}
+
 	if serves {
 		if w.now-o.servedUntil > countsAsAbsence {
 			o.served = w.now
 		}
 		o.servedUntil = w.now
 	}
+
 	if hears {
 		if w.now-o.heardUntil > countsAsAbsence {
 			o.heard = w.now
@@ -78,10 +80,13 @@ func (w *world) outage() {
 	if w.now+d > w.profile.Length { // it must have ended when the world heals
 		return
 	}
+
 	kind := w.r.IntN(4)
-	name := []string{"Postgres away for long", "bus away for long", "replicas stopped for long", "machines of replicas suspended for long"}[kind]
+	name := []string{"Postgres away for long", "bus away for long", "replicas stopped for long", "machines of replicas suspended for " +
+		"long"}[kind]
 	w.stats.count(name)
 	w.log("%s: %s", name, d)
+
 	switch kind {
 	case 0:
 		w.pgDown = true

@@ -61,8 +61,8 @@ type Profile struct {
 	Limits int64
 	// IdleTimeout is how long proxies keep the idle units of an account that has no requests.
 	IdleTimeout time.Duration
-	// Freshness is what a session needs, FreshWindow its window. NoQuorum, LoseChanges, NewChanges and Minority are the weights of faults of the stream of
-	// changes.
+	// Freshness is what a session needs, FreshWindow its window. NoQuorum, LoseChanges, NewChanges and Minority are the
+	// weights of faults of the stream of changes.
 	Freshness                                   need
 	FreshWindow                                 time.Duration
 	NoQuorum, LoseChanges, NewChanges, Minority float64
@@ -129,20 +129,51 @@ func draw(r *rand.Rand) Profile {
 		}
 		return most * r.Float64()
 	}
+
 	between := func(low, high time.Duration) time.Duration { return low + time.Duration(r.Int64N(int64(high-low))) }
 	p := Profile{
-		Name: "swarm", Replicas: 1 + r.IntN(3), Proxies: 1 + r.IntN(4), Customers: 1 + r.IntN(2), Keys: 3,
-		LoseMessage: some(.7, .15), DoubleMessage: some(.6, .1), DelayMessage: some(.6, .15), MaxDelay: between(5*time.Millisecond, 800*time.Millisecond),
-		TxTime: between(time.Millisecond, 20*time.Millisecond), TxFail: some(.4, .05), TxUnknown: some(.4, .05), CrashAfterCommit: some(.4, .01),
-		SlowStart: some(.5, .4), AlterEvent: some(.2, .05), SettleEvery: between(20*time.Millisecond, 300*time.Millisecond),
-		HeadroomPeriod: between(20*time.Millisecond, 2*time.Second), SpoolCapacity: 10 + r.IntN(60),
-		RequestDuration: between(30*time.Millisecond, 1500*time.Millisecond), Overrun: some(.5, .3),
-		RequestEvery: between(15*time.Millisecond, 120*time.Millisecond), AdjustEvery: between(300*time.Millisecond, 5*time.Second),
-		RevokeEvery: between(300*time.Millisecond, 4*time.Second), SuspendEvery: between(2*time.Second, 20*time.Second),
-		FaultEvery: between(300*time.Millisecond, 4*time.Second), Poor: r.IntN(2) == 0,
-		KillProxy: some(.6, 1), LoseSpool: some(.3, .5), Drain: some(.4, 1), KillReplica: some(.5, 1), Halt: some(.6, 1), Suspend: some(.5, 1), Cut: some(.6, 1),
-		BusDown: some(.4, .7), PostgresDown: some(.4, .7), LoseTail: some(.4, .7), DeleteStream: some(.2, .4), KillFleet: some(.2, .3),
-		Limits: 8000, IdleTimeout: idleTimeout, RestartWithin: 4 * time.Second, Length: between(6*time.Second, 16*time.Second),
+		Name:             "swarm",
+		Replicas:         1 + r.IntN(3),
+		Proxies:          1 + r.IntN(4),
+		Customers:        1 + r.IntN(2),
+		Keys:             3,
+		LoseMessage:      some(.7, .15),
+		DoubleMessage:    some(.6, .1),
+		DelayMessage:     some(.6, .15),
+		MaxDelay:         between(5*time.Millisecond, 800*time.Millisecond),
+		TxTime:           between(time.Millisecond, 20*time.Millisecond),
+		TxFail:           some(.4, .05),
+		TxUnknown:        some(.4, .05),
+		CrashAfterCommit: some(.4, .01),
+		SlowStart:        some(.5, .4),
+		AlterEvent:       some(.2, .05),
+		SettleEvery:      between(20*time.Millisecond, 300*time.Millisecond),
+		HeadroomPeriod:   between(20*time.Millisecond, 2*time.Second),
+		SpoolCapacity:    10 + r.IntN(60),
+		RequestDuration:  between(30*time.Millisecond, 1500*time.Millisecond),
+		Overrun:          some(.5, .3),
+		RequestEvery:     between(15*time.Millisecond, 120*time.Millisecond),
+		AdjustEvery:      between(300*time.Millisecond, 5*time.Second),
+		RevokeEvery:      between(300*time.Millisecond, 4*time.Second),
+		SuspendEvery:     between(2*time.Second, 20*time.Second),
+		FaultEvery:       between(300*time.Millisecond, 4*time.Second),
+		Poor:             r.IntN(2) == 0,
+		KillProxy:        some(.6, 1),
+		LoseSpool:        some(.3, .5),
+		Drain:            some(.4, 1),
+		KillReplica:      some(.5, 1),
+		Halt:             some(.6, 1),
+		Suspend:          some(.5, 1),
+		Cut:              some(.6, 1),
+		BusDown:          some(.4, .7),
+		PostgresDown:     some(.4, .7),
+		LoseTail:         some(.4, .7),
+		DeleteStream:     some(.2, .4),
+		KillFleet:        some(.2, .3),
+		Limits:           8000,
+		IdleTimeout:      idleTimeout,
+		RestartWithin:    4 * time.Second,
+		Length:           between(6*time.Second, 16*time.Second),
 	}
 	p.HeartbeatInterval, p.Stall = between(sessionValid/10, sessionValid/2), some(.3, .5)
 	p.LosePushes = some(.4, .5)
@@ -161,6 +192,7 @@ func draw(r *rand.Rand) Profile {
 	if i := r.IntN(15); i < len(directedProfiles) {
 		p.direct(r, directedProfiles[i].name)
 	}
+
 	return p
 }
 
@@ -179,18 +211,25 @@ var directedProfiles = []struct {
 	}},
 	// Accounts with much headroom, so that proxies admit from idle units.
 	{"escrow", func(p *Profile, r *rand.Rand) {
-		p.Poor, p.HeadroomPeriod, p.RequestEvery, p.RequestDuration = false, 50*time.Millisecond, 10*time.Millisecond, time.Duration(30+r.IntN(300))*time.Millisecond
+		p.Poor, p.HeadroomPeriod, p.RequestEvery, p.RequestDuration = false, 50*time.Millisecond, 10*time.Millisecond, time.Duration(
+			30+r.IntN(300),
+		)*time.Millisecond
 		p.AdjustEvery, p.SuspendEvery, p.SpoolCapacity, p.FaultEvery = 4*p.AdjustEvery, 4*p.SuspendEvery, 400, 2*p.FaultEvery
 	}},
 	// Accounts that spend much more over time than their balance ever is.
 	{"top-ups", func(p *Profile, r *rand.Rand) {
 		p.Poor, p.TopUps, p.Customers, p.RequestEvery = false, true, 1, 20*time.Millisecond
-		p.SuspendEvery, p.AdjustEvery, p.RequestDuration = 4*p.SuspendEvery, 100*time.Millisecond, time.Duration(20+r.IntN(60))*time.Millisecond
+		p.SuspendEvery, p.AdjustEvery, p.RequestDuration = 4*p.SuspendEvery, 100*time.Millisecond, time.Duration(
+			20+r.IntN(60),
+		)*time.Millisecond
 		p.HeadroomPeriod, p.SpoolCapacity = min(max(p.HeadroomPeriod, 20*time.Millisecond), 500*time.Millisecond), 400
 	}},
 	// An account with many keys, such as one for each of its own customers.
 	{"many keys", func(p *Profile, _ *rand.Rand) {
-		p.Customers, p.Proxies, p.Keys, p.Poor, p.RequestEvery, p.Length = 1, 1+p.Proxies%2, 400, false, 15*time.Millisecond, max(p.Length, 12*time.Second)
+		p.Customers, p.Proxies, p.Keys, p.Poor, p.RequestEvery, p.Length = 1, 1+p.Proxies%2, 400, false, 15*time.Millisecond, max(
+			p.Length,
+			12*time.Second,
+		)
 		p.RevokeEvery, p.SuspendEvery, p.FaultEvery = 4*p.RevokeEvery, 4*p.SuspendEvery, 3*p.FaultEvery
 	}},
 	// Proxies that receive most changes only with heartbeats, and are stopped shortly before their sessions end.
@@ -200,7 +239,11 @@ var directedProfiles = []struct {
 	}},
 	// Postgres is restarted often, on servers whose clocks differ by as much as a session is valid.
 	{"clock steps", func(p *Profile, _ *rand.Rand) {
-		p.ClockSkew, p.PostgresDown, p.FaultEvery, p.LosePushes, p.RevokeEvery = sessionValid, 1, 600*time.Millisecond, .9, 400*time.Millisecond
+		p.ClockSkew = sessionValid
+		p.PostgresDown = 1
+		p.FaultEvery = 600 * time.Millisecond
+		p.LosePushes = .9
+		p.RevokeEvery = 400 * time.Millisecond
 	}},
 	// Replicas are stopped inside transactions, while others need rows that are free.
 	{"row locks", func(p *Profile, _ *rand.Rand) {
@@ -220,8 +263,17 @@ var directedProfiles = []struct {
 	}},
 	// Keys have limits with room for idle units of all proxies, until they are lowered.
 	{"limits", func(p *Profile, _ *rand.Rand) {
-		p.Poor, p.Customers, p.Keys, p.RequestEvery, p.HeadroomPeriod, p.Limits = false, 2, 2, 15*time.Millisecond, 20*time.Millisecond, 200_000
-		p.AdjustEvery, p.RevokeEvery, p.SuspendEvery, p.SpoolCapacity, p.FaultEvery = 500*time.Millisecond, time.Second, 4*p.SuspendEvery, 400, 2*p.FaultEvery
+		p.Poor = false
+		p.Customers = 2
+		p.Keys = 2
+		p.RequestEvery = 15 * time.Millisecond
+		p.HeadroomPeriod = 20 * time.Millisecond
+		p.Limits = 200_000
+		p.AdjustEvery = 500 * time.Millisecond
+		p.RevokeEvery = time.Second
+		p.SuspendEvery = 4 * p.SuspendEvery
+		p.SpoolCapacity = 400
+		p.FaultEvery = 2 * p.FaultEvery
 		p.RequestDuration = min(p.RequestDuration, 200*time.Millisecond)
 	}},
 	// Proxies keep idle units for longer than anything else lasts, and accounts need those of all proxies when their balance is

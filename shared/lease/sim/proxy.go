@@ -101,7 +101,12 @@ type usage struct {
 }
 
 func (w *world) newProxy(name string) *proxy {
-	p := &proxy{actor: actor{w: w, name: name, rate: 1 + 0.04*(w.r.Float64()-0.5), offset: w.between(0, time.Hour)}, disk: newDisk()}
+	p := &proxy{actor: actor{
+		w:      w,
+		name:   name,
+		rate:   1 + 0.04*(w.r.Float64()-0.5),
+		offset: w.between(0, time.Hour),
+	}, disk: newDisk()}
 	w.proxies = append(w.proxies, p)
 	p.start()
 	return p
@@ -137,21 +142,25 @@ func (p *proxy) start() {
 		}
 		l.Last = max(l.Last, kept.last)
 	}
+
 	for _, id := range sortedIDs(p.disk.started) { // unfinished requests are billed by their progress
 		r := p.disk.started[id]
 		delete(p.disk.started, id)
 		p.recordUsage(r, r.progress())
 		w.stats.count("requests aborted")
 	}
+
 	p.loadCheckpoint()
 	p.pump()
 	if w.profile.Freshness != deadlineOnly {
 		p.after(w.between(0, w.profile.window()/4), p.beat)
 	}
+
 	p.schedule, p.publishWake = usagelog.NewSchedule(p.clock().Mono), session.Never
 	if len(p.disk.sessions) > 0 {
 		p.schedule.EventQueued(p.clock().Mono)
 	}
+
 	p.publish()
 }
 
@@ -161,15 +170,18 @@ func (p *proxy) kill(keep bool) {
 	p.alive = false
 	w.stats.count("proxies killed")
 	w.log("%s killed, spool kept: %v", p.name, keep)
+
 	for _, r := range p.running {
 		r.lost = true
 	}
+
 	if !keep {
 		w.stats.count("spools lost")
 		w.oracle.spoolLost(p.disk)
 		p.disk = newDisk()
 		w.oracle.destroyed()
 	}
+
 	process := p.process
 	w.after(w.between(50*time.Millisecond, w.profile.RestartWithin), func() {
 		if p.process == process {
@@ -181,9 +193,13 @@ func (p *proxy) kill(keep bool) {
 // sessionTiming returns intervals that suit the short sessions of the simulation.
 func (p *proxy) sessionTiming() session.Timing {
 	return session.Timing{
-		HeartbeatInterval: p.w.profile.HeartbeatInterval, MinHeartbeatInterval: 2 * time.Millisecond, HeartbeatsPerSession: 2, RetryInterval: 200 * time.Millisecond,
-		CloseInterval: 400 * time.Millisecond, LeaveInterval: 50 * time.Millisecond,
-		Jitter: func(below time.Duration) time.Duration { return p.w.between(0, below) },
+		HeartbeatInterval:    p.w.profile.HeartbeatInterval,
+		MinHeartbeatInterval: 2 * time.Millisecond,
+		HeartbeatsPerSession: 2,
+		RetryInterval:        200 * time.Millisecond,
+		CloseInterval:        400 * time.Millisecond,
+		LeaveInterval:        50 * time.Millisecond,
+		Jitter:               func(below time.Duration) time.Duration { return p.w.between(0, below) },
 	}
 }
 
@@ -244,9 +260,11 @@ func (p *proxy) pump() {
 	if out.Heartbeat != nil {
 		p.heartbeat(now, out.Heartbeat)
 	}
+
 	for _, r := range closing {
 		p.close(r)
 	}
+
 	if at := min(out.Wake, wake); at < p.wake {
 		p.wake = at
 		p.after(at-now.Mono+time.Microsecond, func() {
@@ -263,18 +281,26 @@ func (p *proxy) register(sentAt session.Instant, r *wire.RegisterRequest) {
 	for _, id := range p.usage.Sessions() {
 		r.Earlier = append(r.Earlier, wire.EarlierSession{Session: id, BootID: p.usage.Session(id).BootID})
 	}
-	ask(p, "registration", callTimeout, func(c *replica, reply func(wire.RegisterResponse)) { c.register(r, reply) }, func(a wire.RegisterResponse) {
-		p.w.log("%s opens session %d at rev %d, epoch %d", p.name, a.Session, a.Revision, a.ClusterEpoch)
-		p.w.oracle.epochs[a.Session] = a.ClusterEpoch
-		p.w.rules.Resume.Void(p)
-		p.resumable = nil
-		p.w.rules.HandleRegistered(p, sentAt, &a)
-		p.pump()
-	}, func() {
-		p.client.RegisterFailed(p.clock())
-		p.resumeSession()
-		p.pump()
-	})
+
+	ask(
+		p,
+		"registration",
+		callTimeout,
+		func(c *replica, reply func(wire.RegisterResponse)) { c.register(r, reply) },
+		func(a wire.RegisterResponse) {
+			p.w.log("%s opens session %d at rev %d, epoch %d", p.name, a.Session, a.Revision, a.ClusterEpoch)
+			p.w.oracle.epochs[a.Session] = a.ClusterEpoch
+			p.w.rules.Resume.Void(p)
+			p.resumable = nil
+			p.w.rules.HandleRegistered(p, sentAt, &a)
+			p.pump()
+		},
+		func() {
+			p.client.RegisterFailed(p.clock())
+			p.resumeSession()
+			p.pump()
+		},
+	)
 }
 
 // open records a new session on the disk.
@@ -297,20 +323,27 @@ func (p *proxy) heartbeat(sentAt session.Instant, r *wire.HeartbeatRequest) {
 	if p.w.profile.Freshness == freshnessOnly {
 		r.Expired = r.Expired && !p.valid(sentAt)
 	}
-	ask(p, "heartbeat", callTimeout, func(c *replica, reply func(wire.HeartbeatResponse)) { c.heartbeat(r, reply) }, func(a wire.HeartbeatResponse) {
-		p.w.rules.Resume.Void(p)
-		p.alone = false
-		p.w.rules.HandleHeartbeat(p, sentAt, r, &a)
-		p.resynced(sentAt, &a)
-		if len(a.Changes) > 0 {
-			p.stallUntilDeadline()
-		}
-		p.pump()
-	}, func() {
-		p.alone = true
-		p.client.HeartbeatFailed(p.clock(), r)
-		p.pump()
-	})
+	ask(
+		p,
+		"heartbeat",
+		callTimeout,
+		func(c *replica, reply func(wire.HeartbeatResponse)) { c.heartbeat(r, reply) },
+		func(a wire.HeartbeatResponse) {
+			p.w.rules.Resume.Void(p)
+			p.alone = false
+			p.w.rules.HandleHeartbeat(p, sentAt, r, &a)
+			p.resynced(sentAt, &a)
+			if len(a.Changes) > 0 {
+				p.stallUntilDeadline()
+			}
+			p.pump()
+		},
+		func() {
+			p.alone = true
+			p.client.HeartbeatFailed(p.clock(), r)
+			p.pump()
+		},
+	)
 }
 
 func (p *proxy) close(r wire.CloseRequest) {
@@ -425,13 +458,16 @@ func (p *proxy) applyChange(c wire.KeyChange) {
 	p.history.Applied(c)
 	p.invalidations.Apply(c)
 	delete(p.cache, c.KeyHash)
+
 	if q := p.queues[c.Account]; q != nil && p.w.rules.MayReduce(&c) {
 		q.queue.DisableEscrow()
 		q.pump()
 	}
+
 	if c.Kind != wire.KeyRevoked {
 		return
 	}
+
 	for _, r := range p.running {
 		if r.key.hash == c.KeyHash && r.started {
 			p.after(p.w.between(0, time.Second), func() { p.finish(r, min(r.cost, r.progress())) })
@@ -459,7 +495,14 @@ func (p *proxy) usedCapacity() int { return p.reserved + p.started + int(p.usage
 // recordUsage appends the usage event of a request to the spool.
 func (p *proxy) recordUsage(r *request, cost int64) {
 	l := p.usage.Open(r.session, "")
-	e := &usage{Delivery: usagelog.Delivery{Session: r.session}, id: r.id, n: l.Last + 1, cost: cost, balance: r.customer.balance, limit: r.key.limit}
+	e := &usage{
+		Delivery: usagelog.Delivery{Session: r.session},
+		id:       r.id,
+		n:        l.Last + 1,
+		cost:     cost,
+		balance:  r.customer.balance,
+		limit:    r.key.limit,
+	}
 	copy(e.fingerprint[:], e.id[:])
 	e.fingerprint[31] = byte(cost)
 	kept := p.disk.sessions[r.session]
@@ -467,16 +510,24 @@ func (p *proxy) recordUsage(r *request, cost int64) {
 		kept = &diskSession{boot: l.BootID, events: map[int64]*usage{}}
 		p.disk.sessions[r.session] = kept
 	}
+
 	e.request, e.written = r, p.disk.write()
 	kept.last = e.n
 	kept.events[e.n] = e
 	p.usage.Add(e.n, e)
 	p.usage.Enqueue(e)
+
 	if p.schedule != nil {
 		p.schedule.EventQueued(p.clock().Mono)
 		p.publish()
 	}
-	p.w.oracle.events[e.id] = &outcome{cost: cost, session: r.session, limit: r.key.limit, balance: r.customer.balance}
+
+	p.w.oracle.events[e.id] = &outcome{
+		cost:    cost,
+		session: r.session,
+		limit:   r.key.limit,
+		balance: r.customer.balance,
+	}
 }
 
 // publish publishes a message if the schedule has one due.
@@ -495,17 +546,20 @@ func (p *proxy) publish() {
 		}
 		return
 	}
+
 	batch := p.usage.NextBatch(5, 1<<20, now, func(*usage) (int, bool) { return 1, true })
 	if len(batch) == 0 {
 		p.schedule.Drained(now)
 		p.publish()
 		return
 	}
+
 	sent := make([]*usage, len(batch))
 	for i, e := range batch {
 		copied := *e
 		sent[i] = &copied
 	}
+
 	p.w.alter(sent[0])
 	usage, schedule := p.usage, p.schedule
 	p.w.publish(p, sent, func() {
@@ -554,6 +608,7 @@ func (p *proxy) trim(id wire.SessionID, watermark int64, forgotten bool) {
 	if kept == nil {
 		return
 	}
+
 	for n := range kept.events {
 		if n <= watermark {
 			if c := p.disk.checkpoint; c != nil && kept.events[n].written > c.written {
@@ -562,6 +617,7 @@ func (p *proxy) trim(id wire.SessionID, watermark int64, forgotten bool) {
 			delete(kept.events, n)
 		}
 	}
+
 	kept.watermark = max(kept.watermark, watermark)
 	if forgotten {
 		delete(p.disk.sessions, id)

@@ -35,7 +35,12 @@ type accountQueue struct {
 
 func (p *proxy) newQueue(account string) *accountQueue {
 	q := &accountQueue{
-		p: p, session: p.session, account: account, waiting: map[*holder.Waiter]*request{}, needed: map[wire.PoolID]bool{}, wake: holder.Never,
+		p:       p,
+		session: p.session,
+		account: account,
+		waiting: map[*holder.Waiter]*request{},
+		needed:  map[wire.PoolID]bool{},
+		wake:    holder.Never,
 	}
 	if q.resumed = p.isResumed; q.resumed {
 		q.queue = holder.ResumeQueue(p.session, p.boot, account, p.idle[account], &p.timing, &p.responseTime)
@@ -45,6 +50,7 @@ func (p *proxy) newQueue(account string) *accountQueue {
 		h.StartAfter(p.lastNumber)
 		q.queue = holder.NewQueue(h, &p.timing, &p.responseTime)
 	}
+
 	p.queues[account] = q
 	p.allQueues = append(p.allQueues, q)
 	return q
@@ -70,6 +76,7 @@ func (q *accountQueue) pump() {
 	p := q.p
 	now := p.clock().Mono
 	out := p.w.rules.Next(q, now)
+
 	if request, _ := q.queue.Outstanding(); request != q.request {
 		q.request = request
 		if request != nil {
@@ -77,16 +84,19 @@ func (q *accountQueue) pump() {
 			p.w.log("%s: lease request %d of session %d needs %v", p.name, request.Number, request.Session, request.Needs)
 		}
 	}
+
 	if out.Request != nil {
 		q.sendRequest(out.Request, now)
 	}
 	if out.Return != nil {
 		q.sendReturn(out.Return, now)
 	}
+
 	q.report(out.Decided)
 	if q.ended {
 		p.w.checkEndedQueue(q)
 	}
+
 	q.dropUnused(now)
 	if out.Wake < q.wake {
 		q.wake = out.Wake
@@ -132,6 +142,7 @@ func (q *accountQueue) report(decided []*holder.Waiter) {
 		if r == nil {
 			continue
 		}
+
 		delete(q.waiting, t)
 		switch {
 		case t.Granted():
@@ -161,6 +172,7 @@ func (q *accountQueue) sendRequest(outstanding *wire.LeaseRequest, sentAt time.D
 	if !q.p.w.fits(len(request.Reports), needCount(request)) {
 		return
 	}
+
 	ask(q.p, "lease request", 0, func(c *replica, reply func(wire.LeaseResponse)) {
 		c.request(request, reply)
 	}, func(a wire.LeaseResponse) {
@@ -172,12 +184,19 @@ func (q *accountQueue) sendRequest(outstanding *wire.LeaseRequest, sentAt time.D
 			q.p.failing, q.p.failingSince = false, 0
 		}
 		if handled {
-			q.p.w.log("%s: lease request %d of session %d has its response: %s", q.p.name, outstanding.Number, outstanding.Session, a.Status)
+			q.p.w.log(
+				"%s: lease request %d of session %d has its response: %s",
+				q.p.name,
+				outstanding.Number,
+				outstanding.Session,
+				a.Status,
+			)
 			q.pump()
 		} else if a.Status == wire.Unavailable {
 			q.requestFailed(outstanding)
 		}
 	}, nil)
+
 	if !slices.ContainsFunc(q.p.w.replicas, func(c *replica) bool { return c.alive }) { // the bus says that nobody takes the message
 		q.p.w.stats.count("messages that no control plane takes")
 		q.p.after(q.p.w.between(0, time.Millisecond), func() {

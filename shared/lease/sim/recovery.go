@@ -83,6 +83,7 @@ func (c *replica) checkpoint(members rollback.Membership, revision int, reached 
 	if reached {
 		silent = append(silent, c.detector.SilentReplicas(members, c.clock().Mono)...)
 	}
+
 	checkpoint, oldest, ok := c.detector.BeginCheckpoint()
 	switch {
 	case !ok:
@@ -93,6 +94,7 @@ func (c *replica) checkpoint(members rollback.Membership, revision int, reached 
 	case members.LastMarker.Replica == checkpoint.Replica:
 		oldest = min(oldest, members.LastMarker.N)
 	}
+
 	if w.pg.serverIncarnation != c.detector.Incarnation() { // a new connection would show the other incarnation
 		c.detector.Failed(checkpoint)
 		if !w.pgDown {
@@ -101,6 +103,7 @@ func (c *replica) checkpoint(members rollback.Membership, revision int, reached 
 		done(false)
 		return
 	}
+
 	var observed rollback.Observation
 	recovered := c.recoveredEpoch()
 	c.commit("checkpoint", checkpoint, func(d *database) bool {
@@ -124,15 +127,18 @@ func (c *replica) checkpoint(members rollback.Membership, revision int, reached 
 			done(false)
 			return
 		}
+
 		next, ok := w.rules.AfterCheckpoint(c.detector, members, observed, checkpoint, silent)
 		if !ok {
 			done(false)
 			return
 		}
+
 		if len(silent) > 0 {
 			w.stats.count("silent control planes fenced")
 			w.log("%s fences %v", c.name, silent)
 		}
+
 		c.putMembership(next, revision, func(ok bool) {
 			done(ok)
 			if !ok && !w.busDown && c.alive {
@@ -180,14 +186,24 @@ func (c *replica) verify(members rollback.Membership, revision int, done func(bo
 			done(false)
 			return
 		}
+
 		observed := rollback.Observation{Mark: w.pg.mark, Incarnation: w.pg.serverIncarnation}
 		for _, marker := range w.rules.MarkersToVerify(c.detector, members) {
 			if !w.pg.markers[marker] {
 				observed.MissingMarkers = append(observed.MissingMarkers, marker)
 			}
 		}
+
 		next, action := w.rules.Observe(c.detector, members, observed, c.clock().Mono)
-		w.log("%s observes incarnation %s with %v: %d markers missing, action %d", c.name, observed.Incarnation, next.Members, len(observed.MissingMarkers), action)
+		w.log(
+			"%s observes incarnation %s with %v: %d markers missing, action %d",
+			c.name,
+			observed.Incarnation,
+			next.Members,
+			len(observed.MissingMarkers),
+			action,
+		)
+
 		switch action {
 		case rollback.DeclareLoss:
 			c.readMembership(func(later rollback.Membership, _ int, ok bool) {
@@ -254,16 +270,19 @@ func (w *world) recoverLoss(before rollback.HighWaterMark) {
 	d.lostAt = d.now(w)
 	w.renewServer(d)
 	clear(d.replicas)
+
 	for _, id := range sortedKeys(d.sessions) {
 		if r := d.sessions[id]; r.state != session.Closed {
 			r.state, r.until = session.Fenced, max(r.until, d.now(w))+sessionValid
 		}
 	}
+
 	for _, key := range sortedHashes(w.bucket.revoked) {
 		if d.revoked[key] == 0 {
 			w.rules.RestoreRevocation(d, w.bucket.revoked[key], key)
 		}
 	}
+
 	w.stream.replay()
 	w.oracle.declared()
 	w.log("postgres has lost commits: epoch %d, revision %d, next session above %d", d.mark.Epoch, d.mark.Revision, d.mark.Session)

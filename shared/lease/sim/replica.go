@@ -45,7 +45,12 @@ type replica struct {
 }
 
 func (w *world) newReplica(name string) *replica {
-	c := &replica{actor: actor{w: w, name: name, rate: 1 + 0.04*(w.r.Float64()-0.5), offset: w.between(0, time.Hour)}}
+	c := &replica{actor: actor{
+		w:      w,
+		name:   name,
+		rate:   1 + 0.04*(w.r.Float64()-0.5),
+		offset: w.between(0, time.Hour),
+	}}
 	w.replicas = append(w.replicas, c)
 	c.start()
 	return c
@@ -54,9 +59,15 @@ func (w *world) newReplica(name string) *replica {
 func (c *replica) start() {
 	c.alive, c.running = true, nil
 	c.process++
+
 	c.wake, c.batcher = allocator.Never, allocator.NewBatcher(allocator.BatcherConfig{
-		MaxBatch: 32, MaxQueue: 200, RefusalGrace: 50 * time.Millisecond, RecallTimeout: 250 * time.Millisecond, RecallInterval: 10 * time.Millisecond,
-		Escrow: c.w.profile.HeadroomPeriod >= 0, Policy: allocator.EscrowPolicy{HeadroomPeriod: c.w.profile.HeadroomPeriod},
+		MaxBatch:       32,
+		MaxQueue:       200,
+		RefusalGrace:   50 * time.Millisecond,
+		RecallTimeout:  250 * time.Millisecond,
+		RecallInterval: 10 * time.Millisecond,
+		Escrow:         c.w.profile.HeadroomPeriod >= 0,
+		Policy:         allocator.EscrowPolicy{HeadroomPeriod: c.w.profile.HeadroomPeriod},
 	})
 	c.suspects = map[wire.PoolID]bool{}
 	c.confirmations, c.streamed, c.confirmedEpoch, c.confirmingChanges = nil, 0, 0, false
@@ -67,6 +78,7 @@ func (c *replica) start() {
 	c.every(sweepEvery, c.sweep)
 	c.every(checkpointInterval, c.check)
 	c.every(c.w.profile.SettleEvery, c.settle)
+
 	if c.w.profile.Freshness != deadlineOnly {
 		c.every(confirmEvery, c.confirmChanges)
 		c.every(bucketEvery, c.writeBucket)
@@ -118,6 +130,7 @@ func (c *replica) commit(name string, commit rollback.Transaction, do func(d *da
 		c.detector.Failed(commit)
 		done(false)
 	}
+
 	c.after(w.between(300*time.Microsecond, w.profile.TxTime), func() {
 		switch {
 		case w.pgDown || w.pg.serverIncarnation != incarnation:
@@ -133,11 +146,13 @@ func (c *replica) commit(name string, commit rollback.Transaction, do func(d *da
 			failed()
 			return
 		}
+
 		w.checkLossDeclared()
 		if !do(w.pg) {
 			failed()
 			return
 		}
+
 		w.pg.markers[commit.CommitMarker] = true
 		w.pg.commits++
 		server, number, epoch := w.pg.server, w.pg.commits, w.pg.mark.Epoch
@@ -204,31 +219,41 @@ func (c *replica) pump() {
 			}
 		})
 	}
+
 	if tx == nil {
 		return
 	}
+
 	batcher := c.batcher
 	c.running = tx
 	var batch *allocator.Batch
-	c.batchTx(tx, func(d *database, skipped rows) { batch = c.decide(d, tx, skipped) }, func(d *database) { c.saveBatch(d, batch) }, func(ok bool) {
-		c.running = nil
-		var responses []func()
-		var recalls map[wire.SessionID][]wire.Recall
-		if ok {
-			responses, recalls = batcher.Commit(tx)
-		} else {
-			responses = batcher.Fail(tx)
-		}
-		for _, session := range sortedKeys(recalls) {
-			for _, r := range recalls[session] {
-				c.recall(session, r)
+	c.batchTx(
+		tx,
+		func(d *database, skipped rows) { batch = c.decide(d, tx, skipped) },
+		func(d *database) { c.saveBatch(d, batch) },
+		func(ok bool) {
+			c.running = nil
+			var responses []func()
+			var recalls map[wire.SessionID][]wire.Recall
+			if ok {
+				responses, recalls = batcher.Commit(tx)
+			} else {
+				responses = batcher.Fail(tx)
 			}
-		}
-		for _, respond := range responses {
-			respond()
-		}
-		c.pump()
-	})
+
+			for _, session := range sortedKeys(recalls) {
+				for _, r := range recalls[session] {
+					c.recall(session, r)
+				}
+			}
+
+			for _, respond := range responses {
+				respond()
+			}
+
+			c.pump()
+		},
+	)
 }
 
 // decider is an allocator.Decider that decides by the rules of the world and checks
@@ -249,7 +274,11 @@ func (d *decider) ApplyReturn(ret *wire.Return) wire.ReturnResponse {
 }
 
 // Decide implements allocator.Decider.
-func (d *decider) Decide(request *wire.LeaseRequest, pending *allocator.PendingRequest, applyPolicy func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
+func (d *decider) Decide(
+	request *wire.LeaseRequest,
+	pending *allocator.PendingRequest,
+	applyPolicy func(*allocator.Batch),
+) (*wire.LeaseResponse, bool) {
 	w := d.c.w
 	w.checkBounds(request.Session, len(request.Reports))
 	before := d.batch.Results[allocator.RequestKey{Session: request.Session, Account: request.Account}]
@@ -257,6 +286,7 @@ func (d *decider) Decide(request *wire.LeaseRequest, pending *allocator.PendingR
 	if response == nil {
 		return nil, recalling
 	}
+
 	w.checkFencedGrants(d.batch, request, response)
 	if response.Status == wire.Wait {
 		w.stats.count("requests that wait for a recall")
@@ -264,7 +294,16 @@ func (d *decider) Decide(request *wire.LeaseRequest, pending *allocator.PendingR
 	if response.Status == wire.Done && (before == nil || request.Number > before.Number) {
 		w.checkDecisions(d.batch, request, response)
 	}
-	w.log("%s: lease request %d of session %d, %s: %s %+v", d.c.name, request.Number, request.Session, request.Account, response.Status, response.Decisions)
+
+	w.log(
+		"%s: lease request %d of session %d, %s: %s %+v",
+		d.c.name,
+		request.Number,
+		request.Session,
+		request.Account,
+		response.Status,
+		response.Decisions,
+	)
 	copied := *response
 	return &copied, recalling
 }
@@ -342,12 +381,14 @@ func (c *replica) loadBatch(d *database, tx *allocator.Transaction, skipped rows
 			results[key] = &stored
 		}
 	}
+
 	book := d.loadAllocator(pools, sessions)
 	tenures := d.sessionRecords(sessions, d.now(w))
 	for id := range sessions {
 		t := tenures[id]
 		book.EndedSessions[id] = t == nil || !t.MayAdmit()
 	}
+
 	d.holders(book, wanted)
 	live := int64(0)
 	for _, t := range d.activeSessions(d.now(w)) {
@@ -355,9 +396,14 @@ func (c *replica) loadBatch(d *database, tx *allocator.Transaction, skipped rows
 			live++
 		}
 	}
+
 	return &allocator.Batch{
-		Allocator: book, Sessions: tenures, Results: results, LiveProxies: live, SinceLoss: d.now(w) - d.lostAt,
-		Recovering: d.recovering(),
+		Allocator:   book,
+		Sessions:    tenures,
+		Results:     results,
+		LiveProxies: live,
+		SinceLoss:   d.now(w) - d.lostAt,
+		Recovering:  d.recovering(),
 	}
 }
 
@@ -444,15 +490,32 @@ func (c *replica) register(r *wire.RegisterRequest, reply func(wire.RegisterResp
 	c.lockedTx("register", rows{}, func(d *database) { read = d.mark }, func(d *database) {
 		d.mark.Session++
 		id := wire.SessionID(d.mark.Session)
-		d.sessions[id] = &sessionRow{boot: r.BootID, state: session.Active, until: d.now(w) + sessionValid, applied: read.Revision}
+		d.sessions[id] = &sessionRow{
+			boot:    r.BootID,
+			state:   session.Active,
+			until:   d.now(w) + sessionValid,
+			applied: read.Revision,
+		}
+
 		for _, e := range w.rules.EarlierSessions(r) {
 			if e.Session < id && d.sessions[e.Session] == nil {
-				d.sessions[e.Session] = &sessionRow{boot: e.BootID, state: session.Fenced, until: d.now(w), restored: true}
+				d.sessions[e.Session] = &sessionRow{
+					boot:     e.BootID,
+					state:    session.Fenced,
+					until:    d.now(w),
+					restored: true,
+				}
 			}
 		}
+
 		answer = wire.RegisterResponse{
-			V: wire.Version, Status: wire.Done, Session: id, ValidMS: sessionValid.Milliseconds(), Revision: read.Revision,
-			StreamIncarnation: incarnation(d.incarnation), ClusterEpoch: read.Epoch,
+			V:                 wire.Version,
+			Status:            wire.Done,
+			Session:           id,
+			ValidMS:           sessionValid.Milliseconds(),
+			Revision:          read.Revision,
+			StreamIncarnation: incarnation(d.incarnation),
+			ClusterEpoch:      read.Epoch,
 		}
 	}, func(ok bool) {
 		if ok {
@@ -481,15 +544,22 @@ func (c *replica) heartbeat(r *wire.HeartbeatRequest, reply func(wire.HeartbeatR
 			answer = wire.HeartbeatResponse{V: wire.Version, Status: wire.Fenced}
 			return
 		}
+
 		answer = wire.HeartbeatResponse{
-			V: wire.Version, Status: wire.Done, ValidMS: sessionValid.Milliseconds(),
-			StreamIncarnation: incarnation(d.incarnation), ClusterEpoch: d.mark.Epoch, UsageBacklog: w.stream.backlog(),
+			V:                 wire.Version,
+			Status:            wire.Done,
+			ValidMS:           sessionValid.Milliseconds(),
+			StreamIncarnation: incarnation(d.incarnation),
+			ClusterEpoch:      d.mark.Epoch,
+			UsageBacklog:      w.stream.backlog(),
 		}
+
 		for _, change := range d.changes {
 			if change.Revision > r.AppliedRevision && len(answer.Changes) < maxChanges {
 				answer.Changes = append(answer.Changes, change)
 			}
 		}
+
 		answer.More = len(answer.Changes) == maxChanges
 	}, func(d *database) {
 		if fenced {
@@ -512,6 +582,7 @@ func (c *replica) close(r *wire.CloseRequest, reply func(wire.CloseResponse)) {
 		if w.locked(rows{beat: map[wire.SessionID]bool{r.Session: true}}) > 0 { // the row of the session
 			return
 		}
+
 		t := d.sessionRecord(r.Session, d.now(w))
 		before, settled := t.State, int64(0)
 		if stored := d.sessions[r.Session]; stored != nil {
@@ -526,11 +597,13 @@ func (c *replica) close(r *wire.CloseRequest, reply func(wire.CloseResponse)) {
 		if d.sessions[r.Session] == nil {
 			return
 		}
+
 		closes := before != session.Closed && t.State == session.Closed
 		if closes && w.locked(d.rowsOfSession(r.Session)) > 0 {
 			status = wire.Wait // the proxy repeats it
 			return
 		}
+
 		d.saveSession(t, d.now(w))
 		if closes {
 			w.stats.count("sessions closed")
@@ -547,7 +620,12 @@ func (c *replica) close(r *wire.CloseRequest, reply func(wire.CloseResponse)) {
 func (c *replica) load(cust *customer, k *key, reply func(wire.LoadKeyResponse)) {
 	var answer wire.LoadKeyResponse
 	c.tx("load", func(d *database) {
-		answer = wire.LoadKeyResponse{V: wire.Version, Status: wire.Done, ReadRevision: d.mark.Revision, Record: d.keyRecord(cust, k)}
+		answer = wire.LoadKeyResponse{
+			V:            wire.Version,
+			Status:       wire.Done,
+			ReadRevision: d.mark.Revision,
+			Record:       d.keyRecord(cust, k),
+		}
 	}, func(ok bool) {
 		if ok {
 			reply(answer)
@@ -565,8 +643,12 @@ func (d *database) keyRecord(cust *customer, k *key) *wire.KeyRecord {
 		limit = 0
 	}
 	return &wire.KeyRecord{
-		KeyID: k.name, AccountID: cust.name, Active: d.revoked[k.hash] == 0 && !d.suspended[cust.name],
-		BalancePool: cust.balance, SlotsPool: cust.slots, LimitPool: limit,
+		KeyID:       k.name,
+		AccountID:   cust.name,
+		Active:      d.revoked[k.hash] == 0 && !d.suspended[cust.name],
+		BalancePool: cust.balance,
+		SlotsPool:   cust.slots,
+		LimitPool:   limit,
 	}
 }
 

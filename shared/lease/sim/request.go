@@ -91,25 +91,41 @@ func (p *proxy) lookup(r *request, attempts int) {
 		p.admit(r)
 		return
 	}
+
 	if p.invalidations.Revoked(r.key.hash) || attempts == 0 {
 		return
 	}
+
 	asked := p.invalidations.Session()
-	ask(p, "load", callTimeout, func(c *replica, reply func(wire.LoadKeyResponse)) { c.load(r.customer, r.key, reply) }, func(a wire.LoadKeyResponse) {
-		reading := session.RecordVersion{Hash: r.key.hash, Account: r.customer.name, Revision: a.ReadRevision, Session: asked}
-		if !w.rules.IsCurrent(&p.invalidations, reading) {
-			w.stats.count("key lookups out of date")
-			p.lookup(r, attempts-1)
-			return
-		}
-		if a.Record == nil {
-			w.stats.count("unknown keys")
-			return
-		}
-		p.cache[r.key.hash] = &cached{*a.Record, reading}
-		r.record, r.version = *a.Record, reading
-		p.admit(r)
-	}, func() { p.readBucket(r, asked) })
+	ask(
+		p,
+		"load",
+		callTimeout,
+		func(c *replica, reply func(wire.LoadKeyResponse)) { c.load(r.customer, r.key, reply) },
+		func(a wire.LoadKeyResponse) {
+			reading := session.RecordVersion{
+				Hash:     r.key.hash,
+				Account:  r.customer.name,
+				Revision: a.ReadRevision,
+				Session:  asked,
+			}
+			if !w.rules.IsCurrent(&p.invalidations, reading) {
+				w.stats.count("key lookups out of date")
+				p.lookup(r, attempts-1)
+				return
+			}
+
+			if a.Record == nil {
+				w.stats.count("unknown keys")
+				return
+			}
+
+			p.cache[r.key.hash] = &cached{*a.Record, reading}
+			r.record, r.version = *a.Record, reading
+			p.admit(r)
+		},
+		func() { p.readBucket(r, asked) },
+	)
 }
 
 // admit admits a request, in the order of the protocol.
@@ -118,6 +134,7 @@ func (p *proxy) admit(r *request) {
 	if !r.record.Active {
 		return
 	}
+
 	r.session = p.session
 	switch outcome, _ := w.rules.GateBefore(gate.Gate{Checks: r}); outcome {
 	case gate.Admitted:
@@ -128,11 +145,13 @@ func (p *proxy) admit(r *request) {
 		w.stats.count("requests without a decision")
 		return
 	}
+
 	p.reserved++
 	q := p.queues[r.customer.name]
 	if q == nil {
 		q = p.newQueue(r.customer.name)
 	}
+
 	needs := []wire.Need{{Pool: r.record.BalancePool, Kind: wire.Balance, Amount: r.amount}}
 	if r.record.LimitPool != 0 {
 		needs = append(needs, wire.Need{Pool: r.record.LimitPool, Kind: wire.KeyLimit, Amount: r.amount})
@@ -140,9 +159,11 @@ func (p *proxy) admit(r *request) {
 	if r.needsSlot {
 		needs = append(needs, wire.Need{Pool: r.record.SlotsPool, Kind: wire.Slots, Amount: 1})
 	}
+
 	for _, n := range needs {
 		q.needed[n.Pool] = true
 	}
+
 	r.queue = q
 	covered := q.covers(needs)
 	q.usedAt = p.clock().Mono
@@ -190,6 +211,7 @@ func (p *proxy) checkAfterWait(r *request) {
 		p.release(r, 0)
 		return
 	}
+
 	p.reserved--
 	p.started++
 	r.admittedAt = w.now
@@ -197,6 +219,7 @@ func (p *proxy) checkAfterWait(r *request) {
 	if r.admitted != nil {
 		r.admitted()
 	}
+
 	w.checkAdmission(r)
 	l.Running++
 	r.started = true

@@ -26,10 +26,11 @@ type ResumeRules struct {
 
 func correctResume() *ResumeRules {
 	return &ResumeRules{
-		Void:      func(p *proxy) { p.disk.checkpoint = nil },
-		Freshness: session.ResumeFreshness,
-		Known:     func(p *proxy) (checkpoint.KnownChanges, bool) { return p.history.Known(p.client.Applied()) },
-		Add:       checkpoint.Consumption.Add, ChecksMark: true,
+		Void:       func(p *proxy) { p.disk.checkpoint = nil },
+		Freshness:  session.ResumeFreshness,
+		Known:      func(p *proxy) (checkpoint.KnownChanges, bool) { return p.history.Known(p.client.Applied()) },
+		Add:        checkpoint.Consumption.Add,
+		ChecksMark: true,
 	}
 }
 
@@ -54,19 +55,29 @@ func (p *proxy) saveCheckpoint() {
 	if !p.alone || f == nil || p.session == 0 || p.w.profile.Freshness != freshnessOnly {
 		return
 	}
+
 	known, ok := p.w.rules.Resume.Known(p)
 	state, fresh := f.State(p.clock())
 	if !ok || !fresh {
 		p.disk.checkpoint = nil
 		return
 	}
+
 	kept := &keptCheckpoint{written: p.disk.records, provenAt: f.provenAt, Checkpoint: checkpoint.Checkpoint{
-		Session: p.session, BootID: p.usage.Session(p.session).BootID, Epoch: p.w.oracle.epochs[p.session], Window: p.w.profile.window(),
-		Source: f.source, Freshness: state, Known: known, Idle: map[string][]checkpoint.IdleUnits{},
+		Session:   p.session,
+		BootID:    p.usage.Session(p.session).BootID,
+		Epoch:     p.w.oracle.epochs[p.session],
+		Window:    p.w.profile.window(),
+		Source:    f.source,
+		Freshness: state,
+		Known:     known,
+		Idle:      map[string][]checkpoint.IdleUnits{},
 	}}
+
 	for _, account := range sortedKeys(p.queues) {
 		kept.Idle[account] = p.queues[account].queue.IdleUnits()
 	}
+
 	p.disk.checkpoint = kept
 	p.w.stats.count("checkpoints")
 }
@@ -78,11 +89,13 @@ func (p *proxy) loadCheckpoint() {
 	if kept == nil || p.usage.Session(kept.Session) == nil {
 		return
 	}
+
 	fresh, ok := p.w.rules.Resume.Freshness(kept.Window, kept.Freshness, p.clock())
 	if !ok {
 		p.w.rules.Resume.Void(p) // this process closes the session
 		return
 	}
+
 	used := checkpoint.Consumption{}
 	for _, l := range p.disk.sessions {
 		for _, e := range l.events {
@@ -91,9 +104,16 @@ func (p *proxy) loadCheckpoint() {
 			}
 		}
 	}
+
 	p.resumable, p.idle = &proxyFreshness{
-		Freshness: fresh, source: kept.Source, number: kept.Freshness.Number, sequence: kept.Freshness.Last, sentAt: map[int64]time.Duration{}, provenAt: kept.provenAt,
-		resumed: true, last: kept.Freshness.Last,
+		Freshness: fresh,
+		source:    kept.Source,
+		number:    kept.Freshness.Number,
+		sequence:  kept.Freshness.Last,
+		sentAt:    map[int64]time.Duration{},
+		provenAt:  kept.provenAt,
+		resumed:   true,
+		last:      kept.Freshness.Last,
 	}, kept.Left(used)
 	p.client.MayResume(kept.Session)
 }
@@ -133,6 +153,7 @@ func (c *replica) writeBucket() {
 	if c.w.profile.Freshness != freshnessOnly || c.w.changes.down {
 		return
 	}
+
 	var copied keyBucket
 	c.tx("key records", func(d *database) {
 		copied = keyBucket{revision: d.mark.Revision, epoch: d.mark.Epoch, records: map[string]wire.KeyRecord{}}
@@ -156,20 +177,29 @@ func (p *proxy) readBucket(r *request, asked int64) {
 	if w.profile.Freshness != freshnessOnly {
 		return
 	}
+
 	id := p.session
 	askChanges(&p.actor, func() bool { return p.minority }, func(*changeStream) keyBucket { return w.keys }, func(b keyBucket, ok bool) {
 		record, found := b.records[r.key.name]
 		if !ok || !found || id == 0 || b.epoch != w.oracle.epochs[id] {
 			return
 		}
-		reading := session.RecordVersion{Hash: r.key.hash, Account: r.customer.name, Revision: b.revision, Session: asked}
+
+		reading := session.RecordVersion{
+			Hash:     r.key.hash,
+			Account:  r.customer.name,
+			Revision: b.revision,
+			Session:  asked,
+		}
 		if !w.rules.Resume.ChecksMark {
 			reading.Revision = madeUp
 		}
+
 		if !w.rules.IsCurrent(&p.invalidations, reading) {
 			w.stats.count("records of the bucket out of date")
 			return
 		}
+
 		w.stats.count("key records read from the bucket")
 		p.cache[r.key.hash] = &cached{record, reading}
 		r.record, r.version = record, reading
@@ -188,6 +218,7 @@ func (w *world) checkResumed(r *request) {
 	if r.needsSlot {
 		needs = append(needs, wire.Need{Pool: r.record.SlotsPool, Kind: wire.Slots, Amount: 1})
 	}
+
 	for _, n := range needs {
 		l := w.pg.leases[n.Pool][r.session]
 		if l == nil {
@@ -226,10 +257,19 @@ func (p *Profile) needResume(r *rand.Rand) {
 	p.needFreshness(r, freshnessOnly)
 	p.NoQuorum, p.NewChanges, p.Minority, p.LoseChanges = p.NoQuorum/4, p.NewChanges/4, p.Minority/4, p.LoseChanges/2
 	p.FreshWindow = 2 * sessionValid
-	p.Poor, p.HeadroomPeriod, p.RequestEvery, p.RequestDuration = false, 30*time.Millisecond, 25*time.Millisecond, min(p.RequestDuration, 500*time.Millisecond)
+	p.Poor, p.HeadroomPeriod, p.RequestEvery, p.RequestDuration = false, 30*time.Millisecond, 25*time.Millisecond, min(
+		p.RequestDuration,
+		500*time.Millisecond,
+	)
 	p.SettleEvery = min(p.SettleEvery, 50*time.Millisecond)
 	p.Outage, p.KillProxy, p.Drain, p.LoseSpool, p.BusDown, p.KillFleet, p.RestartWithin = 3, 2, 1, .05, 1, 1, time.Second
-	p.Halt, p.Suspend, p.Cut, p.KillReplica, p.PostgresDown, p.DeleteStream, p.LoseTail = p.Halt/4, p.Suspend/4, p.Cut/2, p.KillReplica/4, p.PostgresDown/4, 0, 0
+	p.Halt = p.Halt / 4
+	p.Suspend = p.Suspend / 4
+	p.Cut = p.Cut / 2
+	p.KillReplica = p.KillReplica / 4
+	p.PostgresDown = p.PostgresDown / 4
+	p.DeleteStream = 0
+	p.LoseTail = 0
 	p.HaltInTx, p.TxFail, p.TxUnknown, p.LoseMessage, p.DelayMessage = 0, p.TxFail/4, p.TxUnknown/4, p.LoseMessage/4, p.DelayMessage/4
 	p.FaultEvery, p.Length, p.LoseCommits, p.SpoolCapacity, p.RevokeEvery = 1500*time.Millisecond, 40*time.Second, 0, 600, time.Second
 	p.SuspendEvery, p.AdjustEvery = 4*p.SuspendEvery, 2*p.AdjustEvery

@@ -27,6 +27,7 @@ func joinByNumber(r *Rules) {
 			*first = append(*first, respond)
 			return true
 		}
+
 		all := &[]func(wire.LeaseResponse){respond}
 		added := b.AddRequest(request, func(response wire.LeaseResponse) {
 			delete(waiting, key)
@@ -37,6 +38,7 @@ func joinByNumber(r *Rules) {
 		if added {
 			waiting[key] = all
 		}
+
 		return added
 	}
 }
@@ -54,7 +56,9 @@ func rogueMutations() []Mutation {
 	return []Mutation{
 		{"lease requests of another process are taken for repetitions", 60, joinByNumber},
 		{"lease requests of another process are decided", 60, func(r *Rules) {
-			r.Decide = func(d *allocator.Batch, request *wire.LeaseRequest, pending *allocator.PendingRequest, applyPolicy func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
+			r.Decide = func(
+				d *allocator.Batch, request *wire.LeaseRequest, pending *allocator.PendingRequest, applyPolicy func(*allocator.Batch),
+			) (*wire.LeaseResponse, bool) {
 				copied := *request
 				copied.BootID = bootOf(d, request.Session, request.BootID)
 				return d.Decide(&copied, pending, applyPolicy)

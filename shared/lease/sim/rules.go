@@ -25,9 +25,11 @@ type Rules struct {
 	Changes *FreshRules
 
 	// The steps of the control plane.
-	Exceeds           func(reports []wire.LeaseReport, needs [][]wire.Need) bool
-	AddRequest        func(b *allocator.Batcher, request *wire.LeaseRequest, respond func(wire.LeaseResponse)) bool
-	Decide            func(d *allocator.Batch, op *wire.LeaseRequest, pending *allocator.PendingRequest, applyPolicy func(*allocator.Batch)) (*wire.LeaseResponse, bool)
+	Exceeds    func(reports []wire.LeaseReport, needs [][]wire.Need) bool
+	AddRequest func(b *allocator.Batcher, request *wire.LeaseRequest, respond func(wire.LeaseResponse)) bool
+	Decide     func(
+		d *allocator.Batch, op *wire.LeaseRequest, pending *allocator.PendingRequest, applyPolicy func(*allocator.Batch),
+	) (*wire.LeaseResponse, bool)
 	Policy            func(b *allocator.Batch, request *wire.LeaseRequest, apply func(*allocator.Batch))
 	ApplyReturn       func(d *allocator.Batch, r *wire.Return) wire.ReturnResponse
 	ApplyCharges      func(s *settlement.Batch, b *allocator.Allocator, records map[wire.SessionID]*session.Record)
@@ -46,9 +48,13 @@ type Rules struct {
 	Ack             func(b *session.Barrier, a wire.Ack)
 	BarrierDone     func(b *session.Barrier) bool
 	MarkersToVerify func(a *rollback.Detector, r rollback.Membership) []rollback.CommitMarker
-	Observe         func(a *rollback.Detector, r rollback.Membership, f rollback.Observation, now time.Duration) (rollback.Membership, rollback.Action)
-	AfterCheckpoint func(a *rollback.Detector, r rollback.Membership, f rollback.Observation, checkpoint rollback.Transaction, fenced []string) (rollback.Membership, bool)
-	FencesReplicas  bool
+	Observe         func(
+		a *rollback.Detector, r rollback.Membership, f rollback.Observation, now time.Duration,
+	) (rollback.Membership, rollback.Action)
+	AfterCheckpoint func(
+		a *rollback.Detector, r rollback.Membership, f rollback.Observation, checkpoint rollback.Transaction, fenced []string,
+	) (rollback.Membership, bool)
+	FencesReplicas bool
 	// ReadsMembershipAgain means that a replica reads the membership again before it declares a loss.
 	ReadsMembershipAgain bool
 	NextMark             func(m, now rollback.HighWaterMark) rollback.HighWaterMark
@@ -103,21 +109,39 @@ func CorrectIn(profile string) *Rules {
 // Correct returns the rules of shared/lease.
 func Correct() *Rules {
 	return &Rules{
-		Changes: correctFresh(), Resume: correctResume(),
-		Exceeds: allocator.Exceeds, AddRequest: (*allocator.Batcher).AddRequest,
-		Decide: (*allocator.Batch).Decide, ApplyReturn: (*allocator.Batch).ApplyReturn, ApplyCharges: (*settlement.Batch).ApplyCharges,
-		MarkInserted:      (*settlement.Batch).MarkInserted,
-		ResolveDuplicates: (*settlement.Batch).ResolveDuplicates, CloseLeases: (*allocator.Allocator).CloseSession, ExtendSession: (*session.Record).Heartbeat,
-		FenceSession:   (*session.Record).Fence,
-		SessionExpired: (*session.Record).Expired, CloseSession: (*session.Record).Close, PresentFor: (*session.Presence).For,
-		Remaining: session.Remaining, TellsFirst: true, Bound: session.Reach.Bound, Ack: (*session.Barrier).Ack,
-		BarrierDone: (*session.Barrier).Done, NextMark: rollback.HighWaterMark.Next,
-		MarkersToVerify: (*rollback.Detector).MarkersToVerify, Observe: (*rollback.Detector).Observe, AfterCheckpoint: (*rollback.Detector).AfterCheckpoint,
-		FencesReplicas: true, ReadsMembershipAgain: true,
-		RestoreRevocation: func(d *database, account string, key apikey.Hash) { d.revoke(account, key) },
-		RecoveredEpoch:    (*rollback.Detector).RecoveredEpoch, UnknownSessions: rollback.UnknownSessions, KeepsRevocations: true,
-		LocksRows: true, SkipsLockedRows: true,
-		EarlierSessions: func(r *wire.RegisterRequest) []wire.EarlierSession { return r.Earlier },
+		Changes:              correctFresh(),
+		Resume:               correctResume(),
+		Exceeds:              allocator.Exceeds,
+		AddRequest:           (*allocator.Batcher).AddRequest,
+		Decide:               (*allocator.Batch).Decide,
+		ApplyReturn:          (*allocator.Batch).ApplyReturn,
+		ApplyCharges:         (*settlement.Batch).ApplyCharges,
+		MarkInserted:         (*settlement.Batch).MarkInserted,
+		ResolveDuplicates:    (*settlement.Batch).ResolveDuplicates,
+		CloseLeases:          (*allocator.Allocator).CloseSession,
+		ExtendSession:        (*session.Record).Heartbeat,
+		FenceSession:         (*session.Record).Fence,
+		SessionExpired:       (*session.Record).Expired,
+		CloseSession:         (*session.Record).Close,
+		PresentFor:           (*session.Presence).For,
+		Remaining:            session.Remaining,
+		TellsFirst:           true,
+		Bound:                session.Reach.Bound,
+		Ack:                  (*session.Barrier).Ack,
+		BarrierDone:          (*session.Barrier).Done,
+		NextMark:             rollback.HighWaterMark.Next,
+		MarkersToVerify:      (*rollback.Detector).MarkersToVerify,
+		Observe:              (*rollback.Detector).Observe,
+		AfterCheckpoint:      (*rollback.Detector).AfterCheckpoint,
+		FencesReplicas:       true,
+		ReadsMembershipAgain: true,
+		RestoreRevocation:    func(d *database, account string, key apikey.Hash) { d.revoke(account, key) },
+		RecoveredEpoch:       (*rollback.Detector).RecoveredEpoch,
+		UnknownSessions:      rollback.UnknownSessions,
+		KeepsRevocations:     true,
+		LocksRows:            true,
+		SkipsLockedRows:      true,
+		EarlierSessions:      func(r *wire.RegisterRequest) []wire.EarlierSession { return r.Earlier },
 
 		Before: session.Instant.Before,
 		HandleRegistered: func(p *proxy, sentAt session.Instant, r *wire.RegisterResponse) {

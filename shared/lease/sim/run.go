@@ -60,13 +60,18 @@ func Run(seed uint64, rules *Rules, trace bool) Result {
 
 func play(seed uint64, r *rand.Rand, profile Profile, rules *Rules, trace bool) (result Result) {
 	w := &world{
-		profile: profile, rules: rules, r: r, stats: Stats{Faults: map[string]int64{}},
-		stream: stream{taken: map[int]time.Duration{}}, locks: map[rollback.CommitMarker]*lock{},
+		profile: profile,
+		rules:   rules,
+		r:       r,
+		stats:   Stats{Faults: map[string]int64{}},
+		stream:  stream{taken: map[int]time.Duration{}},
+		locks:   map[rollback.CommitMarker]*lock{},
 	}
 	w.bucket.revoked = map[apikey.Hash]string{}
 	if trace {
 		w.trace = &strings.Builder{}
 	}
+
 	result.Seed, result.Profile = seed, profile
 	defer func() {
 		w.stats.Steps = w.steps
@@ -82,6 +87,7 @@ func play(seed uint64, r *rand.Rand, profile Profile, rules *Rules, trace bool) 
 			panic(v)
 		}
 	}()
+
 	w.build()
 	w.runUntil(profile.Length)
 	w.heal()
@@ -101,9 +107,18 @@ func (w *world) build() {
 	pool := wire.PoolID(0)
 	add := func(account string, kind wire.PoolKind, total int64) wire.PoolID {
 		pool++
-		w.pg.pools[pool] = &allocator.Pool{ID: pool, Kind: kind, Account: account, Central: true, Generation: 1, Total: total, Free: total}
+		w.pg.pools[pool] = &allocator.Pool{
+			ID:         pool,
+			Kind:       kind,
+			Account:    account,
+			Central:    true,
+			Generation: 1,
+			Total:      total,
+			Free:       total,
+		}
 		return pool
 	}
+
 	for i := range customers {
 		money, slots := int64(200_000), 5+w.r.Int64N(120)
 		if f.Poor {
@@ -112,38 +127,48 @@ func (w *world) build() {
 		if f.TopUps {
 			money = topUp
 		}
+
 		name := fmt.Sprint("account ", i)
 		c := &customer{name: name, balance: add(name, wire.Balance, money), slots: add(name, wire.Slots, slots)}
 		w.oracle.resized(c.slots, slots)
+
 		for range f.Keys {
 			k := w.newKey(w.pg, name)
 			w.checkNewPool(k.limit)
 			c.keys = append(c.keys, k)
 		}
+
 		customers[i] = c
 	}
+
 	for i := range f.Replicas {
 		w.newReplica(fmt.Sprint("controlplane ", i))
 	}
+
 	for i := range f.Proxies {
 		w.newProxy(fmt.Sprint("proxy ", i))
 	}
+
 	some := func() *customer { return customers[w.r.IntN(len(customers))] }
 	w.every(f.RequestEvery, func() { w.client(some()) })
+
 	if f.TopUps {
 		w.every(f.AdjustEvery, func() { w.topUp(some()) })
 	} else {
 		w.every(f.AdjustEvery, func() { w.adjust(some()) })
 	}
+
 	w.every(f.RevokeEvery, func() { c := some(); w.revoke(c, c.keys[w.r.IntN(len(c.keys))]) })
 	w.every(f.SuspendEvery, func() { w.suspend(some(), w.r.IntN(2) == 0) })
 	w.every(f.FaultEvery, w.breakSomething)
 	w.watchOutages()
+
 	if f.ForgeEvery > 0 {
 		w.every(f.ForgeEvery, w.forge)
 		w.every(f.ForgeEvery, w.impersonate)
 		w.every(4*f.ForgeEvery, w.flood)
 	}
+
 	if f.LoseCommits > 0 {
 		w.backUp()
 		w.every(700*time.Millisecond, w.backUp)
@@ -158,14 +183,21 @@ func (w *world) client(c *customer) {
 		if w.chance(w.profile.Overrun) {
 			cost = amount + w.r.Int64N(amount+1)
 		}
+
 		r := &request{
-			id: w.newRequestID(), customer: c, key: c.keys[w.r.IntN(len(c.keys))], amount: amount, cost: cost,
-			duration: min(w.between(time.Millisecond, w.profile.RequestDuration*2), maxRequest-time.Second), needsSlot: w.r.IntN(8) > 0,
+			id:        w.newRequestID(),
+			customer:  c,
+			key:       c.keys[w.r.IntN(len(c.keys))],
+			amount:    amount,
+			cost:      cost,
+			duration:  min(w.between(time.Millisecond, w.profile.RequestDuration*2), maxRequest-time.Second),
+			needsSlot: w.r.IntN(8) > 0,
 		}
 		if n := len(w.retired); n > 0 && w.r.IntN(6) == 0 {
 			old := w.retired[w.r.IntN(n)]
 			r.customer, r.key = old.cust, old.key
 		}
+
 		w.proxies[w.r.IntN(len(w.proxies))].accept(r)
 	}
 }
@@ -178,22 +210,27 @@ func (w *world) heal() {
 	for _, p := range w.proxies {
 		p.minority = false
 	}
+
 	for _, a := range w.actors() {
 		a.deaf, a.mute = false, false
 		a.resume()
 	}
+
 	w.log("all faults end")
 	w.runUntil(w.now + maxRequest + sessionValid)
+
 	for _, c := range w.replicas {
 		if !c.alive {
 			c.start()
 		}
 	}
+
 	for _, p := range w.proxies {
 		if !p.alive {
 			p.start()
 		}
 	}
+
 	w.runUntil(w.now + 3*sessionValid + w.profile.IdleTimeout - idleTimeout)
 	w.checkNothingHeld(session.Active)
 	w.runUntil(w.now + closeAfter)
@@ -206,9 +243,11 @@ func (w *world) heal() {
 	w.checkIdleInOutage()
 	w.runUntil(w.now + 2*sessionValid)
 	w.checkRevocationDelay()
+
 	for _, p := range w.proxies {
 		p.leave()
 	}
+
 	w.runUntil(w.now + sessionValid + closeAfter + 2*sessionValid)
 	w.checkEnd()
 }
@@ -233,6 +272,7 @@ func (w *world) probe() {
 			w.fail("%s has no session after healing", p.name)
 		}
 	}
+
 	asked := w.stats.Requests
 	for range 3 {
 		for _, c := range w.customers {
@@ -240,6 +280,7 @@ func (w *world) probe() {
 			w.runUntil(w.now + 300*time.Millisecond)
 		}
 	}
+
 	w.runUntil(w.now + w.proxies[0].timing.DecisionTimeout + time.Second)
 	if n := w.stats.Faults["requests without a decision"] - before["requests without a decision"]; n > 0 {
 		w.fail("%d of %d requests have no decision after healing", n, w.stats.Requests-asked)

@@ -30,5 +30,6 @@ func Search(first, count uint64, rules func() *Rules, see func(Result) bool) {
 			}
 		})
 	}
+
 	all.Wait()
 }

@@ -228,16 +228,19 @@ func (w *world) carry(from, to *actor, what string, deliver func()) {
 		w.stats.count("messages cut off")
 		return
 	}
+
 	if w.chance(w.profile.LoseMessage) {
 		w.stats.count("messages lost")
 		w.log("lost: %s of %s to %s", what, from.name, to.name)
 		return
 	}
+
 	n := 1
 	if w.chance(w.profile.DoubleMessage) {
 		w.stats.count("messages duplicated")
 		n = 2
 	}
+
 	for range n {
 		d := w.between(100*time.Microsecond, time.Millisecond)
 		if w.chance(w.profile.DelayMessage) {
@@ -277,6 +280,7 @@ func ask[A any](p *proxy, what string, limit time.Duration, serve func(c *replic
 		}
 		c = w.replicas[w.r.IntN(len(w.replicas))]
 	}
+
 	w.carry(&p.actor, &c.actor, what, func() {
 		serve(c, func(a A) {
 			w.carry(&c.actor, &p.actor, "reply to "+what, func() {
@@ -287,9 +291,11 @@ func ask[A any](p *proxy, what string, limit time.Duration, serve func(c *replic
 			})
 		})
 	})
+
 	if limit == 0 {
 		return
 	}
+
 	p.after(limit, func() {
 		if !over {
 			over = true

@@ -66,14 +66,18 @@ func (w *world) loseTail(d time.Duration) {
 	for n > 0 && s.messages[n-1].at > w.now-d {
 		n--
 	}
+
 	if n == len(s.messages) {
 		return
 	}
+
 	w.stats.count("stream tails lost")
 	w.log("stream loses its last %d messages", len(s.messages)-n)
+
 	for i := n; i < len(s.messages); i++ {
 		delete(s.taken, i)
 	}
+
 	s.messages = s.messages[:n]
 	s.next = min(s.next, n)
 	w.oracle.destroyed()
@@ -136,6 +140,7 @@ func (c *replica) settle() {
 	if w.busDown || c.deaf || c.mute {
 		return
 	}
+
 	if w.stream.missing {
 		c.tx("record new stream", func(d *database) { d.incarnation++ }, func(ok bool) {
 			if ok && !w.busDown {
@@ -144,26 +149,31 @@ func (c *replica) settle() {
 		})
 		return
 	}
+
 	ids := w.stream.fetch(8, w.now)
 	if len(ids) == 0 {
 		return
 	}
+
 	var events []*usage
 	for _, i := range ids {
 		events = append(events, w.stream.messages[i].events...)
 	}
+
 	before := w.stream.messages
 	var marks []event.Settled
 	r := rows{pools: map[wire.PoolID]bool{}, shared: map[wire.SessionID]bool{}}
 	for _, e := range events {
 		r.pools[e.balance], r.pools[e.limit], r.shared[e.Session] = true, true, true
 	}
+
 	c.writeTx("settle", r, func(d *database) { marks = w.settleEvents(d, events) }, func(ok bool) {
 		if !ok || w.busDown {
 			return
 		}
 		for _, i := range ids { // the stream may have been created again in the meantime
-			if i < len(w.stream.messages) && i < len(before) && w.stream.messages[i].at == before[i].at && !w.chance(w.profile.LoseMessage) {
+			if i < len(w.stream.messages) && i < len(before) && w.stream.messages[i].at == before[i].at &&
+				!w.chance(w.profile.LoseMessage) {
 				w.stream.messages[i].acked = true
 				delete(w.stream.taken, i)
 			}
@@ -182,11 +192,16 @@ func (w *world) settleEvents(d *database, events []*usage) []event.Settled {
 	sessions, pools := map[wire.SessionID]bool{}, map[wire.PoolID]bool{}
 	for i, e := range events {
 		charges[i] = settlement.Charge{
-			Request: e.id, Fingerprint: e.fingerprint, Session: e.Session, Cost: e.cost,
-			Pools: [2]wire.PoolID{e.balance, e.limit}, Invalid: d.pools[e.limit] == nil,
+			Request:     e.id,
+			Fingerprint: e.fingerprint,
+			Session:     e.Session,
+			Cost:        e.cost,
+			Pools:       [2]wire.PoolID{e.balance, e.limit},
+			Invalid:     d.pools[e.limit] == nil,
 		}
 		sessions[e.Session], pools[e.balance], pools[e.limit] = true, true, true
 	}
+
 	s := settlement.NewBatch(charges)
 	took := map[[16]byte]bool{}
 	for _, i := range s.Candidates() { // as the unique index of usage records does
@@ -194,18 +209,21 @@ func (w *world) settleEvents(d *database, events []*usage) []event.Settled {
 			took[charges[i].Request] = true
 		}
 	}
+
 	for _, i := range w.rules.MarkInserted(s, took) {
 		c := &charges[i]
 		d.usage[c.Request] = usageRecord{c.Cost, c.Fingerprint}
 		d.spent[c.Pools[0]] += c.Cost
 		d.spent[c.Pools[1]] += c.Cost
 	}
+
 	known := map[[16]byte][32]byte{}
 	for _, i := range s.Unresolved() {
 		if r, ok := d.usage[charges[i].Request]; ok {
 			known[charges[i].Request] = r.fingerprint
 		}
 	}
+
 	w.rules.ResolveDuplicates(s, known)
 	for i, v := range s.Outcomes {
 		w.checkOutcome(events[i], v)
@@ -213,11 +231,13 @@ func (w *world) settleEvents(d *database, events []*usage) []event.Settled {
 			d.quarantine[events[i].id]++
 		}
 	}
+
 	b := d.loadAllocator(pools, sessions)
 	records := d.sessionRecords(sessions, d.now(w))
 	w.checkLate(d, s, records)
 	w.rules.ApplyCharges(s, b, records)
 	w.saveAllocator(b)
+
 	return w.number(d, events)
 }
 
@@ -230,9 +250,13 @@ func (w *world) number(d *database, events []*usage) []event.Settled {
 			r.settled = r.settled.Add(e.n)
 			touched[e.Session] = true
 		} else {
-			unknown = append(unknown, event.Settled{V: event.Version, Session: int64(e.Session), Beyond: settlement.IntervalSet{{e.n, e.n}}})
+			unknown = append(
+				unknown,
+				event.Settled{V: event.Version, Session: int64(e.Session), Beyond: settlement.IntervalSet{{e.n, e.n}}},
+			)
 		}
 	}
+
 	var marks []event.Settled
 	for _, id := range sortedKeys(touched) {
 		m := d.sessions[id].settled.Settled(id)
@@ -241,5 +265,6 @@ func (w *world) number(d *database, events []*usage) []event.Settled {
 		m.Beyond = beyond
 		marks = append(marks, m)
 	}
+
 	return append(marks, unknown...)
 }

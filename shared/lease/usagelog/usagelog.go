@@ -159,8 +159,14 @@ func (u *Log[E]) FinishedSessions(open ...wire.SessionID) []wire.CloseRequest {
 		if l.Running > 0 {
 			count = wire.NotFinal
 		}
-		ended = append(ended, wire.CloseRequest{V: wire.Version, Session: id, BootID: l.BootID, FinalCount: count})
+		ended = append(ended, wire.CloseRequest{
+			V:          wire.Version,
+			Session:    id,
+			BootID:     l.BootID,
+			FinalCount: count,
+		})
 	}
+
 	slices.SortFunc(ended, func(a, b wire.CloseRequest) int { return cmp.Compare(a.Session, b.Session) })
 	return ended
 }
@@ -265,13 +271,16 @@ func (u *Log[E]) NextBatch(limit, maxBytes int, now time.Duration, read func(E) 
 			others = append(others, e)
 			continue
 		}
+
 		n, ok := read(e)
 		u.recordPublication(e, now)
+
 		if ok {
 			batch = append(batch, e)
 			size += n
 		}
 	}
+
 	copy(u.queue[i-len(others):i], others)
 	clear(u.queue[:i-len(others)])
 	u.queue = u.queue[i-len(others):]

@@ -22,16 +22,19 @@ func serveLevel(mux *http.ServeMux, level *slog.LevelVar, log *slog.Logger) {
 			http.Error(w, "the level is only set from the same machine, for example through kubectl port-forward", http.StatusForbidden)
 			return
 		}
+
 		text, err := io.ReadAll(io.LimitReader(r.Body, maxLevelText))
 		if err != nil {
 			http.Error(w, "the body was not read", http.StatusBadRequest)
 			return
 		}
+
 		var wanted slog.Level
 		if err := wanted.UnmarshalText([]byte(strings.TrimSpace(string(text)))); err != nil {
 			http.Error(w, "the body must be debug, info, warn or error", http.StatusBadRequest)
 			return
 		}
+
 		before := level.Level()
 		level.Set(wanted)
 		// At the higher of the two levels, and so in the log in any case: it explains why other lines begin or end.

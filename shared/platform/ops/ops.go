@@ -90,6 +90,7 @@ func (p *Probes) Run(ctx context.Context) (ready bool, results map[string]string
 	if p.draining.Load() {
 		return false, map[string]string{"process": "draining"}
 	}
+
 	p.mu.Lock()
 	checks := p.checks
 	p.mu.Unlock()
@@ -109,11 +110,13 @@ func (p *Probes) Run(ctx context.Context) (ready bool, results map[string]string
 			}
 		})
 	}
+
 	all.Wait()
 	results = make(map[string]string, len(checks))
 	for i, c := range checks {
 		results[c.name] = texts[i]
 	}
+
 	return !failed.Load(), results
 }
 
@@ -132,6 +135,7 @@ func Handler(p *Probes, reg *prometheus.Registry, log *slog.Logger, o Options) *
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("ok\n")) // fails if the prober has hung up
 	})
+
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		ready, results := p.Run(r.Context())
 		w.Header().Set("Content-Type", "application/json")
@@ -147,8 +151,10 @@ func Handler(p *Probes, reg *prometheus.Registry, log *slog.Logger, o Options) *
 		}
 		_ = json.NewEncoder(w).Encode(map[string]any{"ready": ready, "checks": results}) // fails if the prober has hung up
 	})
+
 	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{Registry: reg}))
 	serveLevel(mux, o.Level, log)
+
 	if o.Pprof {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
 		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
@@ -156,5 +162,6 @@ func Handler(p *Probes, reg *prometheus.Registry, log *slog.Logger, o Options) *
 		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	}
+
 	return mux
 }

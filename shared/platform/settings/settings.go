@@ -56,19 +56,23 @@ func Load(flags *pflag.FlagSet, cfg any) error {
 			v.Set(s.key, f.Value.String())
 		}
 	}
+
 	if f := flags.Lookup("config"); f != nil && f.Value.String() != "" {
 		v.SetConfigFile(f.Value.String())
 		v.SetConfigType("yaml")
 		errs = append(errs, v.ReadInConfig())
 	}
+
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("config: read: %w", err)
 	}
+
 	if err := v.UnmarshalExact(cfg, viper.DecodeHook(mapstructure.ComposeDecodeHookFunc(
 		mapstructure.StringToTimeDurationHookFunc(), mapstructure.TextUnmarshallerHookFunc(),
 	))); err != nil {
 		return fmt.Errorf("config: %w", err)
 	}
+
 	return readSecretFiles(settings)
 }
 
@@ -79,17 +83,20 @@ func readSecretFiles(settings []setting) error {
 	for _, s := range settings {
 		byKey[s.key] = s.value
 	}
+
 	var errs []error
 	for _, s := range settings {
 		secret, ok := reflect.TypeAssert[Secret](s.value)
 		if !ok {
 			continue
 		}
+
 		fileKey := s.key + fileSuffix
 		file := byKey[fileKey].String() // panics if the struct has no such setting
 		if file == "" {
 			continue
 		}
+
 		text, err := os.ReadFile(file)
 		switch {
 		case err != nil:
@@ -100,6 +107,7 @@ func readSecretFiles(settings []setting) error {
 			s.value.SetString(strings.TrimRight(string(text), "\r\n"))
 		}
 	}
+
 	return errors.Join(errs...)
 }
 

@@ -60,13 +60,27 @@ func Open(ctx context.Context, cfg Config) (*Exporter, error) {
 	if receiver.Path == "" || receiver.Path == "/" {
 		receiver.Path = "/v1/traces"
 	}
+
 	client, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(receiver.String()), otlptracehttp.WithTimeout(exportTimeout),
-		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true, InitialInterval: time.Second, MaxInterval: closeTimeout, MaxElapsedTime: exportTimeout}))
+		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{
+			Enabled:         true,
+			InitialInterval: time.Second,
+			MaxInterval:     closeTimeout,
+			MaxElapsedTime:  exportTimeout,
+		}))
 	if err != nil {
 		return nil, fmt.Errorf("traces: %w", err)
 	}
+
 	about := resource.NewSchemaless(
-		attribute.String("service.name", cfg.Service), attribute.String("service.version", cfg.Version), attribute.String("service.instance.id", cfg.Instance))
+		attribute.String(
+			"service.name",
+			cfg.Service,
+		),
+		attribute.String("service.version", cfg.Version),
+		attribute.String("service.instance.id", cfg.Instance),
+	)
+
 	return &Exporter{sdk.NewTracerProvider(sdk.WithResource(about), sdk.WithSampler(sdk.AlwaysSample()),
 		sdk.WithBatcher(&reported{SpanExporter: client, log: cfg.Log}, sdk.WithExportTimeout(exportTimeout)))}, nil
 }

@@ -15,7 +15,12 @@ import (
 // RevokeDirectly revokes keys by the stream of changes, without a control plane. It returns when no proxy that needs freshness
 // admits one of them.
 func RevokeDirectly(ctx context.Context, r revokedirect.Revocation) error {
-	b, err := bus.Connect(bus.Config{URL: r.NATSURL, CAFile: r.CAFile, Inbox: subject.OperatorInbox, Name: "gwctl"}, nil, slog.New(slog.DiscardHandler))
+	b, err := bus.Connect(bus.Config{
+		URL:    r.NATSURL,
+		CAFile: r.CAFile,
+		Inbox:  subject.OperatorInbox,
+		Name:   "gwctl",
+	}, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}

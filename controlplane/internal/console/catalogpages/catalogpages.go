@@ -14,7 +14,8 @@ var templates embed.FS
 // Section returns the pages.
 func Section() kit.Section {
 	return kit.Section{
-		Name: "Catalog", Templates: templates,
+		Name:      "Catalog",
+		Templates: templates,
 		Items: []kit.Item{
 			{Link: kit.Link{Text: "Models", URL: "/console/models"}, Scope: kit.Read},
 			{Link: kit.Link{Text: "Providers", URL: "/console/providers"}, Scope: kit.Read},

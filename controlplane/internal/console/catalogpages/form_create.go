@@ -22,13 +22,27 @@ func inUse(field string, err error) error {
 // createProvider is the form that adds a provider with its first credential.
 func createProvider(*kit.Request) (*kit.Form, error) {
 	return &kit.Form{
-		Title: "Add a provider", Crumbs: providerCrumbs, Submit: "Add provider", Back: "/console/providers", Command: "gwctl providers put ID",
+		Title:   "Add a provider",
+		Crumbs:  providerCrumbs,
+		Submit:  "Add provider",
+		Back:    "/console/providers",
+		Command: "gwctl providers put ID",
 		Fields: []kit.Field{
 			{Name: "id", Label: "Id", Mono: true, Required: true, Hint: "Made of a-z, 0-9 and -. It cannot be changed."},
 			{Name: "name", Label: "Name"},
-			{Name: "base_url", Label: "Base URL", Mono: true, Required: true, Hint: "The address before /v1, such as https://api.example.com."},
 			{
-				Name: "auth", Label: "Authentication", Kind: "select", Value: string(adminclient.CatalogProviderAuthBearer), Required: true,
+				Name:     "base_url",
+				Label:    "Base URL",
+				Mono:     true,
+				Required: true,
+				Hint:     "The address before /v1, such as https://api.example.com.",
+			},
+			{
+				Name:     "auth",
+				Label:    "Authentication",
+				Kind:     "select",
+				Value:    string(adminclient.CatalogProviderAuthBearer),
+				Required: true,
 				Options: []kit.Option{
 					{Value: string(adminclient.CatalogProviderAuthBearer), Text: "bearer token"},
 					{Value: string(adminclient.CatalogProviderAuthXApiKey), Text: "header x-api-key"},
@@ -37,18 +51,34 @@ func createProvider(*kit.Request) (*kit.Form, error) {
 				},
 			},
 			{Name: "credentials[0].name", Label: "Name of the credential", Required: true, Value: "main"},
-			{Name: "credentials[0].secret", Label: "Secret", Kind: "password", Required: true, Hint: "The key of the provider. It is stored encrypted and never shown again."},
+			{
+				Name:     "credentials[0].secret",
+				Label:    "Secret",
+				Kind:     "password",
+				Required: true,
+				Hint:     "The key of the provider. It is stored encrypted and never shown again.",
+			},
 		},
 		Effects: []string{"No request goes to the provider until a model has a route to it."},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
 			p := adminclient.CatalogProvider{
-				ID: in.Text("id"), Name: in.Optional("name"), BaseURL: in.Text("base_url"), Auth: new(adminclient.CatalogProviderAuth(in.Text("auth"))),
-				Credentials: []adminclient.CatalogCredential{{Name: in.Text("credentials[0].name"), Secret: in.Optional("credentials[0].secret")}},
+				ID:      in.Text("id"),
+				Name:    in.Optional("name"),
+				BaseURL: in.Text("base_url"),
+				Auth:    new(adminclient.CatalogProviderAuth(in.Text("auth"))),
+				Credentials: []adminclient.CatalogCredential{
+					{Name: in.Text("credentials[0].name"), Secret: in.Optional("credentials[0].secret")},
+				},
 			}
 			if p.ID == "" {
 				return nil, kit.Invalid("id", "must be set")
 			}
-			done, err := r.API.PutProvider(r.Context(), p.ID, &adminclient.PutProviderParams{Wait: kit.Wait(), IfNoneMatch: new(onlyNew)}, p)
+			done, err := r.API.PutProvider(
+				r.Context(),
+				p.ID,
+				&adminclient.PutProviderParams{Wait: kit.Wait(), IfNoneMatch: new(onlyNew)},
+				p,
+			)
 			if err != nil {
 				return nil, inUse("id", err)
 			}
@@ -63,10 +93,12 @@ func routeFields(r *kit.Request, at string) ([]kit.Field, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var options []kit.Option
 	for _, p := range providers.Value.Data {
 		options = append(options, kit.Option{Value: p.ID})
 	}
+
 	var formats []kit.Option
 	for _, f := range []adminclient.CatalogRouteFormats{
 		adminclient.CatalogRouteFormatsChat, adminclient.CatalogRouteFormatsResponses, adminclient.CatalogRouteFormatsMessages,
@@ -74,12 +106,18 @@ func routeFields(r *kit.Request, at string) ([]kit.Field, error) {
 	} {
 		formats = append(formats, kit.Option{Value: string(f)})
 	}
+
 	return []kit.Field{
 		{Name: at + "provider", Label: "Provider", Kind: "select", Required: true, Options: options},
 		{Name: at + "upstream_model", Label: "Name of the model there", Mono: true, Required: true},
 		{Name: at + "formats", Label: "Formats that the provider has for it", Kind: "checks", Options: formats},
 		{Name: at + "priority", Label: "Priority", Kind: "number", Hint: "Routes with the lowest priority are tried first."},
-		{Name: at + "weight", Label: "Weight", Kind: "number", Hint: "Share of the load among routes of one priority; empty and 0 count as 1."},
+		{
+			Name:  at + "weight",
+			Label: "Weight",
+			Kind:  "number",
+			Hint:  "Share of the load among routes of one priority; empty and 0 count as 1.",
+		},
 	}, nil
 }
 
@@ -88,12 +126,15 @@ func routeOf(in *kit.Input, at string) (adminclient.CatalogRoute, error) {
 	route := adminclient.CatalogRoute{
 		Provider: in.Text(at + "provider"), UpstreamModel: in.Text(at + "upstream_model"), Formats: []adminclient.CatalogRouteFormats{},
 	}
+
 	for _, format := range in.All(at + "formats") {
 		route.Formats = append(route.Formats, adminclient.CatalogRouteFormats(format))
 	}
+
 	if len(route.Formats) == 0 {
 		return route, kit.Invalid(at+"formats", "must have at least one")
 	}
+
 	for field, into := range map[string]**int{"priority": &route.Priority, "weight": &route.Weight} {
 		n, err := in.Int(at + field)
 		if err != nil {
@@ -103,6 +144,7 @@ func routeOf(in *kit.Input, at string) (adminclient.CatalogRoute, error) {
 			*into = new(int(*n))
 		}
 	}
+
 	return route, nil
 }
 
@@ -112,16 +154,24 @@ func createRoute(r *kit.Request) (*kit.Form, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	id := now.Value.ID
 	fields, err := routeFields(r, "")
 	if err != nil {
 		return nil, err
 	}
+
 	back := kit.Path("models", id)
 	return &kit.Form{
-		Title: "Add a route of " + id, Crumbs: belowModel(id), Submit: "Add route", Back: back, Command: "gwctl routes put " + kit.Quote(id) + " ID",
+		Title:   "Add a route of " + id,
+		Crumbs:  belowModel(id),
+		Submit:  "Add route",
+		Back:    back,
+		Command: "gwctl routes put " + kit.Quote(id) + " ID",
 		Fields:  append([]kit.Field{{Name: "id", Label: "Id", Mono: true, Required: true, Hint: "It cannot be changed."}}, fields...),
-		Effects: []string{"Requests that begin afterwards may use it, beside what the model has: " + number(int64(len(now.Value.Routes)), "route") + "."},
+		Effects: []string{
+			"Requests that begin afterwards may use it, beside what the model has: " + number(int64(len(now.Value.Routes)), "route") + ".",
+		},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
 			routeID := in.Text("id")
 			if routeID == "" {
@@ -132,7 +182,13 @@ func createRoute(r *kit.Request) (*kit.Form, error) {
 				return nil, err
 			}
 			route.ID = &routeID
-			done, err := r.API.PutRoute(r.Context(), id, routeID, &adminclient.PutRouteParams{Wait: kit.Wait(), IfNoneMatch: new(onlyNew)}, route)
+			done, err := r.API.PutRoute(
+				r.Context(),
+				id,
+				routeID,
+				&adminclient.PutRouteParams{Wait: kit.Wait(), IfNoneMatch: new(onlyNew)},
+				route,
+			)
 			if err != nil {
 				return nil, inUse("id", err)
 			}
@@ -147,12 +203,21 @@ func createModel(r *kit.Request) (*kit.Form, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	fields := []kit.Field{
 		{Name: "id", Label: "Id", Mono: true, Required: true, Hint: "The name that clients send. It cannot be changed."},
 		{
-			Name: "type", Label: "Type", Kind: "select", Value: string(adminclient.CatalogModelTypeText), Required: true,
+			Name:     "type",
+			Label:    "Type",
+			Kind:     "select",
+			Value:    string(adminclient.CatalogModelTypeText),
+			Required: true,
 			Options: []kit.Option{
-				{Value: string(adminclient.CatalogModelTypeText)}, {Value: string(adminclient.CatalogModelTypeImage)}, {Value: string(adminclient.CatalogModelTypeVideo)},
+				{
+					Value: string(adminclient.CatalogModelTypeText),
+				},
+				{Value: string(adminclient.CatalogModelTypeImage)},
+				{Value: string(adminclient.CatalogModelTypeVideo)},
 			},
 		},
 		{Name: "display_name", Label: "Display name"},
@@ -160,12 +225,23 @@ func createModel(r *kit.Request) (*kit.Form, error) {
 		{Name: "context_window", Label: "Context window", Kind: "number", Unit: "tokens", Hint: "For models of text."},
 		{Name: "max_output_tokens", Label: "Most output tokens", Kind: "number", Unit: "tokens", Hint: "For models of text."},
 		{
-			Name: "price", Label: "Price", Kind: "area", Rows: 5, Mono: true, Required: true, Value: "{\n  \"input\": \"\",\n  \"output\": \"\"\n}",
-			Hint: "Decimals in quotes, per million tokens, or per image, second or call.",
+			Name:     "price",
+			Label:    "Price",
+			Kind:     "area",
+			Rows:     5,
+			Mono:     true,
+			Required: true,
+			Value:    "{\n  \"input\": \"\",\n  \"output\": \"\"\n}",
+			Hint:     "Decimals in quotes, per million tokens, or per image, second or call.",
 		},
 	}
+
 	return &kit.Form{
-		Title: "Add a model", Crumbs: modelCrumbs, Submit: "Add model", Back: "/console/models", Command: "gwctl models put ID",
+		Title:   "Add a model",
+		Crumbs:  modelCrumbs,
+		Submit:  "Add model",
+		Back:    "/console/models",
+		Command: "gwctl models put ID",
 		Fields:  append(fields, routes...),
 		Effects: []string{"Clients can use it when the proxies have applied it, which takes moments."},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
@@ -185,11 +261,15 @@ func createModel(r *kit.Request) (*kit.Form, error) {
 // modelOf reads the fields of a new model.
 func modelOf(in *kit.Input) (*adminclient.CatalogModel, error) {
 	m := &adminclient.CatalogModel{
-		ID: in.Text("id"), Type: adminclient.CatalogModelType(in.Text("type")), DisplayName: in.Optional("display_name"), Public: new(in.Checked("public")),
+		ID:          in.Text("id"),
+		Type:        adminclient.CatalogModelType(in.Text("type")),
+		DisplayName: in.Optional("display_name"),
+		Public:      new(in.Checked("public")),
 	}
 	if m.ID == "" {
 		return nil, kit.Invalid("id", "must be set")
 	}
+
 	for field, into := range map[string]**int64{"context_window": &m.ContextWindow, "max_output_tokens": &m.MaxOutputTokens} {
 		n, err := in.Int(field)
 		if err != nil {
@@ -197,11 +277,13 @@ func modelOf(in *kit.Input) (*adminclient.CatalogModel, error) {
 		}
 		*into = n
 	}
+
 	d := json.NewDecoder(strings.NewReader(in.Text("price")))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&m.Price); err != nil {
 		return nil, kit.Invalid("price", "cannot be read: "+strings.TrimPrefix(err.Error(), "json: "))
 	}
+
 	route, err := routeOf(in, "routes[0].")
 	m.Routes = []adminclient.CatalogRoute{route}
 	return m, err

@@ -69,30 +69,62 @@ func editModel(r *kit.Request) (*kit.Form, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	m := now.Value
 	back := kit.Path("models", m.ID)
+
 	fields := []kit.Field{
 		{Name: "display_name", Label: "Display name", Value: name(m.DisplayName)},
 		{Name: "enabled", Label: "Enabled: requests may use it", Kind: "check", Value: checked(isSet(m.Enabled))},
-		{Name: "public", Label: "Public: every account may use it", Kind: "check", Value: checked(isSet(m.Public)), Hint: "Otherwise only accounts to which it is granted."},
+		{
+			Name:  "public",
+			Label: "Public: every account may use it",
+			Kind:  "check",
+			Value: checked(isSet(m.Public)),
+			Hint:  "Otherwise only accounts to which it is granted.",
+		},
 	}
+
 	numbers := []string{"context_window", "max_output_tokens", "reserve_output_tokens"}
 	if m.Type == adminclient.CatalogModelTypeText {
 		fields = append(
 			fields,
-			kit.Field{Name: "context_window", Label: "Context window", Kind: "number", Unit: "tokens", Value: decimal(m.ContextWindow)},
-			kit.Field{Name: "max_output_tokens", Label: "Most output tokens", Kind: "number", Unit: "tokens", Value: decimal(m.MaxOutputTokens)},
 			kit.Field{
-				Name: "reserve_output_tokens", Label: "Reserved output tokens", Kind: "number", Unit: "tokens", Value: decimal(m.ReserveOutputTokens),
-				Hint: "Held for a request that sets no limit of its own.",
+				Name:  "context_window",
+				Label: "Context window",
+				Kind:  "number",
+				Unit:  "tokens",
+				Value: decimal(m.ContextWindow),
+			},
+			kit.Field{
+				Name:  "max_output_tokens",
+				Label: "Most output tokens",
+				Kind:  "number",
+				Unit:  "tokens",
+				Value: decimal(m.MaxOutputTokens),
+			},
+			kit.Field{
+				Name:  "reserve_output_tokens",
+				Label: "Reserved output tokens",
+				Kind:  "number",
+				Unit:  "tokens",
+				Value: decimal(m.ReserveOutputTokens),
+				Hint:  "Held for a request that sets no limit of its own.",
 			},
 		)
 	} else {
 		numbers = nil
 	}
+
 	return &kit.Form{
-		Title: "Change " + m.ID, Crumbs: belowModel(m.ID), Submit: "Save", Back: back, Match: now.Header.Get("ETag"), Fields: fields,
-		Command: "gwctl models update " + kit.Quote(m.ID), Effects: []string{"Requests that begin afterwards use the new values."},
+		Title:   "Change " + m.ID,
+		Crumbs:  belowModel(m.ID),
+		Submit:  "Save",
+		Back:    back,
+		Match:   now.Header.Get("ETag"),
+		Fields:  fields,
+		Command: "gwctl models update " + kit.Quote(m.ID),
+		Effects: []string{"Requests that begin afterwards use the new values."},
 		Review: func(_ *kit.Request, in *kit.Input) ([]string, error) {
 			var effects []string
 			if isSet(m.Enabled) && !in.Checked("enabled") {
@@ -109,20 +141,24 @@ func editModel(r *kit.Request) (*kit.Form, error) {
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
 			p := patch{"enabled": in.Checked("enabled"), "public": in.Checked("public")}
 			p.text(in, "display_name")
+
 			for _, field := range numbers {
 				if err := p.number(in, field); err != nil {
 					return nil, err
 				}
 			}
+
 			body, err := p.body()
 			if err != nil {
 				return nil, err
 			}
+
 			params := &adminclient.UpdateModelParams{Wait: kit.Wait(), IfMatch: in.Match()}
 			done, err := r.API.UpdateModel(r.Context(), m.ID, params, adminclient.CatalogModelPatch{}, body)
 			if err != nil {
 				return nil, err
 			}
+
 			return kit.Go(back, kit.Applied("The model was saved.", done.Header))
 		},
 	}, nil
@@ -150,19 +186,31 @@ func changePrice(r *kit.Request) (*kit.Form, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	m := now.Value
 	back := kit.Path("models", m.ID)
 	text, err := priceDocument(now.Body)
 	if err != nil {
 		return nil, err
 	}
+
 	return &kit.Form{
-		Title: "Change the price of " + m.ID, Crumbs: belowModel(m.ID), Submit: "Set the price", Back: back, Match: now.Header.Get("ETag"),
+		Title:   "Change the price of " + m.ID,
+		Crumbs:  belowModel(m.ID),
+		Submit:  "Set the price",
+		Back:    back,
+		Match:   now.Header.Get("ETag"),
 		Command: "gwctl prices preview " + kit.Quote(m.ID) + "\ngwctl prices create " + kit.Quote(m.ID),
 		Fields: []kit.Field{
 			{
-				Name: "price", Label: "Price", Kind: "area", Rows: 9, Mono: true, Required: true, Value: text,
-				Hint: "Decimals in quotes, per million tokens, or per image, second or call.",
+				Name:     "price",
+				Label:    "Price",
+				Kind:     "area",
+				Rows:     9,
+				Mono:     true,
+				Required: true,
+				Value:    text,
+				Hint:     "Decimals in quotes, per million tokens, or per image, second or call.",
 			},
 			{Name: "effective_from", Label: "In force from (UTC)", Kind: "datetime-local", Hint: "Empty means at once."},
 			previewField(),
@@ -173,18 +221,22 @@ func changePrice(r *kit.Request) (*kit.Form, error) {
 			if err != nil {
 				return nil, err
 			}
+
 			effects := priceChanges(&m.Price, &body.Price)
 			if len(effects) == 0 {
 				effects = []string{"No amount differs from the price in force."}
 			}
+
 			past, err := preview(r, m.ID, &body.Price, in)
 			if err != nil {
 				return nil, err
 			}
+
 			effects = append(effects, past...)
 			if body.EffectiveFrom != nil {
 				return append(effects, "In force from "+body.EffectiveFrom.Format("2006-01-02 15:04 UTC")+"."), nil
 			}
+
 			return append(effects, "In force at once, for requests that begin afterwards."), nil
 		},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
@@ -221,19 +273,28 @@ func cancelPrice(r *kit.Request) (*kit.Form, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	at := slices.IndexFunc(answer.Value.Data, func(v adminclient.PriceVersion) bool { return v.ID != nil && *v.ID == price })
 	if at < 0 {
 		return nil, &adminclient.Error{StatusCode: http.StatusNotFound, Code: "not_found", Problem: adminclient.Problem{
 			Title: "This price is not scheduled: it is in force, or was cancelled",
 		}}
 	}
+
 	v := answer.Value.Data[at]
 	back := kit.Path("models", id)
 	return &kit.Form{
-		Title: "Cancel a price of " + id, Crumbs: belowModel(id), Submit: "Cancel the price", Danger: true, Back: back,
+		Title:   "Cancel a price of " + id,
+		Crumbs:  belowModel(id),
+		Submit:  "Cancel the price",
+		Danger:  true,
+		Back:    back,
 		Command: "gwctl prices cancel " + kit.Quote(id) + " " + kit.Quote(price),
 		Effects: []string{
-			"The price of " + v.EffectiveFrom.UTC().Format("2006-01-02 15:04 UTC") + " does not come into force: " + priceText(&v.Price) + ".",
+			"The price of " + v.EffectiveFrom.UTC().
+				Format("2006-01-02 15:04 UTC") +
+				" does not come into force: " +
+				priceText(&v.Price) + ".",
 			"The price before it stays in force.",
 		},
 		Do: func(r *kit.Request, _ *kit.Input) (*kit.Page, error) {
@@ -253,35 +314,62 @@ func editRoute(r *kit.Request) (*kit.Form, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	route := now.Value
 	back := kit.Path("models", id)
 	return &kit.Form{
-		Title: "Change route " + routeID, Crumbs: belowModel(id), Submit: "Save", Back: back, Match: now.Header.Get("ETag"),
+		Title:   "Change route " + routeID,
+		Crumbs:  belowModel(id),
+		Submit:  "Save",
+		Back:    back,
+		Match:   now.Header.Get("ETag"),
 		Command: "gwctl routes update " + kit.Quote(id) + " " + kit.Quote(routeID),
 		Fields: []kit.Field{
 			{Name: "enabled", Label: "Enabled: requests may use it", Kind: "check", Value: checked(isSet(route.Enabled))},
-			{Name: "priority", Label: "Priority", Kind: "number", Value: decimal(route.Priority), Hint: "Routes with the lowest priority are tried first."},
-			{Name: "weight", Label: "Weight", Kind: "number", Value: decimal(route.Weight), Hint: "Share of the load among routes of one priority; empty and 0 count as 1."},
-			{Name: "upstream_model", Label: "Name of the model at " + route.Provider, Mono: true, Required: true, Value: route.UpstreamModel},
+			{
+				Name:  "priority",
+				Label: "Priority",
+				Kind:  "number",
+				Value: decimal(route.Priority),
+				Hint:  "Routes with the lowest priority are tried first.",
+			},
+			{
+				Name:  "weight",
+				Label: "Weight",
+				Kind:  "number",
+				Value: decimal(route.Weight),
+				Hint:  "Share of the load among routes of one priority; empty and 0 count as 1.",
+			},
+			{
+				Name:     "upstream_model",
+				Label:    "Name of the model at " + route.Provider,
+				Mono:     true,
+				Required: true,
+				Value:    route.UpstreamModel,
+			},
 		},
 		Effects: []string{"Requests that begin afterwards choose their routes by the new values."},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
 			p := patch{"enabled": in.Checked("enabled")}
 			p.text(in, "upstream_model")
+
 			for _, field := range []string{"priority", "weight"} {
 				if err := p.number(in, field); err != nil {
 					return nil, err
 				}
 			}
+
 			body, err := p.body()
 			if err != nil {
 				return nil, err
 			}
+
 			params := &adminclient.UpdateRouteParams{Wait: kit.Wait(), IfMatch: in.Match()}
 			done, err := r.API.UpdateRoute(r.Context(), id, routeID, params, adminclient.CatalogRoutePatch{}, body)
 			if err != nil {
 				return nil, err
 			}
+
 			return kit.Go(back, kit.Applied("The route was saved.", done.Header))
 		},
 	}, nil

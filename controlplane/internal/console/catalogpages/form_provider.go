@@ -21,46 +21,76 @@ func editProvider(r *kit.Request) (*kit.Form, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	p := now.Value
 	back := kit.Path("providers", p.ID)
+
 	fields := []kit.Field{
 		{Name: "name", Label: "Name", Value: name(p.Name)},
 		{Name: "base_url", Label: "Base URL", Mono: true, Required: true, Value: p.BaseURL},
 	}
+
 	for i, c := range p.Credentials {
 		fields = append(fields, kit.Field{
-			Name: secretOf(i), Label: "Secret of " + c.Name, Kind: "password",
-			Hint: "Needed only if the base URL changes to another server. Empty keeps the stored one.",
+			Name:  secretOf(i),
+			Label: "Secret of " + c.Name,
+			Kind:  "password",
+			Hint:  "Needed only if the base URL changes to another server. Empty keeps the stored one.",
 		})
 	}
-	fields = append(fields, kit.Field{Name: "enabled", Label: "Enabled: routes may use it", Kind: "check", Value: checked(isSet(p.Enabled))})
+
+	fields = append(fields, kit.Field{
+		Name:  "enabled",
+		Label: "Enabled: routes may use it",
+		Kind:  "check",
+		Value: checked(isSet(p.Enabled)),
+	})
+
 	values := []*string{p.ConnectTimeout, p.FirstByteTimeout, p.IdleTimeout, p.TotalTimeout}
 	for i, t := range timeouts {
-		fields = append(fields, kit.Field{Name: t.name, Label: t.label, Mono: true, Value: name(values[i]), Hint: "Such as 30s. Empty means the default."})
+		fields = append(fields, kit.Field{
+			Name:  t.name,
+			Label: t.label,
+			Mono:  true,
+			Value: name(values[i]),
+			Hint:  "Such as 30s. Empty means the default.",
+		})
 	}
+
 	return &kit.Form{
-		Title: "Change " + p.ID, Crumbs: belowProvider(p.ID), Submit: "Save", Back: back, Match: now.Header.Get("ETag"), Fields: fields,
-		Command: "gwctl providers update " + kit.Quote(p.ID), Effects: []string{
+		Title:   "Change " + p.ID,
+		Crumbs:  belowProvider(p.ID),
+		Submit:  "Save",
+		Back:    back,
+		Match:   now.Header.Get("ETag"),
+		Fields:  fields,
+		Command: "gwctl providers update " + kit.Quote(p.ID),
+		Effects: []string{
 			"Requests that begin afterwards use the new values. Running requests keep the old ones.",
-			"A stored secret is never sent to another server than the one it was entered for: with a base URL of another server, enter the secret of every credential again.",
+			"A stored secret is never sent to another server than the one it was entered for: with a base URL of another server, " +
+				"enter the secret of every credential again.",
 		},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
 			change := patch{"enabled": in.Checked("enabled")}
 			change.text(in, "name")
 			change.text(in, "base_url")
+
 			for _, t := range timeouts {
 				change.text(in, t.name)
 			}
+
 			change.secrets(in, p.Credentials)
 			body, err := change.body()
 			if err != nil {
 				return nil, err
 			}
+
 			params := &adminclient.UpdateProviderParams{Wait: kit.Wait(), IfMatch: in.Match()}
 			done, err := r.API.UpdateProvider(r.Context(), p.ID, params, adminclient.CatalogProviderPatch{}, body)
 			if err != nil {
 				return nil, err
 			}
+
 			return kit.Go(back, kit.Applied("The provider was saved.", done.Header))
 		},
 	}, nil
@@ -88,12 +118,23 @@ func addCredential(r *kit.Request) (*kit.Form, error) {
 	if _, err := r.API.GetProvider(r.Context(), id); err != nil {
 		return nil, err
 	}
+
 	back := kit.Path("providers", id)
 	return &kit.Form{
-		Title: "Add a credential of " + id, Crumbs: belowProvider(id), Submit: "Add credential", Back: back, Command: "gwctl credentials put " + kit.Quote(id) + " NAME",
+		Title:   "Add a credential of " + id,
+		Crumbs:  belowProvider(id),
+		Submit:  "Add credential",
+		Back:    back,
+		Command: "gwctl credentials put " + kit.Quote(id) + " NAME",
 		Fields: []kit.Field{
 			{Name: "name", Label: "Name", Required: true, Hint: "Such as main: it helps to recognize the credential."},
-			{Name: "secret", Label: "Secret", Kind: "password", Required: true, Hint: "The key of the provider. It is stored encrypted and never shown again."},
+			{
+				Name:     "secret",
+				Label:    "Secret",
+				Kind:     "password",
+				Required: true,
+				Hint:     "The key of the provider. It is stored encrypted and never shown again.",
+			},
 		},
 		Effects: []string{"The load is spread over all enabled credentials of the provider."},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
@@ -102,7 +143,13 @@ func addCredential(r *kit.Request) (*kit.Form, error) {
 				return nil, kit.Invalid("name", "must be set")
 			}
 			body := adminclient.CatalogCredential{Name: credential, Secret: in.Optional("secret")}
-			done, err := r.API.PutCredential(r.Context(), id, credential, &adminclient.PutCredentialParams{Wait: kit.Wait(), IfNoneMatch: new(onlyNew)}, body)
+			done, err := r.API.PutCredential(
+				r.Context(),
+				id,
+				credential,
+				&adminclient.PutCredentialParams{Wait: kit.Wait(), IfNoneMatch: new(onlyNew)},
+				body,
+			)
 			if err != nil {
 				return nil, inUse("name", err)
 			}
@@ -118,9 +165,14 @@ func replaceCredential(r *kit.Request) (*kit.Form, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	back := kit.Path("providers", id)
 	return &kit.Form{
-		Title: "Replace the secret of " + credential, Crumbs: belowProvider(id), Submit: "Replace secret", Back: back, Match: now.Header.Get("ETag"),
+		Title:   "Replace the secret of " + credential,
+		Crumbs:  belowProvider(id),
+		Submit:  "Replace secret",
+		Back:    back,
+		Match:   now.Header.Get("ETag"),
 		Command: "gwctl credentials update " + kit.Quote(id) + " " + kit.Quote(credential),
 		Fields: []kit.Field{
 			{Name: "secret", Label: "New secret", Kind: "password", Required: true, Hint: "It is stored encrypted and never shown again."},
@@ -151,23 +203,31 @@ func enableCredential(r *kit.Request) (*kit.Form, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	all, err := r.API.GetProvider(r.Context(), id)
 	if err != nil {
 		return nil, err
 	}
+
 	others := 0
 	for _, c := range all.Value.Credentials {
 		if c.Name != credential && isSet(c.Enabled) {
 			others++
 		}
 	}
+
 	on := isSet(now.Value.Enabled)
 	back := kit.Path("providers", id)
 	form := &kit.Form{
-		Title: "Enable " + credential, Crumbs: belowProvider(id), Submit: "Enable credential", Back: back, Match: now.Header.Get("ETag"),
+		Title:   "Enable " + credential,
+		Crumbs:  belowProvider(id),
+		Submit:  "Enable credential",
+		Back:    back,
+		Match:   now.Header.Get("ETag"),
 		Command: "gwctl credentials update " + kit.Quote(id) + " " + kit.Quote(credential) + " --enabled=true",
 		Effects: []string{"Requests that begin afterwards may use it."},
 	}
+
 	done := "The credential was enabled."
 	if on {
 		form.Title, form.Submit, form.Danger, done = "Disable "+credential, "Disable credential", true, "The credential was disabled."
@@ -178,6 +238,7 @@ func enableCredential(r *kit.Request) (*kit.Form, error) {
 			form.Effects = append(form.Effects, "It is the last enabled credential: "+id+" can then serve no request.")
 		}
 	}
+
 	form.Do = func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
 		params := &adminclient.UpdateCredentialParams{Wait: kit.Wait(), IfMatch: in.Match()}
 		answer, err := r.API.UpdateCredential(r.Context(), id, credential, params, adminclient.CatalogCredentialPatch{Enabled: new(!on)})

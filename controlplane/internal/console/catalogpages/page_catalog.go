@@ -56,8 +56,10 @@ func readCatalog(r *kit.Request) (text, match string, err error) {
 
 func (v *editorView) page() *kit.Page {
 	p := &kit.Page{
-		Template: "catalog", Title: "Change the catalog", Data: v,
-		Command: "gwctl catalog export > catalog.yaml\ngwctl catalog diff catalog.yaml\ngwctl catalog apply catalog.yaml",
+		Template: "catalog",
+		Title:    "Change the catalog",
+		Data:     v,
+		Command:  "gwctl catalog export > catalog.yaml\ngwctl catalog diff catalog.yaml\ngwctl catalog apply catalog.yaml",
 	}
 	if v.Problem != nil {
 		p.Status = v.Problem.Status
@@ -92,22 +94,27 @@ func changeCatalog(r *kit.Request) (*kit.Page, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if secrets.MatchString(document) {
 		// The answer would show the document, and with it the secret.
 		return kit.Go("/console/catalog", &kit.Notice{
-			Kind: "bad", Text: "The document has secrets of credentials, so nothing was done. Leave them out: a credential keeps its secret, " +
+			Kind: "bad",
+			Text: "The document has secrets of credentials, so nothing was done. Leave them out: a credential keeps its secret, " +
 				"and the page of its provider sets another.",
 		})
 	}
+
 	v := &editorView{Document: document, Match: r.PostFormValue("if_match")}
 	step := r.PostFormValue("step")
 	if step == "edit" {
 		return v.page(), nil
 	}
+
 	if step == "do" && !r.Session.Fresh() {
 		v.SignIn = true
 		step = "review"
 	}
+
 	if step == "do" {
 		done, err := v.apply(r, false)
 		if err == nil {
@@ -121,16 +128,19 @@ func changeCatalog(r *kit.Request) (*kit.Page, error) {
 		}
 		v.Stale, v.Problem = true, nil
 	}
+
 	// A review is of the catalog as it is now: its changes are told by the document and that.
 	if _, v.Match, err = readCatalog(r); err != nil {
 		return nil, err
 	}
+
 	if err := v.review(r); err != nil {
 		if !v.refuse(err) {
 			return nil, err
 		}
 		return v.page(), nil
 	}
+
 	page := v.page()
 	if v.Stale {
 		page.Status = http.StatusPreconditionFailed
@@ -138,6 +148,7 @@ func changeCatalog(r *kit.Request) (*kit.Page, error) {
 	if v.SignIn {
 		page.Status = http.StatusForbidden
 	}
+
 	return page, nil
 }
 
@@ -177,6 +188,7 @@ func uploaded(r *kit.Request) (string, error) {
 		}
 		return r.PostFormValue("document"), nil
 	}
+
 	if err := r.ParseMultipartForm(memory); err != nil {
 		return "", kit.Invalid("", "The document could not be read, or it is larger than 16 MiB")
 	}
@@ -190,6 +202,7 @@ func uploaded(r *kit.Request) (string, error) {
 	if _, err := text.ReadFrom(file); err != nil {
 		return "", fmt.Errorf("read the file: %w", err)
 	}
+
 	return text.String(), nil
 }
 
@@ -198,7 +211,9 @@ func changes(all *adminclient.CatalogChanges) []changeRow {
 	for i := range all.Changes {
 		c := &all.Changes[i]
 		rows[i] = changeRow{c, map[adminclient.CatalogChangeAction]string{
-			adminclient.CatalogChangeActionCreate: "good", adminclient.CatalogChangeActionRemove: "bad", adminclient.CatalogChangeActionUpdate: "info",
+			adminclient.CatalogChangeActionCreate: "good",
+			adminclient.CatalogChangeActionRemove: "bad",
+			adminclient.CatalogChangeActionUpdate: "info",
 		}[c.Action], view.Diff(c.Before, c.After), priceForm(c)}
 	}
 	return rows

@@ -16,13 +16,20 @@ func listMaintenance(r *kit.Request) (*kit.Page, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	data := struct {
 		*adminclient.MaintenanceList
 		System *adminclient.Maintenance
 		// Use is what is used now; nil if the person may not see it.
 		Use *use
 	}{answer.Value, maintenanceOf(answer.Value, adminclient.MaintenanceScopeSystem, ""), readUse(r)}
-	return &kit.Page{Template: "maintenance", Title: "Maintenance", Command: "gwctl maintenance list", Data: &data}, nil
+
+	return &kit.Page{
+		Template: "maintenance",
+		Title:    "Maintenance",
+		Command:  "gwctl maintenance list",
+		Data:     &data,
+	}, nil
 }
 
 // target is what a form closes or opens: the system, or a model or provider that exists.
@@ -70,9 +77,11 @@ func (t *target) effect() string {
 	case adminclient.MaintenanceScopeModel:
 		return "New requests for " + t.id + " are refused with 503 and the message. Running requests continue."
 	case adminclient.MaintenanceScopeProvider:
-		return "New requests do not use " + t.id + ". Those whose model has no other route are refused with 503 and the message. Running requests continue."
+		return "New requests do not use " + t.id + ". Those whose model has no other route are refused with 503 and the message. " +
+			"Running requests continue."
 	default:
-		return "New requests of all customers are refused with 503 and the message. Running requests continue; models, balances and video jobs can be read."
+		return "New requests of all customers are refused with 503 and the message. Running requests continue; models, balances and " +
+			"video jobs can be read."
 	}
 }
 
@@ -82,17 +91,26 @@ func closeScope(r *kit.Request) (*kit.Form, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	effects := []string{t.effect()}
 	if r.Method == http.MethodGet {
 		effects = append(effects, t.inUse(r)...)
 	}
+
 	form := &kit.Form{
-		Title: "Close " + t.name, Crumbs: maintenanceCrumbs, Submit: "Close " + cmp.Or(t.id, "the system"), Danger: true, Back: t.back, Command: t.command("maintain"),
+		Title:   "Close " + t.name,
+		Crumbs:  maintenanceCrumbs,
+		Submit:  "Close " + cmp.Or(t.id, "the system"),
+		Danger:  true,
+		Back:    t.back,
+		Command: t.command("maintain"),
 		Fields: []kit.Field{
 			{Name: "message", Label: "Message to refused clients", Hint: "Empty means that the service is under maintenance."},
 			{
-				Name: "until", Label: "Until (UTC)", Kind: "datetime-local",
-				Hint: "It opens by itself then, and clients are told when to retry. Empty means that it lasts until it is ended.",
+				Name:  "until",
+				Label: "Until (UTC)",
+				Kind:  "datetime-local",
+				Hint:  "It opens by itself then, and clients are told when to retry. Empty means that it lasts until it is ended.",
 			},
 		},
 		Effects: effects,
@@ -114,10 +132,15 @@ func closeScope(r *kit.Request) (*kit.Form, error) {
 	if t.scope == adminclient.MaintenanceScopeSystem {
 		form.Fresh, form.Confirm = true, "the whole system"
 	}
+
 	return form, nil
 }
 
-func (t *target) maintain(ctx context.Context, api *adminclient.Client, body adminclient.MaintenanceSet) (*adminclient.Response[adminclient.Maintenance], error) {
+func (t *target) maintain(
+	ctx context.Context,
+	api *adminclient.Client,
+	body adminclient.MaintenanceSet,
+) (*adminclient.Response[adminclient.Maintenance], error) {
 	switch t.scope {
 	case adminclient.MaintenanceScopeModel:
 		return api.MaintainModel(ctx, t.id, &adminclient.MaintainModelParams{Wait: kit.Wait()}, body)
@@ -134,8 +157,13 @@ func openScope(r *kit.Request) (*kit.Form, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return &kit.Form{
-		Title: "Open " + t.name, Crumbs: maintenanceCrumbs, Submit: "End the maintenance", Back: t.back, Command: t.command("open"),
+		Title:   "Open " + t.name,
+		Crumbs:  maintenanceCrumbs,
+		Submit:  "End the maintenance",
+		Back:    t.back,
+		Command: t.command("open"),
 		Effects: []string{"New requests are served again as soon as the proxies have applied the change."},
 		Do: func(r *kit.Request, _ *kit.Input) (*kit.Page, error) {
 			done, err := t.open(r.Context(), r.API)

@@ -35,18 +35,25 @@ func listModels(r *kit.Request) (*kit.Page, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	maintenance, err := r.API.ListMaintenance(r.Context())
 	if err != nil {
 		return nil, err
 	}
+
 	settings, err := r.API.GetSettings(r.Context())
 	if err != nil {
 		return nil, err
 	}
+
 	data := &modelsView{Pages: kit.PagesOf(r, answer.Value.NextCursor), Currency: settings.Value.Currency}
 	for i := range answer.Value.Data {
 		m := &answer.Value.Data[i]
-		row := modelRow{CatalogModel: m, Everyone: isSet(m.Public), State: stateOf(m.Enabled, maintenance.Value, adminclient.MaintenanceScopeModel, m.ID)}
+		row := modelRow{
+			CatalogModel: m,
+			Everyone:     isSet(m.Public),
+			State:        stateOf(m.Enabled, maintenance.Value, adminclient.MaintenanceScopeModel, m.ID),
+		}
 		row.Price, row.Others = mainLines(priceLines(&m.Price))
 		providers := map[string]bool{}
 		for _, route := range m.Routes {
@@ -58,7 +65,13 @@ func listModels(r *kit.Request) (*kit.Page, error) {
 		row.Providers = slices.Sorted(maps.Keys(providers))
 		data.Rows = append(data.Rows, row)
 	}
-	return &kit.Page{Template: "models", Title: "Models", Command: "gwctl models list", Data: data}, nil
+
+	return &kit.Page{
+		Template: "models",
+		Title:    "Models",
+		Command:  "gwctl models list",
+		Data:     data,
+	}, nil
 }
 
 // stateOf returns whether a model or provider can be used.
@@ -137,23 +150,33 @@ func showModel(r *kit.Request) (*kit.Page, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	m := answer.Value
 	prices, err := r.API.ListPrices(r.Context(), m.ID, &adminclient.ListPricesParams{Cursor: kit.Cursor(r), Limit: new(kit.PageSize)})
 	if err != nil {
 		return nil, err
 	}
+
 	maintenance, err := r.API.ListMaintenance(r.Context())
 	if err != nil {
 		return nil, err
 	}
+
 	settings, err := r.API.GetSettings(r.Context())
 	if err != nil {
 		return nil, err
 	}
+
 	data := &modelView{
-		CatalogModel: m, State: stateOf(m.Enabled, maintenance.Value, adminclient.MaintenanceScopeModel, m.ID), Everyone: isSet(m.Public),
-		Currency: settings.Value.Currency, Closed: maintenanceOf(maintenance.Value, adminclient.MaintenanceScopeModel, m.ID),
-		Price: priceLines(&m.Price), Versions: versions(prices.Value.Data), Routes: routes(m, maintenance.Value), Pages: kit.PagesOf(r, prices.Value.NextCursor),
+		CatalogModel: m,
+		State:        stateOf(m.Enabled, maintenance.Value, adminclient.MaintenanceScopeModel, m.ID),
+		Everyone:     isSet(m.Public),
+		Currency:     settings.Value.Currency,
+		Closed:       maintenanceOf(maintenance.Value, adminclient.MaintenanceScopeModel, m.ID),
+		Price:        priceLines(&m.Price),
+		Versions:     versions(prices.Value.Data),
+		Routes:       routes(m, maintenance.Value),
+		Pages:        kit.PagesOf(r, prices.Value.NextCursor),
 	}
 	if data.Health, err = health(r, func(route *adminclient.RouteHealth) bool { return route.Model == m.ID }); err != nil {
 		return nil, err
@@ -161,13 +184,18 @@ func showModel(r *kit.Request) (*kit.Page, error) {
 	if kit.Cursor(r) == nil {
 		data.Line = newTimeLine(data.Versions)
 	}
+
 	data.Params = params("model", m.Params)
 	for _, route := range m.Routes {
 		data.Params = append(data.Params, params(name(route.ID), route.Params)...)
 	}
+
 	return &kit.Page{
-		Template: "model", Title: "Model " + m.ID, Crumbs: modelCrumbs, Data: data,
-		Command: "gwctl models get " + kit.Quote(m.ID) + "\ngwctl prices list " + kit.Quote(m.ID),
+		Template: "model",
+		Title:    "Model " + m.ID,
+		Crumbs:   modelCrumbs,
+		Data:     data,
+		Command:  "gwctl models get " + kit.Quote(m.ID) + "\ngwctl prices list " + kit.Quote(m.ID),
 	}, nil
 }
 
@@ -210,7 +238,12 @@ func versions(all []adminclient.PriceVersion) []versionRow {
 func routes(m *adminclient.CatalogModel, maintenance *adminclient.MaintenanceList) []routeRow {
 	rows := make([]routeRow, len(m.Routes))
 	for i, route := range m.Routes {
-		rows[i] = routeRow{CatalogRoute: route, On: isSet(route.Enabled), Share: 1, Closed: maintenanceOf(maintenance, adminclient.MaintenanceScopeProvider, route.Provider)}
+		rows[i] = routeRow{
+			CatalogRoute: route,
+			On:           isSet(route.Enabled),
+			Share:        1,
+			Closed:       maintenanceOf(maintenance, adminclient.MaintenanceScopeProvider, route.Provider),
+		}
 		if route.Priority != nil {
 			rows[i].Order = *route.Priority
 		}
@@ -218,6 +251,7 @@ func routes(m *adminclient.CatalogModel, maintenance *adminclient.MaintenanceLis
 			rows[i].Share = *route.Weight
 		}
 	}
+
 	slices.SortStableFunc(rows, func(a, b routeRow) int { return a.Order - b.Order })
 	return rows
 }
@@ -226,6 +260,7 @@ func params(where string, all *adminclient.CatalogParams) []paramRow {
 	if all == nil {
 		return nil
 	}
+
 	var rows []paramRow
 	for _, format := range slices.Sorted(maps.Keys(*all)) {
 		for _, param := range slices.Sorted(maps.Keys((*all)[format])) {
@@ -239,5 +274,6 @@ func params(where string, all *adminclient.CatalogParams) []paramRow {
 			rows = append(rows, row)
 		}
 	}
+
 	return rows
 }

@@ -63,19 +63,28 @@ func listProviders(r *kit.Request) (*kit.Page, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	maintenance, err := r.API.ListMaintenance(r.Context())
 	if err != nil {
 		return nil, err
 	}
+
 	reports, err := refused(r)
 	if err != nil {
 		return nil, err
 	}
+
 	data := &providersView{Pages: kit.PagesOf(r, answer.Value.NextCursor), Reports: r.May(kit.Observe)}
 	for i := range answer.Value.Data {
 		data.Rows = append(data.Rows, newProviderRow(&answer.Value.Data[i], maintenance.Value, reports))
 	}
-	return &kit.Page{Template: "providers", Title: "Providers", Command: "gwctl providers list", Data: data}, nil
+
+	return &kit.Page{
+		Template: "providers",
+		Title:    "Providers",
+		Command:  "gwctl providers list",
+		Data:     data,
+	}, nil
 }
 
 type providerRouteRow struct {
@@ -105,26 +114,33 @@ func showProvider(r *kit.Request) (*kit.Page, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	p := answer.Value
 	maintenance, err := r.API.ListMaintenance(r.Context())
 	if err != nil {
 		return nil, err
 	}
+
 	reports, err := refused(r)
 	if err != nil {
 		return nil, err
 	}
+
 	models, err := r.API.ListModels(r.Context(), &adminclient.ListModelsParams{Limit: new(maxObjects)})
 	if err != nil {
 		return nil, err
 	}
+
 	data := &providerView{
-		providerRow: newProviderRow(p, maintenance.Value, reports), Closed: maintenanceOf(maintenance.Value, adminclient.MaintenanceScopeProvider, p.ID),
-		Reports: r.May(kit.Observe), More: models.Value.NextCursor != nil,
+		providerRow: newProviderRow(p, maintenance.Value, reports),
+		Closed:      maintenanceOf(maintenance.Value, adminclient.MaintenanceScopeProvider, p.ID),
+		Reports:     r.May(kit.Observe),
+		More:        models.Value.NextCursor != nil,
 	}
 	if data.Health, err = health(r, func(route *adminclient.RouteHealth) bool { return route.ProviderID == p.ID }); err != nil {
 		return nil, err
 	}
+
 	if data.Health != nil {
 		for _, d := range data.Health.UsageDoubts {
 			if d.ProviderID == p.ID {
@@ -132,6 +148,7 @@ func showProvider(r *kit.Request) (*kit.Page, error) {
 			}
 		}
 	}
+
 	for _, m := range models.Value.Data {
 		for _, route := range m.Routes {
 			if route.Provider == p.ID {
@@ -139,9 +156,13 @@ func showProvider(r *kit.Request) (*kit.Page, error) {
 			}
 		}
 	}
+
 	return &kit.Page{
-		Template: "provider", Title: "Provider " + p.ID, Crumbs: providerCrumbs, Data: data,
-		Command: "gwctl providers get " + kit.Quote(p.ID) + "\ngwctl credentials list " + kit.Quote(p.ID),
+		Template: "provider",
+		Title:    "Provider " + p.ID,
+		Crumbs:   providerCrumbs,
+		Data:     data,
+		Command:  "gwctl providers get " + kit.Quote(p.ID) + "\ngwctl credentials list " + kit.Quote(p.ID),
 	}, nil
 }
 

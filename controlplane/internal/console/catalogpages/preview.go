@@ -16,7 +16,11 @@ import (
 // previewField chooses the days for which a new price is compared with what was charged.
 func previewField() kit.Field {
 	return kit.Field{
-		Name: "days", Label: "Compute what it would have charged", Kind: "select", Value: "7", Required: true,
+		Name:     "days",
+		Label:    "Compute what it would have charged",
+		Kind:     "select",
+		Value:    "7",
+		Required: true,
 		Options: []kit.Option{
 			{Value: "1", Text: "in the last day"},
 			{Value: "7", Text: "in the last 7 days"},
@@ -36,22 +40,27 @@ func preview(r *kit.Request, model string, price *adminclient.CatalogPrice, in *
 	if text == "" || text == "0" {
 		return nil, nil
 	}
+
 	days, err := strconv.Atoi(text)
 	if err != nil {
 		return nil, kit.Invalid("days", "must be an integer")
 	}
+
 	answer, err := r.API.PreviewPrices(r.Context(), model, adminclient.PricePreviewCreate{Price: *price, Days: &days})
 	if refused, ok := errors.AsType[*adminclient.Error](err); ok &&
 		(refused.StatusCode == http.StatusTooManyRequests || refused.StatusCode == http.StatusUnprocessableEntity) {
 		return []string{"What it would have charged was not computed: " + refused.Problem.Title + "."}, nil
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	texts, err := previewText(r, answer.Value, days)
 	if err != nil {
 		return nil, err
 	}
+
 	missing, err := dropped(r, answer.Value.From)
 	return append(texts, missing...), err
 }
@@ -67,7 +76,10 @@ func dropped(r *kit.Request, from time.Time) (texts []string, err error) {
 		}
 		for _, m := range answer.Value.Data {
 			if m.DroppedAt != nil && m.Month >= from.UTC().Format(form) {
-				texts = append(texts, "The requests of "+m.Month+" are not counted: the month was archived, and its requests are no longer stored here.")
+				texts = append(
+					texts,
+					"The requests of "+m.Month+" are not counted: the month was archived, and its requests are no longer stored here.",
+				)
 			}
 		}
 		if answer.Value.NextCursor == nil {
@@ -85,24 +97,42 @@ func previewText(r *kit.Request, p *adminclient.PricePreview, days int) ([]strin
 	if p.Requests == 0 && p.UnpricedRequests == 0 {
 		return []string{span + " there were no requests for the model."}, nil
 	}
+
 	was, they := "were", "they"
 	if p.Requests == 1 {
 		was, they = "was", "it"
 	}
-	texts := []string{fmt.Sprintf("%s, %s of %s %s charged %s %s. By this price %s would have been charged %s %s (%s).",
-		span, number(p.Requests, "request"), number(int64(p.AccountCount), "account"), was, p.Charged, p.Currency, they, p.Previewed, p.Currency, signed(p.Change))}
+
+	texts := []string{
+		fmt.Sprintf(
+			"%s, %s of %s %s charged %s %s. By this price %s would have been charged %s %s (%s).",
+			span,
+			number(p.Requests, "request"),
+			number(int64(p.AccountCount), "account"),
+			was,
+			p.Charged,
+			p.Currency,
+			they,
+			p.Previewed,
+			p.Currency,
+			signed(p.Change),
+		),
+	}
 	if p.UnpricedRequests > 0 {
 		texts = append(texts, fmt.Sprintf("Not counted: %s, charged %s %s. The price has no line for something that was used.",
 			number(p.UnpricedRequests, "request"), p.UnpricedCharged, p.Currency))
 	}
+
 	var ids []string
 	for i := range p.Accounts[:min(len(p.Accounts), previewed)] {
 		ids = append(ids, p.Accounts[i].AccountID)
 	}
+
 	names, err := kit.Names(r, ids)
 	if err != nil {
 		return nil, err
 	}
+
 	for i, id := range ids {
 		a := &p.Accounts[i]
 		who := names[id]
@@ -111,6 +141,7 @@ func previewText(r *kit.Request, p *adminclient.PricePreview, days int) ([]strin
 		}
 		texts = append(texts, fmt.Sprintf("%s: %s → %s %s (%s).", who, a.Charged, a.Previewed, p.Currency, signed(a.Change)))
 	}
+
 	return texts, nil
 }
 

@@ -47,6 +47,7 @@ func (p *tokenPrices) lines(suffix string) []priceLine {
 			all = append(all, priceLine{line.name + suffix, perTokens, *line.amount})
 		}
 	}
+
 	return all
 }
 
@@ -64,11 +65,13 @@ func priceLines(p *adminclient.CatalogPrice) []priceLine {
 		}
 		all = append(all, tier.lines(fmt.Sprintf(", above %d input tokens", t.AboveInput))...)
 	}
+
 	all = append(all, unitLines("image", perImage, p.Images)...)
 	all = append(all, unitLines("video", perSecond, p.Seconds)...)
 	if p.ServerTool != nil {
 		all = append(all, priceLine{"server tool", perCall, *p.ServerTool})
 	}
+
 	for _, s := range p.Secondary {
 		second := tokenPrices{
 			s.Input, s.CachedInput, s.CacheWrite5M, s.CacheWrite1H, s.CacheWrite30M, s.CacheWrite12H, s.CacheWriteOther,
@@ -81,6 +84,7 @@ func priceLines(p *adminclient.CatalogPrice) []priceLine {
 		all = append(all, second.lines(suffix)...)
 		all = append(all, unitLines("image"+suffix, perImage, s.Images)...)
 	}
+
 	return all
 }
 
@@ -114,6 +118,7 @@ func priceChanges(before, after *adminclient.CatalogPrice) []string {
 	for _, line := range priceLines(before) {
 		old[line.Name] = line
 	}
+
 	var changes []string
 	for _, line := range priceLines(after) {
 		was, ok := old[line.Name]
@@ -125,10 +130,12 @@ func priceChanges(before, after *adminclient.CatalogPrice) []string {
 			changes = append(changes, fmt.Sprintf("%s: %s → %s per %s", line.Name, was.Amount, line.Amount, line.Per))
 		}
 	}
+
 	for _, line := range priceLines(before) {
 		if _, gone := old[line.Name]; gone {
 			changes = append(changes, fmt.Sprintf("%s: %s per %s is removed", line.Name, line.Amount, line.Per))
 		}
 	}
+
 	return changes
 }

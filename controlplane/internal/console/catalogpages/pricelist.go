@@ -55,17 +55,36 @@ var catalogCrumbs = []kit.Link{{Text: "Change the catalog", URL: "/console/catal
 // importPrices is the form that takes a price list. It leads to the review of the catalog with its prices.
 func importPrices(*kit.Request) (*kit.Form, error) {
 	return &kit.Form{
-		Title: "Import a price list", Crumbs: catalogCrumbs, Submit: "Compare with the catalog", Back: "/console/catalog",
+		Title:   "Import a price list",
+		Crumbs:  catalogCrumbs,
+		Submit:  "Compare with the catalog",
+		Back:    "/console/catalog",
 		Command: "gwctl prices propose --data @proposal.json",
 		Fields: []kit.Field{
 			{
-				Name: "prices", Label: "Price list", Kind: "file", Required: true, Accept: ".json,application/json",
-				Hint: "A JSON file in the format of LiteLLM's model_prices_and_context_window.json, up to 8 MiB.",
+				Name:     "prices",
+				Label:    "Price list",
+				Kind:     "file",
+				Required: true,
+				Accept:   ".json,application/json",
+				Hint:     "A JSON file in the format of LiteLLM's model_prices_and_context_window.json, up to 8 MiB.",
 			},
-			{Name: "providers", Label: "Only these providers", Mono: true, Hint: "As they are named in the list, such as openai, anthropic. Empty means all."},
+			{
+				Name:  "providers",
+				Label: "Only these providers",
+				Mono:  true,
+				Hint:  "As they are named in the list, such as openai, anthropic. Empty means all.",
+			},
 			{Name: "models", Label: "Only these models", Mono: true, Hint: "Names or patterns, such as example-*. Empty means all."},
 			{Name: "markup", Label: "Markup", Mono: true, Hint: "On every price: a percentage such as 20%, or a factor such as 1.2."},
-			{Name: "currency", Label: "Currency of the list", Mono: true, Value: "USD", Required: true, Hint: "Prices are not converted: it must be the currency of the catalog."},
+			{
+				Name:     "currency",
+				Label:    "Currency of the list",
+				Mono:     true,
+				Value:    "USD",
+				Required: true,
+				Hint:     "Prices are not converted: it must be the currency of the catalog.",
+			},
 		},
 		Effects: []string{"Nothing is applied yet: the review shows each price before and after, and whom it reaches."},
 		Do:      reviewPrices,
@@ -78,6 +97,7 @@ func reviewPrices(r *kit.Request, in *kit.Input) (*kit.Page, error) {
 	if list == "" {
 		return nil, kit.Invalid("prices", "must be chosen, and must not be empty")
 	}
+
 	body, err := json.Marshal(struct {
 		Prices    json.RawMessage `json:"prices"`
 		Providers []string        `json:"providers,omitempty"`
@@ -88,7 +108,12 @@ func reviewPrices(r *kit.Request, in *kit.Input) (*kit.Page, error) {
 	if err != nil {
 		return nil, kit.Invalid("prices", "is not JSON: "+cause(err))
 	}
-	answer, err := r.API.ProposePriceList(r.Context(), adminclient.PriceListProposalCreate{}, adminclient.WithBody("application/json", body))
+
+	answer, err := r.API.ProposePriceList(
+		r.Context(),
+		adminclient.PriceListProposalCreate{},
+		adminclient.WithBody("application/json", body),
+	)
 	switch adminclient.Code(err) {
 	case "":
 	case "body_too_large":
@@ -96,20 +121,25 @@ func reviewPrices(r *kit.Request, in *kit.Input) (*kit.Page, error) {
 	default:
 		return nil, err
 	}
+
 	var sent struct {
 		Document json.RawMessage `json:"document"`
 	}
+
 	if err := json.Unmarshal(answer.Body, &sent); err != nil {
 		return nil, err
 	}
+
 	var document bytes.Buffer
 	if err := json.Indent(&document, sent.Document, "", "  "); err != nil {
 		return nil, err //nolint:wrapcheck // the console logs it with the path
 	}
+
 	v := &editorView{Document: document.String(), Match: answer.Header.Get("ETag"), List: proposal(answer.Value)}
 	if err := v.review(r); err != nil {
 		return nil, err
 	}
+
 	page := v.page()
 	page.Crumbs, page.Command = catalogCrumbs, "gwctl prices propose --data @proposal.json"
 	return page, nil
@@ -130,7 +160,13 @@ func words(text string) []string {
 }
 
 func proposal(p *adminclient.PriceListProposal) *proposalView {
-	v := &proposalView{Currency: p.Currency, UnknownCount: p.UnknownCount, OmittedCount: p.OmittedCount, Omitted: p.Omitted[:min(len(p.Omitted), maxShown)]}
+	v := &proposalView{
+		Currency:     p.Currency,
+		UnknownCount: p.UnknownCount,
+		OmittedCount: p.OmittedCount,
+		Omitted:      p.Omitted[:min(len(p.Omitted), maxShown)],
+	}
+
 	for i := range p.Models {
 		m := &p.Models[i]
 		into := map[adminclient.PriceListModelStatus]*[]*adminclient.PriceListModel{
@@ -141,10 +177,12 @@ func proposal(p *adminclient.PriceListProposal) *proposalView {
 			*into = append(*into, m)
 		}
 	}
+
 	for i := range p.Unknown[:min(len(p.Unknown), maxShown)] {
 		u := &p.Unknown[i]
 		v.Unknown = append(v.Unknown, unknownRow{u, priceText(&u.Price), addForm(u)})
 	}
+
 	return v
 }
 

@@ -29,20 +29,24 @@ func readUse(r *kit.Request) *use {
 	if !r.May(kit.Observe) {
 		return nil
 	}
+
 	now, err := r.API.GetTraffic(r.Context())
 	if err != nil {
 		return &use{Problem: err.Error()}
 	}
+
 	routes, err := r.API.GetRoutesHealth(r.Context())
 	if err != nil {
 		return &use{Problem: err.Error()}
 	}
+
 	u := &use{Heard: now.Value.Heard, Silent: now.Value.Silent, routes: routes.Value.Data}
 	if now.Value.Current != nil {
 		for _, n := range now.Value.Current.InFlight {
 			u.InFlight += n
 		}
 	}
+
 	return u
 }
 
@@ -55,7 +59,8 @@ func (u *use) Calls(scope adminclient.MaintenanceScope, id *string) string {
 	sum := int64(0)
 	for i := range u.routes {
 		route := &u.routes[i]
-		uses := id == nil || scope == adminclient.MaintenanceScopeModel && route.Model == *id || scope == adminclient.MaintenanceScopeProvider && route.ProviderID == *id
+		uses := id == nil || scope == adminclient.MaintenanceScopeModel && route.Model == *id ||
+			scope == adminclient.MaintenanceScopeProvider && route.ProviderID == *id
 		if uses && route.Calls != nil {
 			sum += route.Calls.Last5Minutes.Attempts
 		}
@@ -75,22 +80,30 @@ func (t *target) inUse(r *kit.Request) []string {
 	if u.Problem != "" {
 		return []string{"Whether it is in use cannot be read: " + u.Problem}
 	}
+
 	var id *string
 	if t.id != "" {
 		id = &t.id
 	}
+
 	calls := u.Calls(t.scope, id)
 	text := "In the last five minutes " + calls + " calls of providers were made for it."
 	if u.Heard == 0 {
 		text = "How often it is called now is not known: no proxy is heard."
 	}
 	if t.scope == adminclient.MaintenanceScopeSystem && u.Heard > 0 {
-		text = fmt.Sprintf("Now %s requests are in flight; in the last five minutes %s calls of providers were made.", view.Count(u.InFlight), calls)
+		text = fmt.Sprintf(
+			"Now %s requests are in flight; in the last five minutes %s calls of providers were made.",
+			view.Count(u.InFlight),
+			calls,
+		)
 	}
+
 	users, err := t.users(r)
 	if err != nil {
 		return []string{text, "Who uses it cannot be read: " + err.Error()}
 	}
+
 	return []string{text, users}
 }
 
@@ -104,17 +117,21 @@ func (t *target) users(r *kit.Request) (string, error) {
 		params.Provider = &t.id
 	case adminclient.MaintenanceScopeSystem:
 	}
+
 	answer, err := r.API.ListUsage(r.Context(), params)
 	if err != nil {
 		return "", err
 	}
+
 	counts := map[string]int{}
 	for _, u := range answer.Value.Data {
 		counts[u.AccountID]++
 	}
+
 	if len(counts) == 0 {
 		return "No request of the last hour has used it.", nil
 	}
+
 	ids := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 		if counts[a] != counts[b] {
 			return counts[b] - counts[a]
@@ -125,16 +142,20 @@ func (t *target) users(r *kit.Request) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	var users []string
 	for _, id := range ids[:min(len(ids), namedUsers)] {
 		users = append(users, fmt.Sprintf("%s (%d)", cmp.Or(names[id], view.ShortID(id)), counts[id]))
 	}
+
 	if more := len(ids) - namedUsers; more > 0 {
 		users = append(users, fmt.Sprintf("and %d more accounts", more))
 	}
+
 	of := "The requests of the last hour that have used it"
 	if answer.Value.NextCursor != nil {
 		of = fmt.Sprintf("The last %d requests that have used it", lastRequests)
 	}
+
 	return of + " were of " + strings.Join(users, ", ") + ".", nil
 }

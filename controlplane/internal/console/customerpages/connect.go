@@ -57,7 +57,8 @@ const hostPlace = "https://HOST"
 func snippets(address, model string, formats []adminclient.CatalogRouteFormats) []snippet {
 	var all []snippet
 	for _, e := range examples {
-		if model != "" && !slices.ContainsFunc(e.formats, func(f adminclient.CatalogRouteFormats) bool { return slices.Contains(formats, f) }) {
+		if model != "" &&
+			!slices.ContainsFunc(e.formats, func(f adminclient.CatalogRouteFormats) bool { return slices.Contains(formats, f) }) {
 			continue
 		}
 		text, err := snippetFiles.ReadFile("snippet/" + e.file)
@@ -73,6 +74,7 @@ func snippets(address, model string, formats []adminclient.CatalogRouteFormats) 
 		}
 		all = append(all, snippet{e.title, e.where, strings.TrimSuffix(filled, "\n")})
 	}
+
 	return all
 }
 

@@ -15,7 +15,8 @@ var templates embed.FS
 func Section(apiURL string) kit.Section {
 	connect := newConnector(apiURL)
 	return kit.Section{
-		Name: "Customers", Templates: templates,
+		Name:      "Customers",
+		Templates: templates,
 		Items: []kit.Item{
 			{Link: kit.Link{Text: "Accounts", URL: "/console/accounts"}, Scope: kit.Read},
 			{Link: kit.Link{Text: "Usage", URL: "/console/usage"}, Scope: kit.Read},

@@ -18,23 +18,43 @@ func accountFields(a *adminclient.Account) []kit.Field {
 	fields := []kit.Field{
 		{Name: "name", Label: "Name", Required: true, Value: a.Name},
 		{
-			Name: "max_concurrent_requests", Label: "Concurrent requests", Kind: "number", Value: number(a.MaxConcurrentRequests),
-			Hint: "More requests at the same time are refused with 429.",
+			Name:  "max_concurrent_requests",
+			Label: "Concurrent requests",
+			Kind:  "number",
+			Value: number(a.MaxConcurrentRequests),
+			Hint:  "More requests at the same time are refused with 429.",
 		},
 		{Name: "max_open_video_jobs", Label: "Open video jobs", Kind: "number", Hint: "Empty means no limit of the account's own."},
-		{Name: "price_multiplier", Label: "Price multiplier", Mono: true, Value: a.PriceMultiplier, Hint: "The list price times this is charged: 0.85 is 15 % off."},
 		{
-			Name: "model_multipliers", Label: "Multipliers of single models", Kind: "area", Rows: 3, Mono: true, Value: pairs(a.ModelMultipliers, " "),
-			Hint: "One in a line: example-large 0.7. They take the place of the price multiplier.",
+			Name:  "price_multiplier",
+			Label: "Price multiplier",
+			Mono:  true,
+			Value: a.PriceMultiplier,
+			Hint:  "The list price times this is charged: 0.85 is 15 % off.",
 		},
 		{
-			Name: "metadata", Label: "Data of your own", Kind: "area", Rows: 2, Mono: true, Value: pairs(a.Metadata, "="),
-			Hint: "One in a line: plan=business. The gateway only keeps it.",
+			Name:  "model_multipliers",
+			Label: "Multipliers of single models",
+			Kind:  "area",
+			Rows:  3,
+			Mono:  true,
+			Value: pairs(a.ModelMultipliers, " "),
+			Hint:  "One in a line: example-large 0.7. They take the place of the price multiplier.",
+		},
+		{
+			Name:  "metadata",
+			Label: "Data of your own",
+			Kind:  "area",
+			Rows:  2,
+			Mono:  true,
+			Value: pairs(a.Metadata, "="),
+			Hint:  "One in a line: plan=business. The gateway only keeps it.",
 		},
 	}
 	if a.MaxOpenVideoJobs != nil {
 		fields[2].Value = strconv.Itoa(*a.MaxOpenVideoJobs)
 	}
+
 	return fields
 }
 
@@ -87,13 +107,27 @@ func parseMultipliers(text string) (*adminclient.ModelMultipliers, error) {
 // newAccount is the form that creates an account.
 func newAccount(*kit.Request) (*kit.Form, error) {
 	fields := accountFields(&adminclient.Account{})
-	external := kit.Field{Name: "external_id", Label: "External id", Mono: true, Hint: "The account's id in your own systems. It cannot be changed."}
+	external := kit.Field{
+		Name:  "external_id",
+		Label: "External id",
+		Mono:  true,
+		Hint:  "The account's id in your own systems. It cannot be changed.",
+	}
+
 	return &kit.Form{
-		Title: "Create an account", Crumbs: crumbs, Submit: "Create account", Back: "/console/accounts", Command: "gwctl accounts create",
+		Title:   "Create an account",
+		Crumbs:  crumbs,
+		Submit:  "Create account",
+		Back:    "/console/accounts",
+		Command: "gwctl accounts create",
 		Fields:  slices.Insert(fields, 1, external),
 		Effects: []string{"The account begins without money and without keys: it can make requests after a top-up and with a key."},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
-			body := adminclient.AccountCreate{Name: in.Text("name"), ExternalID: in.Optional("external_id"), PriceMultiplier: in.Optional("price_multiplier")}
+			body := adminclient.AccountCreate{
+				Name:            in.Text("name"),
+				ExternalID:      in.Optional("external_id"),
+				PriceMultiplier: in.Optional("price_multiplier"),
+			}
 			var err error
 			if body.MaxConcurrentRequests, err = small(in, "max_concurrent_requests"); err != nil {
 				return nil, err
@@ -107,10 +141,12 @@ func newAccount(*kit.Request) (*kit.Form, error) {
 			if body.Metadata, err = parseMetadata(in.Text("metadata")); err != nil {
 				return nil, err
 			}
+
 			made, err := r.API.CreateAccount(r.Context(), &adminclient.CreateAccountParams{IdempotencyKey: in.Key()}, body)
 			if err != nil {
 				return nil, err
 			}
+
 			return kit.Go(kit.Path("accounts", made.Value.ID), kit.Done("The account was created."))
 		},
 	}, nil
@@ -130,32 +166,51 @@ func editAccount(r *kit.Request) (*kit.Form, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	a := now.Value
 	back := kit.Path("accounts", a.ID)
 	return &kit.Form{
-		Title: "Change " + a.Name, Crumbs: append(slices.Clip(crumbs), kit.Link{Text: a.Name, URL: back}), Submit: "Save", Back: back,
-		Command: "gwctl accounts update " + a.ID, Match: now.Header.Get("ETag"), Fields: accountFields(a),
+		Title:   "Change " + a.Name,
+		Crumbs:  append(slices.Clip(crumbs), kit.Link{Text: a.Name, URL: back}),
+		Submit:  "Save",
+		Back:    back,
+		Command: "gwctl accounts update " + a.ID,
+		Match:   now.Header.Get("ETag"),
+		Fields:  accountFields(a),
 		Effects: []string{"Requests that begin afterwards are admitted and charged by the new values. Running requests keep the old ones."},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
-			patch := adminclient.AccountPatch{Name: in.Optional("name"), PriceMultiplier: in.Optional("price_multiplier"), MaxOpenVideoJobs: optional.Null[int]()}
+			patch := adminclient.AccountPatch{
+				Name:             in.Optional("name"),
+				PriceMultiplier:  in.Optional("price_multiplier"),
+				MaxOpenVideoJobs: optional.Null[int](),
+			}
 			if patch.MaxConcurrentRequests, err = small(in, "max_concurrent_requests"); err != nil {
 				return nil, err
 			}
+
 			if jobs, err := small(in, "max_open_video_jobs"); err != nil {
 				return nil, err
 			} else if jobs != nil {
 				patch.MaxOpenVideoJobs = optional.Of(*jobs)
 			}
+
 			if patch.ModelMultipliers, err = parseMultipliers(in.Text("model_multipliers")); err != nil {
 				return nil, err
 			}
 			if patch.Metadata, err = parseMetadata(in.Text("metadata")); err != nil {
 				return nil, err
 			}
-			done, err := r.API.UpdateAccount(r.Context(), a.ID, &adminclient.UpdateAccountParams{Wait: kit.Wait(), IfMatch: in.Match()}, patch)
+
+			done, err := r.API.UpdateAccount(
+				r.Context(),
+				a.ID,
+				&adminclient.UpdateAccountParams{Wait: kit.Wait(), IfMatch: in.Match()},
+				patch,
+			)
 			if err != nil {
 				return nil, err
 			}
+
 			return kit.Go(back, kit.Applied("The account was saved.", done.Header))
 		},
 	}, nil

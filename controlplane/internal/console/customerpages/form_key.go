@@ -29,9 +29,14 @@ func issueKey(r *kit.Request) (*kit.Form, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	a := now.Value
 	return &kit.Form{
-		Title: "Issue a key for " + a.Name, Crumbs: keysOf(a), Submit: "Issue key", Back: kit.Path("accounts", a.ID, "keys"), Command: "gwctl keys create " + a.ID,
+		Title:   "Issue a key for " + a.Name,
+		Crumbs:  keysOf(a),
+		Submit:  "Issue key",
+		Back:    kit.Path("accounts", a.ID, "keys"),
+		Command: "gwctl keys create " + a.ID,
 		Fields: []kit.Field{
 			{Name: "name", Label: "Name", Required: true, Hint: "Such as production: it helps to recognize the key."},
 			{Name: "external_id", Label: "External id", Mono: true, Hint: "The key's id in your own systems, unique in the account."},
@@ -39,19 +44,32 @@ func issueKey(r *kit.Request) (*kit.Form, error) {
 		},
 		Effects: []string{"The next page shows the secret, once. It works at every proxy at once."},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
-			made, err := r.API.CreateKey(r.Context(), a.ID, &adminclient.CreateKeyParams{IdempotencyKey: in.Key(), Wait: kit.Wait()}, adminclient.KeyCreate{
-				Name: in.Text("name"), ExternalID: in.Optional("external_id"), SpendLimit: in.Optional("spend_limit"),
-			})
+			made, err := r.API.CreateKey(
+				r.Context(),
+				a.ID,
+				&adminclient.CreateKeyParams{IdempotencyKey: in.Key(), Wait: kit.Wait()},
+				adminclient.KeyCreate{
+					Name: in.Text("name"), ExternalID: in.Optional("external_id"), SpendLimit: in.Optional("spend_limit"),
+				},
+			)
 			if err != nil {
 				return nil, err
 			}
+
 			k := made.Value
 			if made.Header.Get("Idempotent-Replayed") != "" {
-				return kit.Go(kit.Path("keys", k.ID), &kit.Notice{Kind: "warn", Text: "The key was issued by this form already. Its secret was shown then."})
+				return kit.Go(
+					kit.Path("keys", k.ID),
+					&kit.Notice{Kind: "warn", Text: "The key was issued by this form already. Its secret was shown then."},
+				)
 			}
+
 			return &kit.Page{
-				Template: "key_secret", Title: "Key " + k.Name, Crumbs: keysOf(a), Notice: kit.Applied("The key was issued.", made.Header),
-				Data: &secretView{k.ID, k.Name, k.Secret, true},
+				Template: "key_secret",
+				Title:    "Key " + k.Name,
+				Crumbs:   keysOf(a),
+				Notice:   kit.Applied("The key was issued.", made.Header),
+				Data:     &secretView{k.ID, k.Name, k.Secret, true},
 			}, nil
 		},
 	}, nil
@@ -63,15 +81,26 @@ func revealKey(r *kit.Request) (*kit.Form, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return &kit.Form{
-		Title: "Reveal the secret of " + k.Name, Crumbs: keysOf(a), Submit: "Reveal secret", Back: kit.Path("keys", k.ID), Fresh: true, Command: "gwctl keys reveal " + k.ID,
+		Title:   "Reveal the secret of " + k.Name,
+		Crumbs:  keysOf(a),
+		Submit:  "Reveal secret",
+		Back:    kit.Path("keys", k.ID),
+		Fresh:   true,
+		Command: "gwctl keys reveal " + k.ID,
 		Effects: []string{"The secret of the key is shown on the next page. That you have seen it is written to the audit log."},
 		Do: func(r *kit.Request, _ *kit.Input) (*kit.Page, error) {
 			shown, err := r.API.RevealKey(r.Context(), k.ID)
 			if err != nil {
 				return nil, err
 			}
-			return &kit.Page{Template: "key_secret", Title: "Key " + k.Name, Crumbs: keysOf(a), Data: &secretView{k.ID, k.Name, shown.Value.Secret, false}}, nil
+			return &kit.Page{
+				Template: "key_secret",
+				Title:    "Key " + k.Name,
+				Crumbs:   keysOf(a),
+				Data:     &secretView{k.ID, k.Name, shown.Value.Secret, false},
+			}, nil
 		},
 	}, nil
 }
@@ -94,18 +123,29 @@ func editKey(r *kit.Request) (*kit.Form, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	limit := ""
 	if k.SpendLimit != nil {
 		limit = *k.SpendLimit
 	}
+
 	back := kit.Path("keys", k.ID)
 	return &kit.Form{
-		Title: "Change " + k.Name, Crumbs: keysOf(a), Submit: "Save", Back: back, Match: match, Command: "gwctl keys update " + k.ID,
+		Title:   "Change " + k.Name,
+		Crumbs:  keysOf(a),
+		Submit:  "Save",
+		Back:    back,
+		Match:   match,
+		Command: "gwctl keys update " + k.ID,
 		Fields: []kit.Field{
 			{Name: "name", Label: "Name", Required: true, Value: k.Name},
 			{
-				Name: "spend_limit", Label: "Spend limit", Mono: true, Unit: a.Balance.Currency, Value: limit,
-				Hint: limitHint + " Spent so far: " + k.Spent + " " + a.Balance.Currency + ".",
+				Name:  "spend_limit",
+				Label: "Spend limit",
+				Mono:  true,
+				Unit:  a.Balance.Currency,
+				Value: limit,
+				Hint:  limitHint + " Spent so far: " + k.Spent + " " + a.Balance.Currency + ".",
 			},
 		},
 		Effects: []string{"Running requests end as they began: a lower limit concerns requests that begin afterwards."},
@@ -129,9 +169,16 @@ func revokeKey(r *kit.Request) (*kit.Form, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	back := kit.Path("keys", k.ID)
 	form := &kit.Form{
-		Title: "Revoke " + k.Name, Crumbs: keysOf(a), Submit: "Revoke key", Danger: true, Confirm: k.Name, Back: back, Command: "gwctl keys revoke " + k.ID,
+		Title:   "Revoke " + k.Name,
+		Crumbs:  keysOf(a),
+		Submit:  "Revoke key",
+		Danger:  true,
+		Confirm: k.Name,
+		Back:    back,
+		Command: "gwctl keys revoke " + k.ID,
 		Effects: []string{
 			"Every proxy refuses the key with 401, and ends its running requests. The key …" + k.Hint + " never works again.",
 			"The key has spent " + k.Spent + " " + a.Balance.Currency + ". What it has used stays charged.",
@@ -148,6 +195,7 @@ func revokeKey(r *kit.Request) (*kit.Form, error) {
 		form.Title, form.Submit, form.Confirm = "Wait for the revocation of "+k.Name, "Wait again", ""
 		form.Effects = []string{"The key is revoked. This asks again which proxies have confirmed it."}
 	}
+
 	usage, err := r.API.ListUsage(r.Context(), &adminclient.ListUsageParams{KeyID: &k.ID, Limit: new(1)})
 	if err != nil {
 		return nil, err
@@ -155,6 +203,7 @@ func revokeKey(r *kit.Request) (*kit.Form, error) {
 	if k.Status == adminclient.KeyStatusActive && len(usage.Value.Data) > 0 {
 		form.Effects = slices.Insert(form.Effects, 1, "Its last request ended at "+view.UTC(usage.Value.Data[0].FinishedAt)+".")
 	}
+
 	return form, nil
 }
 
@@ -179,21 +228,38 @@ func importKeys(r *kit.Request) (*kit.Form, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	a := now.Value
 	back := kit.Path("accounts", a.ID, "keys")
 	return &kit.Form{
-		Title: "Import keys for " + a.Name, Crumbs: keysOf(a), Submit: "Import keys", Back: back, Command: "gwctl keys import --keys @keys.json",
+		Title:   "Import keys for " + a.Name,
+		Crumbs:  keysOf(a),
+		Submit:  "Import keys",
+		Back:    back,
+		Command: "gwctl keys import --keys @keys.json",
 		Fields: []kit.Field{{
-			Name: "keys", Label: "Keys", Kind: "area", Rows: 8, Mono: true, Required: true,
-			Hint: "One in a line: name, hash, and if they are known the last characters and the pepper, separated by commas.",
+			Name:     "keys",
+			Label:    "Keys",
+			Kind:     "area",
+			Rows:     8,
+			Mono:     true,
+			Required: true,
+			Hint:     "One in a line: name, hash, and if they are known the last characters and the pepper, separated by commas.",
 		}},
-		Effects: []string{"The keys work at once with the secrets that the customer already has. All are imported or none; a hash that the account has is not changed."},
+		Effects: []string{
+			"The keys work at once with the secrets that the customer already has. All are imported or none; a hash that the account " +
+				"has is not changed.",
+		},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
 			keys, err := parseKeys(a.ID, in.Text("keys"))
 			if err != nil {
 				return nil, err
 			}
-			done, err := r.API.ImportKeys(r.Context(), &adminclient.ImportKeysParams{Wait: kit.Wait(), IdempotencyKey: in.Key()}, adminclient.KeyImport{Keys: keys})
+			done, err := r.API.ImportKeys(
+				r.Context(),
+				&adminclient.ImportKeysParams{Wait: kit.Wait(), IdempotencyKey: in.Key()},
+				adminclient.KeyImport{Keys: keys},
+			)
 			if err != nil {
 				return nil, importProblem(err)
 			}

@@ -22,30 +22,66 @@ func book(r *kit.Request) (*kit.Form, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	a := now.Value
 	back := kit.Path("accounts", a.ID, "ledger")
 	return &kit.Form{
-		Title: "Book money for " + a.Name, Crumbs: below(a), Submit: "Book", Back: back, Fresh: true,
+		Title:   "Book money for " + a.Name,
+		Crumbs:  below(a),
+		Submit:  "Book",
+		Back:    back,
+		Fresh:   true,
 		Command: "gwctl credits create " + a.ID,
 		Fields: []kit.Field{
 			{
-				Name: "kind", Label: "Kind", Kind: "select", Required: true, Value: string(adminclient.CreditKindTopUp),
+				Name:     "kind",
+				Label:    "Kind",
+				Kind:     "select",
+				Required: true,
+				Value:    string(adminclient.CreditKindTopUp),
 				Options: []kit.Option{
 					{Value: string(adminclient.CreditKindTopUp), Text: "Top-up: the customer has paid"},
 					{Value: string(adminclient.CreditKindCorrection), Text: "Correction: a charge was wrong"},
 				},
 			},
-			{Name: "amount", Label: "Amount", Mono: true, Required: true, Unit: a.Balance.Currency, Hint: "At most nine places. A negative amount takes money from the account."},
-			{Name: "reference", Label: "Reference", Mono: true, Required: true, Hint: "Such as the number of the invoice or ticket. It is booked once per kind and reference."},
+			{
+				Name:     "amount",
+				Label:    "Amount",
+				Mono:     true,
+				Required: true,
+				Unit:     a.Balance.Currency,
+				Hint:     "At most nine places. A negative amount takes money from the account.",
+			},
+			{
+				Name:     "reference",
+				Label:    "Reference",
+				Mono:     true,
+				Required: true,
+				Hint:     "Such as the number of the invoice or ticket. It is booked once per kind and reference.",
+			},
 			{Name: "request_id", Label: "Request", Mono: true, Hint: "The request that is corrected. Its receipt does not change."},
-			{Name: "reason", Label: "Reason", Kind: "area", Rows: 2, Hint: "Required for a correction. The customer sees it in the statement."},
+			{
+				Name:  "reason",
+				Label: "Reason",
+				Kind:  "area",
+				Rows:  2,
+				Hint:  "Required for a correction. The customer sees it in the statement.",
+			},
 		},
 		Review: func(_ *kit.Request, in *kit.Input) ([]string, error) { return bookEffects(a, in) },
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
-			done, err := r.API.CreateCredit(r.Context(), a.ID, &adminclient.CreateCreditParams{Wait: kit.Wait(), IdempotencyKey: in.Key()}, adminclient.CreditCreate{
-				Amount: in.Text("amount"), Kind: adminclient.CreditKind(in.Text("kind")), Reference: in.Text("reference"),
-				Reason: in.Optional("reason"), RequestID: in.Optional("request_id"),
-			})
+			done, err := r.API.CreateCredit(
+				r.Context(),
+				a.ID,
+				&adminclient.CreateCreditParams{Wait: kit.Wait(), IdempotencyKey: in.Key()},
+				adminclient.CreditCreate{
+					Amount:    in.Text("amount"),
+					Kind:      adminclient.CreditKind(in.Text("kind")),
+					Reference: in.Text("reference"),
+					Reason:    in.Optional("reason"),
+					RequestID: in.Optional("request_id"),
+				},
+			)
 			if err != nil {
 				return nil, err
 			}
@@ -68,7 +104,10 @@ func bookEffects(a *adminclient.Account, in *kit.Input) ([]string, error) {
 	case in.Text("kind") == string(adminclient.CreditKindCorrection) && in.Text("reason") == "":
 		return nil, kit.Invalid("reason", "is required for a correction")
 	}
-	effects := []string{"The balance of " + a.Name + " goes from " + a.Balance.Balance + " to " + after + " " + a.Balance.Currency + ", if nothing else is booked in the meantime."}
+	effects := []string{
+		"The balance of " + a.Name + " goes from " + a.Balance.Balance + " to " + after + " " + a.Balance.Currency +
+			", if nothing else is booked in the meantime.",
+	}
 	if view.Negative(amount) {
 		effects = append(effects, amount+" "+a.Balance.Currency+" is taken from the account.")
 	}
@@ -81,24 +120,43 @@ func setAlerts(r *kit.Request) (*kit.Form, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	a := now.Value
 	alerts, err := r.API.GetAlerts(r.Context(), a.ID)
 	if err != nil {
 		return nil, err
 	}
+
 	low := ""
 	if alerts.Value.LowBalance != nil {
 		low = *alerts.Value.LowBalance
 	}
+
 	back := kit.Path("accounts", a.ID, "alerts")
 	return &kit.Form{
-		Title: "Alerts of " + a.Name, Crumbs: below(a), Submit: "Save", Back: back, Command: "gwctl alerts set " + a.ID,
+		Title:   "Alerts of " + a.Name,
+		Crumbs:  below(a),
+		Submit:  "Save",
+		Back:    back,
+		Command: "gwctl alerts set " + a.ID,
 		Effects: []string{"Events that follow from the new thresholds are sent to the webhooks at once."},
 		Fields: []kit.Field{
-			{Name: "low_balance", Label: "Low balance", Mono: true, Unit: a.Balance.Currency, Value: low, Hint: "Below it, account.low_balance is sent. Empty disables it."},
 			{
-				Name: "spend_limit_percent", Label: "Share of a key's spend limit", Kind: "number", Unit: "%", Required: true, Value: itoa(alerts.Value.SpendLimitPercent),
-				Hint: "At it, key.spend_limit_near is sent. 0 disables it.",
+				Name:  "low_balance",
+				Label: "Low balance",
+				Mono:  true,
+				Unit:  a.Balance.Currency,
+				Value: low,
+				Hint:  "Below it, account.low_balance is sent. Empty disables it.",
+			},
+			{
+				Name:     "spend_limit_percent",
+				Label:    "Share of a key's spend limit",
+				Kind:     "number",
+				Unit:     "%",
+				Required: true,
+				Value:    itoa(alerts.Value.SpendLimitPercent),
+				Hint:     "At it, key.spend_limit_near is sent. 0 disables it.",
 			},
 		},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
@@ -109,7 +167,11 @@ func setAlerts(r *kit.Request) (*kit.Form, error) {
 			if percent == nil {
 				return nil, kit.Invalid("spend_limit_percent", "must be a number")
 			}
-			if _, err := r.API.SetAlerts(r.Context(), a.ID, adminclient.Alerts{LowBalance: in.Optional("low_balance"), SpendLimitPercent: *percent}); err != nil {
+			if _, err := r.API.SetAlerts(
+				r.Context(),
+				a.ID,
+				adminclient.Alerts{LowBalance: in.Optional("low_balance"), SpendLimitPercent: *percent},
+			); err != nil {
 				return nil, err
 			}
 			return kit.Go(back, kit.Done("The thresholds were saved."))
@@ -123,11 +185,19 @@ func suspend(r *kit.Request) (*kit.Form, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	a := now.Value
 	form := &kit.Form{
-		Title: "Suspend " + a.Name, Crumbs: below(a), Submit: "Suspend account", Danger: true, Confirm: a.Name, Match: now.Header.Get("ETag"),
-		Back: kit.Path("accounts", a.ID), Command: "gwctl accounts update " + a.ID + " --status suspended",
+		Title:   "Suspend " + a.Name,
+		Crumbs:  below(a),
+		Submit:  "Suspend account",
+		Danger:  true,
+		Confirm: a.Name,
+		Match:   now.Header.Get("ETag"),
+		Back:    kit.Path("accounts", a.ID),
+		Command: "gwctl accounts update " + a.ID + " --status suspended",
 	}
+
 	to, text := adminclient.AccountStatusSuspended, "The account is suspended."
 	if a.Status == adminclient.AccountStatusSuspended {
 		to, text = adminclient.AccountStatusActive, "The account is active again."
@@ -137,8 +207,14 @@ func suspend(r *kit.Request) (*kit.Form, error) {
 	} else if form.Effects, err = suspendEffects(r, a); err != nil {
 		return nil, err
 	}
+
 	form.Do = func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
-		done, err := r.API.UpdateAccount(r.Context(), a.ID, &adminclient.UpdateAccountParams{Wait: kit.Wait(), IfMatch: in.Match()}, adminclient.AccountPatch{Status: &to})
+		done, err := r.API.UpdateAccount(
+			r.Context(),
+			a.ID,
+			&adminclient.UpdateAccountParams{Wait: kit.Wait(), IfMatch: in.Match()},
+			adminclient.AccountPatch{Status: &to},
+		)
 		if err != nil {
 			return nil, err
 		}
@@ -155,7 +231,10 @@ func suspendEffects(r *kit.Request, a *adminclient.Account) ([]string, error) {
 	}
 	effects := []string{"Every request of its keys is refused with 403 until the account is resumed. Its money, keys and usage stay."}
 	for _, t := range week.Value.Data {
-		effects = append(effects, "In the last seven days it has made "+view.Count(t.Requests)+" requests for "+t.Cost+" "+week.Value.Currency+".")
+		effects = append(
+			effects,
+			"In the last seven days it has made "+view.Count(t.Requests)+" requests for "+t.Cost+" "+week.Value.Currency+".",
+		)
 	}
 	return effects, nil
 }

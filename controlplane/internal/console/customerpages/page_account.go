@@ -54,7 +54,13 @@ func (h *head) page(template, title, command string, data any) *kit.Page {
 	} else {
 		title += " of " + h.Name
 	}
-	return &kit.Page{Template: template, Title: title, Crumbs: crumbs, Command: command, Data: data}
+	return &kit.Page{
+		Template: template,
+		Title:    title,
+		Crumbs:   crumbs,
+		Command:  command,
+		Data:     data,
+	}
 }
 
 // days is the number of days that the summary shows.
@@ -89,20 +95,32 @@ func showAccount(r *kit.Request) (*kit.Page, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	today := time.Now().UTC().Truncate(24 * time.Hour)
 	first := today.AddDate(0, 0, 1-days)
 	totals, err := r.API.GetUsageTotals(r.Context(), &adminclient.GetUsageTotalsParams{
-		GroupBy: []adminclient.UsageGroup{adminclient.UsageGroupDay}, AccountID: &h.ID, From: new(first.Format(time.DateOnly)), Limit: new(days + 1),
+		GroupBy:   []adminclient.UsageGroup{adminclient.UsageGroupDay},
+		AccountID: &h.ID,
+		From:      new(first.Format(time.DateOnly)),
+		Limit:     new(days + 1),
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	models, err := r.API.ListModels(r.Context(), &adminclient.ListModelsParams{Limit: new(maxModels)})
 	if err != nil {
 		return nil, err
 	}
+
 	data := &summaryView{head: h, Effects: effects(h.Account, models.Value.Data), Bar: view.Bar(
-		view.Part{Kind: "free", Name: "available", Text: h.Balance.Available}, view.Part{Kind: "held", Name: "held by running requests", Text: h.Balance.Reserved})}
+		view.Part{
+			Kind: "free",
+			Name: "available",
+			Text: h.Balance.Available,
+		},
+		view.Part{Kind: "held", Name: "held by running requests", Text: h.Balance.Reserved},
+	)}
 	data.Days, data.Total = byDay(first, totals.Value.Data)
 	return h.page("account", "", "gwctl accounts get "+h.ID+"\n"+
 		kit.Command("usage-totals get", "--account-id", h.ID, "--group-by", "day", "--from", first.Format(time.DateOnly)), data), nil
@@ -121,9 +139,11 @@ func byDay(first time.Time, totals []adminclient.UsageTotal) (all []day, sum str
 		}
 		costs[i] = all[i].Cost
 	}
+
 	for i, height := range view.Columns(costs) {
 		all[i].Height = height
 	}
+
 	return all, sum
 }
 
@@ -135,10 +155,17 @@ func effects(a *adminclient.Account, models []adminclient.CatalogModel) []effect
 		if price == nil {
 			continue
 		}
-		e := effect{Model: m.ID, Line: line, List: *price, Multiplier: a.PriceMultiplier}
+
+		e := effect{
+			Model:      m.ID,
+			Line:       line,
+			List:       *price,
+			Multiplier: a.PriceMultiplier,
+		}
 		if multiplier, ok := a.ModelMultipliers[m.ID]; ok {
 			e.Multiplier, e.Own = multiplier, true
 		}
+
 		e.Charged = view.Mul(e.List, e.Multiplier)
 		if e.Own {
 			own = append(own, e)
@@ -146,6 +173,7 @@ func effects(a *adminclient.Account, models []adminclient.CatalogModel) []effect
 			others = append(others, e)
 		}
 	}
+
 	all := slices.Concat(own, others)
 	return all[:min(len(all), max(3, len(own)))]
 }
@@ -198,10 +226,12 @@ func accountLedger(r *kit.Request) (*kit.Page, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	answer, err := r.API.ListLedger(r.Context(), h.ID, &adminclient.ListLedgerParams{Cursor: kit.Cursor(r), Limit: new(kit.PageSize)})
 	if err != nil {
 		return nil, err
 	}
+
 	data := &ledgerView{head: h, List: answer.Value, Pages: kit.PagesOf(r, answer.Value.NextCursor)}
 	if data.Pages.First == "" {
 		again, err := r.API.GetBalance(r.Context(), h.ID)
@@ -212,6 +242,7 @@ func accountLedger(r *kit.Request) (*kit.Page, error) {
 			data.Balances = running(h.Balance.Balance, answer.Value.Data)
 		}
 	}
+
 	return h.page("account_ledger", "Ledger", "gwctl ledger list "+h.ID, data), nil
 }
 
@@ -236,7 +267,10 @@ func accountChanges(r *kit.Request) (*kit.Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer, err := r.API.ListAudit(r.Context(), &adminclient.ListAuditParams{Object: &h.ID, Cursor: kit.Cursor(r), Limit: new(kit.PageSize)})
+	answer, err := r.API.ListAudit(
+		r.Context(),
+		&adminclient.ListAuditParams{Object: &h.ID, Cursor: kit.Cursor(r), Limit: new(kit.PageSize)},
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -244,7 +278,12 @@ func accountChanges(r *kit.Request) (*kit.Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.page("account_changes", "Changes", kit.Command("audit list", "--object", h.ID), &changesView{h, list, kit.PagesOf(r, answer.Value.NextCursor)}), nil
+	return h.page(
+		"account_changes",
+		"Changes",
+		kit.Command("audit list", "--object", h.ID),
+		&changesView{h, list, kit.PagesOf(r, answer.Value.NextCursor)},
+	), nil
 }
 
 type modelsView struct {
@@ -259,20 +298,24 @@ func accountModels(r *kit.Request) (*kit.Page, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	grants, err := r.API.ListGrants(r.Context(), h.ID)
 	if err != nil {
 		return nil, err
 	}
+
 	models, err := r.API.ListModels(r.Context(), &adminclient.ListModelsParams{Limit: new(maxModels)})
 	if err != nil {
 		return nil, err
 	}
+
 	data := &modelsView{head: h, Granted: grants.Value.Models}
 	for _, m := range models.Value.Data {
 		if m.Public == nil || *m.Public {
 			data.Public = append(data.Public, m.ID)
 		}
 	}
+
 	return h.page("account_models", "Models", "gwctl grants list "+h.ID, data), nil
 }
 

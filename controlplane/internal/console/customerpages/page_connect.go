@@ -61,19 +61,24 @@ func (c *connector) show(r *kit.Request) (*kit.Page, error) {
 			return nil, err
 		}
 	}
+
 	model := ""
 	if v.Model != nil {
 		model, v.Formats = v.Model.ID, formatsOf(v.Model)
 	}
+
 	v.Refused, v.Hint = refusalsOf(v), "…"
 	if v.Key != nil {
 		v.Hint += v.Key.Hint
 	}
+
 	v.Snippets = snippets(c.address, model, v.Formats)
 	v.Try = c.address != "" && mayTry(v.Key) && r.May(kit.KeysReveal) && len(v.Refused) == 0 && trialOf(v.Model) != nil
 	return &kit.Page{
-		Template: "connect", Title: "Connect", Data: v,
-		Command: "gwctl models list\n" + kit.Command("keys list", "--account-id", r.Text("account_id")),
+		Template: "connect",
+		Title:    "Connect",
+		Data:     v,
+		Command:  "gwctl models list\n" + kit.Command("keys list", "--account-id", r.Text("account_id")),
 	}, nil
 }
 
@@ -99,6 +104,7 @@ func chooseAccount(r *kit.Request, v *connectView) error {
 	if err != nil {
 		return err
 	}
+
 	v.Accounts = all.Value.Data
 	id := r.Text("account_id")
 	if v.Key != nil {
@@ -107,18 +113,22 @@ func chooseAccount(r *kit.Request, v *connectView) error {
 	if id == "" {
 		return nil
 	}
+
 	chosen, err := r.API.GetAccount(r.Context(), id)
 	if err != nil {
 		return err
 	}
+
 	v.Account = chosen.Value
 	if !slices.ContainsFunc(v.Accounts, func(a adminclient.Account) bool { return a.ID == id }) {
 		v.Accounts = append(v.Accounts, *chosen.Value)
 	}
+
 	keys, err := r.API.ListKeys(r.Context(), id, &adminclient.ListKeysParams{Limit: new(choices)})
 	if err != nil {
 		return err
 	}
+
 	v.Keys = slices.DeleteFunc(keys.Value.Data, func(k adminclient.Key) bool { return k.Status != adminclient.KeyStatusActive })
 	if v.Key == nil && len(v.Keys) == 1 {
 		v.Key = &v.Keys[0]
@@ -126,6 +136,7 @@ func chooseAccount(r *kit.Request, v *connectView) error {
 	if v.Key != nil && !slices.ContainsFunc(v.Keys, func(k adminclient.Key) bool { return k.ID == v.Key.ID }) {
 		v.Keys = append(v.Keys, *v.Key)
 	}
+
 	return nil
 }
 
@@ -135,6 +146,7 @@ func chooseModel(r *kit.Request, v *connectView) error {
 	if err != nil {
 		return err
 	}
+
 	var granted []string
 	if v.Account != nil {
 		answer, err := r.API.ListGrants(r.Context(), v.Account.ID)
@@ -143,9 +155,11 @@ func chooseModel(r *kit.Request, v *connectView) error {
 		}
 		granted = answer.Value.Models
 	}
+
 	v.Models = slices.DeleteFunc(all.Value.Data, func(m adminclient.CatalogModel) bool {
 		return m.Enabled != nil && !*m.Enabled || m.Public != nil && !*m.Public && !slices.Contains(granted, m.ID)
 	})
+
 	wanted := r.Text("model")
 	for i := range v.Models {
 		m := &v.Models[i]
@@ -153,6 +167,7 @@ func chooseModel(r *kit.Request, v *connectView) error {
 			v.Model = m
 		}
 	}
+
 	return nil
 }
 
@@ -166,6 +181,7 @@ func refusalsOf(v *connectView) []string {
 			found = append(found, "The key has reached its spend limit: requests are refused with 403.")
 		}
 	}
+
 	if a := v.Account; a != nil {
 		if a.Status != adminclient.AccountStatusActive {
 			found = append(found, "The account is suspended: requests are refused with 403.")
@@ -174,6 +190,7 @@ func refusalsOf(v *connectView) []string {
 			found = append(found, "The account has no money: requests are refused with 402.")
 		}
 	}
+
 	return found
 }
 
@@ -216,9 +233,14 @@ func (c *connector) try(r *kit.Request) (*kit.Form, error) {
 	if !mayTry(k) || c.address == "" {
 		return nil, kit.NotFound()
 	}
+
 	back := "/console/connect?" + kit.Query("key_id", k.ID, "model", r.Text("model"))
 	return &kit.Form{
-		Title: "Try the key " + k.Name + " of " + a.Name, Crumbs: []kit.Link{{Text: "Connect", URL: back}}, Submit: "Send a request", Back: back, Fresh: true,
+		Title:   "Try the key " + k.Name + " of " + a.Name,
+		Crumbs:  []kit.Link{{Text: "Connect", URL: back}},
+		Submit:  "Send a request",
+		Back:    back,
+		Fresh:   true,
 		Command: "gwctl keys reveal " + k.ID,
 		Fields:  []kit.Field{{Name: "model", Label: "Model", Required: true, Mono: true, Value: r.Text("model")}},
 		Effects: []string{
@@ -233,17 +255,23 @@ func (c *connector) try(r *kit.Request) (*kit.Form, error) {
 			if err != nil {
 				return nil, err
 			}
+
 			request := trialOf(model.Value)
 			if request == nil {
 				return nil, kit.Invalid("model", "has no route for text")
 			}
+
 			secret, err := r.API.RevealKey(r.Context(), k.ID)
 			if err != nil {
 				return nil, err
 			}
+
 			return &kit.Page{
-				Template: "connect_tried", Title: "Tried " + model.Value.ID, Crumbs: []kit.Link{{Text: "Connect", URL: back}}, Command: "gwctl keys reveal " + k.ID,
-				Data: &triedView{k.ID, back, c.send(r.Context(), request, secret.Value.Secret)},
+				Template: "connect_tried",
+				Title:    "Tried " + model.Value.ID,
+				Crumbs:   []kit.Link{{Text: "Connect", URL: back}},
+				Command:  "gwctl keys reveal " + k.ID,
+				Data:     &triedView{k.ID, back, c.send(r.Context(), request, secret.Value.Secret)},
 			}, nil
 		},
 	}, nil
@@ -275,11 +303,13 @@ func (c *connector) send(ctx context.Context, request *trial, secret string) *an
 		shown.Problem = err.Error()
 		return shown
 	}
+
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.address+request.path, bytes.NewReader(body))
 	if err != nil {
 		shown.Problem = err.Error()
 		return shown
 	}
+
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Authorization", "Bearer "+secret)
 	start := time.Now()
@@ -293,10 +323,18 @@ func (c *connector) send(ctx context.Context, request *trial, secret string) *an
 	if err != nil {
 		shown.Problem = "The answer ended early: " + err.Error()
 	}
+
 	var pretty bytes.Buffer
 	if json.Indent(&pretty, text, "", "  ") == nil {
 		text = pretty.Bytes()
 	}
-	shown.Status, shown.RequestID, shown.Took, shown.Body = response.StatusCode, response.Header.Get("X-Request-Id"), time.Since(start).Milliseconds(), string(text)
+
+	shown.Status, shown.RequestID, shown.Took, shown.Body = response.StatusCode, response.Header.Get(
+		"X-Request-Id",
+	), time.Since(start).
+		Milliseconds(),
+		string(
+			text,
+		)
 	return shown
 }

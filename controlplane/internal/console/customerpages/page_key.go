@@ -25,11 +25,13 @@ func showKey(r *kit.Request) (*kit.Page, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	k := answer.Value
 	owner, err := r.API.GetAccount(r.Context(), k.AccountID)
 	if err != nil {
 		return nil, err
 	}
+
 	data := &keyView{Key: k, Account: owner.Value, Share: -1}
 	if k.SpendLimit != nil {
 		used := view.Add(k.Spent, k.Reserved)
@@ -39,10 +41,12 @@ func showKey(r *kit.Request) (*kit.Page, error) {
 			view.Part{Kind: "rest", Name: "left", Text: data.Left},
 		)
 	}
+
 	usage, err := r.API.ListUsage(r.Context(), &adminclient.ListUsageParams{KeyID: &k.ID, Limit: new(10)})
 	if err != nil {
 		return nil, err
 	}
+
 	data.Usage = usage.Value
 	if r.May(kit.Observe) {
 		changes, err := r.API.ListAudit(r.Context(), &adminclient.ListAuditParams{Object: &k.ID, Limit: new(10)})
@@ -53,8 +57,13 @@ func showKey(r *kit.Request) (*kit.Page, error) {
 			return nil, err
 		}
 	}
+
 	return &kit.Page{
-		Template: "key", Title: "Key " + k.Name, Crumbs: keysOf(owner.Value), Command: "gwctl keys get " + k.ID, Data: data,
+		Template: "key",
+		Title:    "Key " + k.Name,
+		Crumbs:   keysOf(owner.Value),
+		Command:  "gwctl keys get " + k.ID,
+		Data:     data,
 	}, nil
 }
 

@@ -26,24 +26,38 @@ func accountPools(r *kit.Request) (*kit.Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer, err := r.API.ListAccountPools(r.Context(), h.ID, &adminclient.ListAccountPoolsParams{Cursor: kit.Cursor(r), Limit: new(kit.PageSize)})
+
+	answer, err := r.API.ListAccountPools(
+		r.Context(),
+		h.ID,
+		&adminclient.ListAccountPoolsParams{Cursor: kit.Cursor(r), Limit: new(kit.PageSize)},
+	)
 	if err != nil {
 		return nil, err
 	}
+
 	var ids []string
 	for _, p := range answer.Value.Data {
 		if p.KeyID != nil {
 			ids = append(ids, *p.KeyID)
 		}
 	}
+
 	names, err := kit.Names(r, ids)
 	if err != nil {
 		return nil, err
 	}
+
 	v := &poolsView{head: h, List: answer.Value, Pages: kit.PagesOf(r, answer.Value.NextCursor)}
 	for _, p := range answer.Value.Data {
 		shown := pool{Pool: p, Unit: h.Balance.Currency, Bar: view.Bar(
-			view.Part{Kind: "free", Name: "not given to a proxy", Text: p.Free}, view.Part{Kind: "held", Name: "held by proxies", Text: p.Outstanding})}
+			view.Part{
+				Kind: "free",
+				Name: "not given to a proxy",
+				Text: p.Free,
+			},
+			view.Part{Kind: "held", Name: "held by proxies", Text: p.Outstanding},
+		)}
 		if p.Kind == adminclient.PoolKindSlots {
 			shown.Unit = "slots"
 		}
@@ -52,5 +66,6 @@ func accountPools(r *kit.Request) (*kit.Page, error) {
 		}
 		v.Pools = append(v.Pools, shown)
 	}
+
 	return h.page("account_pools", "Money in use", "gwctl account-pools list "+h.ID, v), nil
 }

@@ -29,26 +29,38 @@ func accountStatement(r *kit.Request) (*kit.Page, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	now := time.Now().UTC()
 	month := r.Text("month")
 	if month == "" {
 		month = now.Format(monthLayout)
 	}
+
 	begin, err := time.Parse(monthLayout, month)
 	if err != nil {
 		return nil, kit.Invalid("month", "must be a month such as 2026-10")
 	}
-	params := &adminclient.GetStatementParams{Month: &month, GroupBy: []adminclient.UsageGroup{adminclient.UsageGroupKey, adminclient.UsageGroupModel}}
+
+	params := &adminclient.GetStatementParams{
+		Month:   &month,
+		GroupBy: []adminclient.UsageGroup{adminclient.UsageGroupKey, adminclient.UsageGroupModel},
+	}
 	if r.Text("format") == "csv" {
 		return statementFile(r, h, month)
 	}
+
 	answer, err := r.API.GetStatement(r.Context(), h.ID, params)
 	if err != nil {
 		return nil, err
 	}
+
 	data := &statementView{
-		head: h, Statement: answer.Value, Month: month, Last: begin.AddDate(0, 1, -1).Format(time.DateOnly),
-		Earlier: kit.With(r.URL, "month", begin.AddDate(0, -1, 0).Format(monthLayout)), CSV: kit.With(r.URL, "month", month, "format", "csv"),
+		head:      h,
+		Statement: answer.Value,
+		Month:     month,
+		Last:      begin.AddDate(0, 1, -1).Format(time.DateOnly),
+		Earlier:   kit.With(r.URL, "month", begin.AddDate(0, -1, 0).Format(monthLayout)),
+		CSV:       kit.With(r.URL, "month", month, "format", "csv"),
 	}
 	if data.Names, err = names(r, answer.Value.UsageLines); err != nil {
 		return nil, err
@@ -56,6 +68,7 @@ func accountStatement(r *kit.Request) (*kit.Page, error) {
 	if later := begin.AddDate(0, 1, 0); !later.After(now) {
 		data.Later = kit.With(r.URL, "month", later.Format(monthLayout))
 	}
+
 	return h.page("account_statement", "Statement", kit.Command("statements get "+h.ID, "--month", month), data), nil
 }
 

@@ -39,7 +39,12 @@ type choice struct {
 }
 
 // dimensions are those of the API, in the order of the columns.
-var dimensions = []choice{{Value: "day", Text: "Day"}, {Value: "account", Text: "Account"}, {Value: "key", Text: "Key"}, {Value: "model", Text: "Model"}}
+var dimensions = []choice{
+	{Value: "day", Text: "Day"},
+	{Value: "account", Text: "Account"},
+	{Value: "key", Text: "Key"},
+	{Value: "model", Text: "Model"},
+}
 
 // By reports whether the table has a column of a dimension.
 func (p *pivotView) By(dimension string) bool { return slices.Contains(p.Filter.By, dimension) }
@@ -53,6 +58,7 @@ func pivot(r *kit.Request, account string) (*pivotView, string, error) {
 	if account == "" {
 		f.AccountID = r.Text("account_id")
 	}
+
 	f.From, f.To = dayOf(r.Text("from")), dayOf(r.Text("to"))
 	if !r.Form.Has("from") {
 		f.From, f.To = today.AddDate(0, 0, -29).Format(time.DateOnly), today.Format(time.DateOnly)
@@ -60,6 +66,7 @@ func pivot(r *kit.Request, account string) (*pivotView, string, error) {
 	if len(f.By) == 0 {
 		f.By = []string{"day"}
 	}
+
 	after := ""
 	if f.To != "" {
 		last, err := time.Parse(time.DateOnly, f.To)
@@ -68,10 +75,17 @@ func pivot(r *kit.Request, account string) (*pivotView, string, error) {
 		}
 		after = last.AddDate(0, 0, 1).Format(time.DateOnly)
 	}
+
 	params := &adminclient.GetUsageTotalsParams{
-		AccountID: kit.Optional(f.AccountID), KeyID: kit.Optional(f.KeyID), Model: kit.Optional(f.Model), From: kit.Optional(f.From), To: kit.Optional(after),
-		Cursor: kit.Cursor(r), Limit: new(200),
+		AccountID: kit.Optional(f.AccountID),
+		KeyID:     kit.Optional(f.KeyID),
+		Model:     kit.Optional(f.Model),
+		From:      kit.Optional(f.From),
+		To:        kit.Optional(after),
+		Cursor:    kit.Cursor(r),
+		Limit:     new(200),
 	}
+
 	for _, d := range dimensions {
 		if d.Value == "account" && account != "" {
 			continue
@@ -81,14 +95,18 @@ func pivot(r *kit.Request, account string) (*pivotView, string, error) {
 		}
 		p.Groups = append(p.Groups, d)
 	}
+
 	answer, err := r.API.GetUsageTotals(r.Context(), params)
 	if err != nil {
 		return nil, "", err
 	}
+
 	p.List, p.Pages = answer.Value, kit.PagesOf(r, answer.Value.NextCursor)
 	p.Chart = len(params.GroupBy) == 1 && p.By("day") && len(p.List.Data) > 1
+
 	command := kit.Command("usage-totals get", "--group-by", strings.Join(f.By, ","), "--account-id", f.AccountID, "--key-id", f.KeyID,
 		"--model", f.Model, "--from", f.From, "--to", after)
+
 	params.GroupBy, params.Cursor, params.Limit = nil, nil, nil
 	sum, err := r.API.GetUsageTotals(r.Context(), params)
 	if err != nil {
@@ -97,7 +115,12 @@ func pivot(r *kit.Request, account string) (*pivotView, string, error) {
 	if len(sum.Value.Data) == 1 && sum.Value.Data[0].Requests > 0 {
 		p.Sum = &sum.Value.Data[0]
 	}
-	p.Export = kit.Path("requests", "export") + "?" + kit.Query("account_id", f.AccountID, "key_id", f.KeyID, "model", f.Model, "from", f.From, "to", after)
+
+	p.Export = kit.Path(
+		"requests",
+		"export",
+	) + "?" +
+		kit.Query("account_id", f.AccountID, "key_id", f.KeyID, "model", f.Model, "from", f.From, "to", after)
 	p.Names, err = names(r, p.List.Data)
 	return p, command, err
 }
@@ -127,6 +150,7 @@ func (p *pivotView) byProvider(r *kit.Request) error {
 	if err != nil {
 		return err
 	}
+
 	to, err := kit.Moment("to", p.Filter.To)
 	if err != nil {
 		return err
@@ -134,13 +158,18 @@ func (p *pivotView) byProvider(r *kit.Request) error {
 	if to != nil {
 		to = new(to.AddDate(0, 0, 1))
 	}
+
 	series, err := r.API.GetTrafficSeries(r.Context(), &adminclient.GetTrafficSeriesParams{
-		Measure: adminclient.GetTrafficSeriesParamsMeasureCost, By: new(adminclient.GetTrafficSeriesParamsByProvider),
-		Step: new(adminclient.GetTrafficSeriesParamsStepN1D), From: from, To: to,
+		Measure: adminclient.GetTrafficSeriesParamsMeasureCost,
+		By:      new(adminclient.GetTrafficSeriesParamsByProvider),
+		Step:    new(adminclient.GetTrafficSeriesParamsStepN1D),
+		From:    from,
+		To:      to,
 	})
 	if err != nil {
 		return err
 	}
+
 	p.Providers = &kit.Chart{ID: "providers", Title: "Charged by provider", Unit: p.List.Currency}
 	p.Providers.Stack(series.Value, nil)
 	return nil
@@ -156,7 +185,12 @@ func showUsage(r *kit.Request) (*kit.Page, error) {
 			return nil, err
 		}
 	}
-	return &kit.Page{Template: "usage", Title: "Usage", Command: command, Data: p}, nil
+	return &kit.Page{
+		Template: "usage",
+		Title:    "Usage",
+		Command:  command,
+		Data:     p,
+	}, nil
 }
 
 type accountUsageView struct {

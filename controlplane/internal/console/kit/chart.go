@@ -46,20 +46,24 @@ func (c *Chart) Stack(series *adminclient.TrafficSeries, name func(label string)
 	if name == nil {
 		name = func(label string) string { return label }
 	}
+
 	sums := map[string]string{}
 	for _, p := range series.Points {
 		for _, v := range p.Values {
 			sums[name(v.Label)] = view.Add(cmp.Or(sums[name(v.Label)], "0"), amount(&v))
 		}
 	}
+
 	names := make([]string, 0, len(sums))
 	for n := range sums {
 		names = append(names, n)
 	}
+
 	slices.SortFunc(names, func(a, b string) int { return cmp.Or(view.Compare(sums[b], sums[a]), cmp.Compare(a, b)) })
 	if i := slices.Index(names, other); i >= 0 { // the rest comes last
 		names = append(slices.Delete(names, i, i+1), other)
 	}
+
 	index := map[string]int{}
 	for i, n := range names {
 		index[n] = min(i, maxColumns-1)
@@ -67,9 +71,11 @@ func (c *Chart) Stack(series *adminclient.TrafficSeries, name func(label string)
 			c.Columns = append(c.Columns, ChartColumn{n, "s" + strconv.Itoa(i+1)})
 		}
 	}
+
 	if len(names) > maxColumns {
 		c.Columns[maxColumns-1].Name = other
 	}
+
 	c.Kind, c.Exact = "stack", series.FromRecords
 	c.fill(series, func(p *adminclient.SeriesPoint, values []string) {
 		for i := range values {

@@ -173,7 +173,13 @@ func showForm(r *Request, build func(*Request) (*Form, error)) (*Page, error) {
 
 func formPage(r *Request, view *FormView) *Page {
 	view.Action = r.URL.RequestURI()
-	return &Page{Template: "form", Title: view.Title, Crumbs: view.Crumbs, Command: view.Command, Data: view}
+	return &Page{
+		Template: "form",
+		Title:    view.Title,
+		Crumbs:   view.Crumbs,
+		Command:  view.Command,
+		Data:     view,
+	}
 }
 
 func takeForm(r *Request, build func(*Request) (*Form, error)) (*Page, error) {
@@ -181,20 +187,24 @@ func takeForm(r *Request, build func(*Request) (*Form, error)) (*Page, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	form, err := build(r)
 	if err != nil {
 		return nil, err
 	}
+
 	view := &FormView{Form: *form, Key: in.key}
 	view.fill(in)
 	page, err := view.take(r, in)
 	if err == nil {
 		return page, nil
 	}
+
 	refused, ok := errors.AsType[*adminclient.Error](err)
 	if !ok {
 		return nil, err
 	}
+
 	view.refuse(refused, form)
 	page = formPage(r, view)
 	page.Status = refused.StatusCode
@@ -213,6 +223,7 @@ func (v *FormView) take(r *Request, in *Input) (*Page, error) {
 	case step == stepEdit:
 		return formPage(r, v), nil
 	}
+
 	confirmed := v.Confirm == "" || in.Text(confirmName) == v.Confirm
 	if v.Review != nil && (step != stepDo || !confirmed) {
 		effects, err := v.Review(r, in)
@@ -224,12 +235,14 @@ func (v *FormView) take(r *Request, in *Input) (*Page, error) {
 			return formPage(r, v), nil
 		}
 	}
+
 	if !confirmed {
 		v.Typed = "Type " + v.Confirm + " to confirm."
 		page := formPage(r, v)
 		page.Status = http.StatusBadRequest
 		return page, nil
 	}
+
 	return v.Do(r, in)
 }
 
@@ -246,10 +259,12 @@ func read(r *Request) (*Input, error) {
 	} else if err := r.ParseForm(); err != nil {
 		return nil, Invalid("", "The form could not be read")
 	}
+
 	in := &Input{values: r.PostForm, key: r.PostFormValue(keyName), match: r.PostFormValue(matchName)}
 	if r.MultipartForm == nil {
 		return in, nil
 	}
+
 	for name, files := range r.MultipartForm.File {
 		if len(files) == 0 || files[0].Size == 0 {
 			continue
@@ -265,6 +280,7 @@ func read(r *Request) (*Input, error) {
 		}
 		in.values.Set(name, string(text))
 	}
+
 	return in, nil
 }
 
@@ -286,10 +302,12 @@ func (v *FormView) refuse(e *adminclient.Error, now *Form) {
 	if e.StatusCode < http.StatusInternalServerError {
 		v.Key = rand.Text() // nothing was done, so other values are another change
 	}
+
 	v.Problem = e.Problem.Title
 	if e.Problem.Detail != nil {
 		v.Detail = *e.Problem.Detail
 	}
+
 	switch {
 	case e.StatusCode == http.StatusPreconditionFailed:
 		v.Match = now.Match
@@ -303,6 +321,7 @@ func (v *FormView) refuse(e *adminclient.Error, now *Form) {
 	case e.StatusCode >= http.StatusInternalServerError:
 		v.Detail = strings.TrimSpace(v.Detail + " It is not known whether the change was made. Send the form again: it is made once.")
 	}
+
 	for _, problem := range e.Problem.Errors {
 		if f := v.field(problem.Field); f != nil {
 			f.Error = strings.TrimPrefix(strings.TrimPrefix(problem.Field, f.Name)+" "+problem.Detail, " ")

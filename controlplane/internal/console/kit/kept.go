@@ -27,6 +27,7 @@ func Keep(w http.ResponseWriter, r *http.Request) *Kept {
 	if r.Method != http.MethodPost {
 		return nil
 	}
+
 	r.Body = http.MaxBytesReader(w, r.Body, maxKept)
 	multipart := strings.HasPrefix(r.Header.Get("Content-Type"), "multipart/form-data")
 	err := r.ParseForm()
@@ -36,6 +37,7 @@ func Keep(w http.ResponseWriter, r *http.Request) *Kept {
 	if err != nil || r.PostFormValue(keyName) == "" {
 		return nil
 	}
+
 	kept := &Kept{Action: r.URL.RequestURI()}
 	for name, values := range r.PostForm {
 		if slices.Contains(r.PostForm[secretName], name) {
@@ -49,10 +51,12 @@ func Keep(w http.ResponseWriter, r *http.Request) *Kept {
 			kept.Values = append(kept.Values, KeptValue{name, value})
 		}
 	}
+
 	if multipart {
 		kept.Dropped = kept.Dropped || len(r.MultipartForm.File) > 0
 		_ = r.MultipartForm.RemoveAll()
 	}
+
 	slices.SortStableFunc(kept.Values, func(a, b KeptValue) int { return strings.Compare(a.Name, b.Name) })
 	return kept
 }

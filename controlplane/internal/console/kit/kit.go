@@ -159,7 +159,10 @@ func (l *Layout) Shown() []Banner {
 		for _, s := range l.Session.Principal.Scopes {
 			scopes = append(scopes, string(s))
 		}
-		shown = append(shown, Banner{Kind: "info", Text: "This session is read only: the scope " + strings.Join(scopes, ", ") + " changes nothing."})
+		shown = append(
+			shown,
+			Banner{Kind: "info", Text: "This session is read only: the scope " + strings.Join(scopes, ", ") + " changes nothing."},
+		)
 	}
 	return shown
 }
@@ -218,7 +221,11 @@ func Invalid(field, detail string) error {
 
 // NotFound is the error of a page that does not exist.
 func NotFound() error {
-	return &adminclient.Error{StatusCode: http.StatusNotFound, Code: "not_found", Problem: adminclient.Problem{Title: "There is no such page"}}
+	return &adminclient.Error{
+		StatusCode: http.StatusNotFound,
+		Code:       "not_found",
+		Problem:    adminclient.Problem{Title: "There is no such page"},
+	}
 }
 
 // Exact returns the value of a response whose members of any type have numbers as they were written, not as floats.

@@ -24,6 +24,7 @@ func Names(r *Request, ids []string) (map[string]string, error) {
 			found[id] = ""
 		}
 	}
+
 	var mu sync.Mutex
 	var failed error
 	var all sync.WaitGroup
@@ -39,6 +40,7 @@ func Names(r *Request, ids []string) (map[string]string, error) {
 			failed = errors.Join(failed, err)
 		})
 	}
+
 	all.Wait()
 	return found, failed
 }
@@ -57,8 +59,10 @@ func nameOf(r *Request, id string) (string, error) {
 			name = answer.Value.Name
 		}
 	}
+
 	if adminclient.Code(err) == "not_found" || adminclient.Code(err) == "invalid_input" {
 		err = nil
 	}
+
 	return name, err
 }

@@ -79,7 +79,13 @@ func (n *Notice) Progress() string {
 	case len(n.Applied) == 0:
 		return fmt.Sprintf("Applied by none of %d proxies yet; %s will follow.", n.total(), sentence(n.Pending))
 	default:
-		return fmt.Sprintf("Applied by %d of %d proxies: %s; %s will follow.", len(n.Applied), n.total(), sentence(n.Applied), sentence(n.Pending))
+		return fmt.Sprintf(
+			"Applied by %d of %d proxies: %s; %s will follow.",
+			len(n.Applied),
+			n.total(),
+			sentence(n.Applied),
+			sentence(n.Pending),
+		)
 	}
 }
 

@@ -46,10 +46,12 @@ func ReadRoutes(r *Request, shown func(*adminclient.RouteHealth) bool) (*RouteTa
 	if err != nil {
 		return nil, err
 	}
+
 	now, err := r.API.GetTraffic(r.Context())
 	if err != nil {
 		return nil, err
 	}
+
 	maintenance := &adminclient.MaintenanceList{}
 	if answer.Value.RoutesReadAt == nil {
 		read, err := r.API.ListMaintenance(r.Context())
@@ -58,6 +60,7 @@ func ReadRoutes(r *Request, shown func(*adminclient.RouteHealth) bool) (*RouteTa
 		}
 		maintenance = read.Value
 	}
+
 	table := &RouteTable{RoutesHealth: answer.Value, MayReset: r.May(Operator)}
 	silent := map[string]bool{}
 	for _, p := range now.Value.Proxies {
@@ -67,6 +70,7 @@ func ReadRoutes(r *Request, shown func(*adminclient.RouteHealth) bool) (*RouteTa
 			table.Unheard = append(table.Unheard, p)
 		}
 	}
+
 	for _, route := range answer.Value.Data {
 		for _, b := range route.Breakers {
 			if !slices.Contains(table.Proxies, b.Proxy) {
@@ -75,16 +79,19 @@ func ReadRoutes(r *Request, shown func(*adminclient.RouteHealth) bool) (*RouteTa
 			}
 		}
 	}
+
 	slices.Sort(table.Proxies)
 	for i := range answer.Value.Data {
 		if route := &answer.Value.Data[i]; shown(route) {
 			table.Rows = append(table.Rows, newRouteRow(route, table.Proxies, silent, closed(maintenance, route)))
 		}
 	}
+
 	slices.SortStableFunc(table.Rows, func(a, b RouteRow) int {
 		order := map[bool]int{true: 0, false: 1}
 		return cmp.Compare(order[a.Bad], order[b.Bad])
 	})
+
 	return table, nil
 }
 
@@ -115,6 +122,7 @@ func newRouteRow(route *adminclient.RouteHealth, proxies []string, silent map[st
 				cell.Badge = view.Badge{Kind: "warn", Word: "set aside"}
 			}
 		}
+
 		row.Bad = row.Bad || cell.Badge.Kind != "good"
 		switch {
 		case silent[proxy]:
@@ -124,13 +132,16 @@ func newRouteRow(route *adminclient.RouteHealth, proxies []string, silent map[st
 		case closed:
 			cell.Badge = view.Badge{Kind: "warn", Word: "in maintenance"}
 		}
+
 		row.Cells = append(row.Cells, cell)
 	}
+
 	if c := route.Calls; c != nil && c.Last5Minutes.Attempts > 0 {
 		row.Share = view.Bar(
 			view.Part{Kind: "good", Text: strconv.FormatInt(c.Last5Minutes.Attempts-c.Last5Minutes.Failures, 10)},
 			view.Part{Kind: "bad", Text: strconv.FormatInt(c.Last5Minutes.Failures, 10)},
 		)
 	}
+
 	return row
 }

@@ -14,7 +14,8 @@ var templates embed.FS
 // Section returns the pages.
 func Section() kit.Section {
 	return kit.Section{
-		Name: "Money", Templates: templates,
+		Name:      "Money",
+		Templates: templates,
 		Items: []kit.Item{
 			{Link: kit.Link{Text: "Money check", URL: "/console/money"}, Scope: kit.Observe},
 			{Link: kit.Link{Text: "Quarantine", URL: "/console/quarantine"}, Scope: kit.Observe},

@@ -17,9 +17,19 @@ var kinds = []struct {
 	Started bool
 }{
 	{adminclient.LedgerCheckKindChanged, "New records", "Every record written since the last check. It runs every minute.", false},
-	{adminclient.LedgerCheckKindRecent, "All but old usage", "Every invariant, without usage records of earlier days. It runs every hour.", false},
+	{
+		adminclient.LedgerCheckKindRecent,
+		"All but old usage",
+		"Every invariant, without usage records of earlier days. It runs every hour.",
+		false,
+	},
 	{adminclient.LedgerCheckKindAll, "Everything", "Every invariant of ledger, pools and usage. It may run for minutes.", true},
-	{adminclient.LedgerCheckKindReceipts, "Receipts", "Every receipt is computed again from its price sheet. It may run for minutes.", true},
+	{
+		adminclient.LedgerCheckKindReceipts,
+		"Receipts",
+		"Every receipt is computed again from its price sheet. It may run for minutes.",
+		true,
+	},
 }
 
 // nameOf returns the name of a kind of check.
@@ -76,30 +86,43 @@ func showChecks(r *kit.Request) (*kit.Page, error) {
 		}
 		v.Last = append(v.Last, l)
 	}
+
 	after, err := dayAfter(v.To)
 	if err != nil {
 		return nil, err
 	}
+
 	books, err := r.API.GetLedgerBooks(r.Context(), &adminclient.GetLedgerBooksParams{From: kit.Optional(v.From), To: kit.Optional(after)})
 	if err != nil {
 		return nil, err
 	}
+
 	params := &adminclient.ListLedgerChecksParams{Cursor: kit.Cursor(r), Limit: new(20)}
 	if v.Kind != "" {
 		params.Kind = new(adminclient.LedgerCheckKind(v.Kind))
 	}
+
 	runs, err := r.API.ListLedgerChecks(r.Context(), params)
 	if err != nil {
 		return nil, err
 	}
+
 	for _, run := range runs.Value.Data {
 		v.Runs = append(v.Runs, runView{run, nameOf(run.Kind)})
 	}
+
 	v.Books, v.Pages = books.Value, kit.PagesOf(r, runs.Value.NextCursor)
 	v.Export = "/console/money/export?" + kit.Query("from", v.From, "to", after)
 	return &kit.Page{
-		Template: "money", Title: "Money check", Data: v,
-		Command: kit.Command("ledger-checks list", "--kind", v.Kind) + "\n" + kit.Command("ledger-books get", "--from", v.From, "--to", after),
+		Template: "money",
+		Title:    "Money check",
+		Data:     v,
+		Command: kit.Command(
+			"ledger-checks list",
+			"--kind",
+			v.Kind,
+		) + "\n" +
+			kit.Command("ledger-books get", "--from", v.From, "--to", after),
 	}, nil
 }
 
@@ -122,8 +145,11 @@ func showRun(r *kit.Request) (*kit.Page, error) {
 		return nil, err
 	}
 	return &kit.Page{
-		Template: "money_run", Title: "Check of the ledger", Crumbs: above, Data: &runView{*answer.Value, nameOf(answer.Value.Kind)},
-		Command: "gwctl ledger-checks get " + answer.Value.ID,
+		Template: "money_run",
+		Title:    "Check of the ledger",
+		Crumbs:   above,
+		Data:     &runView{*answer.Value, nameOf(answer.Value.Kind)},
+		Command:  "gwctl ledger-checks get " + answer.Value.ID,
 	}, nil
 }
 
@@ -131,15 +157,30 @@ var above = []kit.Link{{Text: "Money check", URL: "/console/money"}}
 
 // startCheck is the form that starts a check.
 func startCheck(r *kit.Request) (*kit.Form, error) {
-	field := kit.Field{Name: "kind", Label: "Check", Kind: "select", Required: true, Value: r.Text("kind")}
+	field := kit.Field{
+		Name:     "kind",
+		Label:    "Check",
+		Kind:     "select",
+		Required: true,
+		Value:    r.Text("kind"),
+	}
+
 	for _, k := range kinds {
 		if k.Started {
 			field.Options = append(field.Options, kit.Option{Value: string(k.Kind), Text: k.Name + ": " + k.Text})
 		}
 	}
+
 	return &kit.Form{
-		Title: "Start a check", Crumbs: above, Submit: "Start check", Back: "/console/money", Command: "gwctl ledger-checks start --kind KIND", Fields: []kit.Field{field},
-		Effects: []string{"A control plane reads the records in the background. Nothing is changed. If a run of the kind is open, its page is shown."},
+		Title:   "Start a check",
+		Crumbs:  above,
+		Submit:  "Start check",
+		Back:    "/console/money",
+		Command: "gwctl ledger-checks start --kind KIND",
+		Fields:  []kit.Field{field},
+		Effects: []string{
+			"A control plane reads the records in the background. Nothing is changed. If a run of the kind is open, its page is shown.",
+		},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
 			run, err := r.API.StartLedgerCheck(r.Context(), &adminclient.StartLedgerCheckParams{IdempotencyKey: in.Key()},
 				adminclient.LedgerCheckStart{Kind: adminclient.LedgerCheckStartKind(in.Text("kind"))})
@@ -157,14 +198,20 @@ func exportLedger(r *kit.Request) (*kit.Page, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	to, err := kit.Moment("to", r.Text("to"))
 	if err != nil {
 		return nil, err
 	}
-	export, err := r.API.ExportLedger(r.Context(), &adminclient.ExportLedgerParams{From: from, To: to, Format: new(adminclient.ExportFormatCSV)})
+
+	export, err := r.API.ExportLedger(
+		r.Context(),
+		&adminclient.ExportLedgerParams{From: from, To: to, Format: new(adminclient.ExportFormatCSV)},
+	)
 	if err != nil {
 		return nil, err
 	}
+
 	return &kit.Page{Download: &kit.Download{Name: "ledger.csv", MediaType: "text/csv; charset=utf-8", CopyTo: func(w io.Writer) error {
 		if _, err := export.CopyTo(w); err != nil {
 			return fmt.Errorf("send the ledger: %w", err)

@@ -21,17 +21,22 @@ func listQuarantine(r *kit.Request) (*kit.Page, error) {
 	if !r.Form.Has("state") {
 		state = string(adminclient.QuarantineStateOpen)
 	}
+
 	params := &adminclient.ListQuarantineParams{Cursor: kit.Cursor(r), Limit: new(kit.PageSize)}
 	if state != "" {
 		params.State = new(adminclient.QuarantineState(state))
 	}
+
 	answer, err := r.API.ListQuarantine(r.Context(), params)
 	if err != nil {
 		return nil, err
 	}
+
 	return &kit.Page{
-		Template: "quarantine", Title: "Quarantine", Command: kit.Command("quarantine list", "--state", state),
-		Data: &quarantineView{answer.Value, state, kit.PagesOf(r, answer.Value.NextCursor)},
+		Template: "quarantine",
+		Title:    "Quarantine",
+		Command:  kit.Command("quarantine list", "--state", state),
+		Data:     &quarantineView{answer.Value, state, kit.PagesOf(r, answer.Value.NextCursor)},
 	}, nil
 }
 
@@ -59,14 +64,20 @@ func showQuarantined(r *kit.Request) (*kit.Page, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	v := &quarantinedView{Quarantined: q}
 	if event, ok := q.Event.(map[string]any); ok {
 		for name, to := range map[string]*string{"account_id": &v.AccountID, "key_id": &v.KeyID, "model": &v.Model} {
 			*to, _ = event[name].(string)
 		}
 	}
+
 	return &kit.Page{
-		Template: "quarantined", Title: "Event " + strconv.FormatInt(q.ID, 10), Crumbs: listed, Data: v, Command: "gwctl quarantine get " + strconv.FormatInt(q.ID, 10),
+		Template: "quarantined",
+		Title:    "Event " + strconv.FormatInt(q.ID, 10),
+		Crumbs:   listed,
+		Data:     v,
+		Command:  "gwctl quarantine get " + strconv.FormatInt(q.ID, 10),
 	}, nil
 }
 
@@ -78,15 +89,25 @@ func settle(r *kit.Request) (*kit.Form, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	id := strconv.FormatInt(q.ID, 10)
 	back := kit.Path("quarantine", id)
 	return &kit.Form{
-		Title: "Settle event " + id, Crumbs: listed, Submit: "Settle", Back: back, Command: "gwctl quarantine release " + id,
+		Title:   "Settle event " + id,
+		Crumbs:  listed,
+		Submit:  "Settle",
+		Back:    back,
+		Command: "gwctl quarantine release " + id,
 		Effects: append([]string{
-			"The event is settled as it is: its usage record is written and its charge is booked. If the cause still exists, nothing changes and the reason is shown.",
+			"The event is settled as it is: its usage record is written and its charge is booked. If the cause still exists, nothing " +
+				"changes and the reason is shown.",
 		}, charge(q)...),
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
-			if _, err := r.API.ReleaseQuarantined(r.Context(), q.ID, &adminclient.ReleaseQuarantinedParams{IdempotencyKey: in.Key()}); err != nil {
+			if _, err := r.API.ReleaseQuarantined(
+				r.Context(),
+				q.ID,
+				&adminclient.ReleaseQuarantinedParams{IdempotencyKey: in.Key()},
+			); err != nil {
 				return nil, err
 			}
 			return kit.Go(back, kit.Done("The event was settled."))
@@ -112,11 +133,25 @@ func dismiss(r *kit.Request) (*kit.Form, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	id := strconv.FormatInt(q.ID, 10)
 	back := kit.Path("quarantine", id)
 	return &kit.Form{
-		Title: "Give up event " + id, Crumbs: listed, Submit: "Give up", Danger: true, Confirm: id, Back: back, Command: "gwctl quarantine dismiss " + id + " --reason REASON",
-		Fields: []kit.Field{{Name: "reason", Label: "Reason", Kind: "area", Rows: 2, Required: true, Hint: "It stays with the event and in the audit log."}},
+		Title:   "Give up event " + id,
+		Crumbs:  listed,
+		Submit:  "Give up",
+		Danger:  true,
+		Confirm: id,
+		Back:    back,
+		Command: "gwctl quarantine dismiss " + id + " --reason REASON",
+		Fields: []kit.Field{{
+			Name:     "reason",
+			Label:    "Reason",
+			Kind:     "area",
+			Rows:     2,
+			Required: true,
+			Hint:     "It stays with the event and in the audit log.",
+		}},
 		Effects: []string{
 			"The request is never charged, and has no usage record. This cannot be undone.",
 		},

@@ -30,10 +30,12 @@ func periodOf(r *kit.Request, now time.Time) (period, error) {
 	if err != nil {
 		return period{}, err
 	}
+
 	to, err := kit.Moment("to", r.Text("to"))
 	if err != nil {
 		return period{}, err
 	}
+
 	p := period{name: r.Text("range"), to: now.UTC()}
 	if from != nil {
 		p.name, p.from = "", from.UTC()
@@ -46,6 +48,7 @@ func periodOf(r *kit.Request, now time.Time) (period, error) {
 		}
 		p.from = p.to.Add(-ranges[p.name])
 	}
+
 	switch length := p.to.Sub(p.from); {
 	case length <= 0:
 		return period{}, kit.Invalid("to", "must be after from")
@@ -56,6 +59,7 @@ func periodOf(r *kit.Request, now time.Time) (period, error) {
 	default:
 		p.step = adminclient.GetTrafficSeriesParamsStepN1D
 	}
+
 	return p, nil
 }
 
@@ -88,13 +92,20 @@ func refusalsByCode(title string) *chart {
 func charts() []*chart {
 	return []*chart{
 		{
-			Chart: kit.Chart{ID: "by-status", Title: "Requests by status", Unit: "requests"}, measure: adminclient.GetTrafficSeriesParamsMeasureRequests,
-			by: new(adminclient.GetTrafficSeriesParamsByStatus), name: statusClass,
+			Chart:   kit.Chart{ID: "by-status", Title: "Requests by status", Unit: "requests"},
+			measure: adminclient.GetTrafficSeriesParamsMeasureRequests,
+			by:      new(adminclient.GetTrafficSeriesParamsByStatus),
+			name:    statusClass,
 		},
 		refusalsByCode("Refusals by code"),
 		{
-			Chart: kit.Chart{ID: "attempts", Title: "Calls of providers", Unit: "calls"}, measure: adminclient.GetTrafficSeriesParamsMeasureAttempts,
-			by: new(adminclient.GetTrafficSeriesParamsByProvider),
+			Chart: kit.Chart{
+				ID:    "attempts",
+				Title: "Calls of providers",
+				Unit:  "calls",
+			},
+			measure: adminclient.GetTrafficSeriesParamsMeasureAttempts,
+			by:      new(adminclient.GetTrafficSeriesParamsByProvider),
 		},
 		{Chart: kit.Chart{ID: "ttft", Title: "Time to the first token"}, measure: adminclient.GetTrafficSeriesParamsMeasureTtft},
 		{
@@ -102,23 +113,36 @@ func charts() []*chart {
 			by: new(adminclient.GetTrafficSeriesParamsByModel),
 		},
 		{
-			Chart: kit.Chart{ID: "tokens", Title: "Tokens by model", Unit: "tokens"}, measure: adminclient.GetTrafficSeriesParamsMeasureTokens,
-			by: new(adminclient.GetTrafficSeriesParamsByModel),
+			Chart: kit.Chart{
+				ID:    "tokens",
+				Title: "Tokens by model",
+				Unit:  "tokens",
+			},
+			measure: adminclient.GetTrafficSeriesParamsMeasureTokens,
+			by:      new(adminclient.GetTrafficSeriesParamsByModel),
 		},
 	}
 }
 
 // read fills the chart.
 func (c *chart) read(r *kit.Request, p period) {
-	answer, err := r.API.GetTrafficSeries(r.Context(), &adminclient.GetTrafficSeriesParams{Measure: c.measure, By: c.by, Step: &p.step, From: &p.from, To: &p.to})
+	answer, err := r.API.GetTrafficSeries(r.Context(), &adminclient.GetTrafficSeriesParams{
+		Measure: c.measure,
+		By:      c.by,
+		Step:    &p.step,
+		From:    &p.from,
+		To:      &p.to,
+	})
 	if err != nil {
 		c.Problem = err.Error()
 		return
 	}
+
 	if c.measure == adminclient.GetTrafficSeriesParamsMeasureTtft {
 		c.Quantiles(answer.Value)
 		return
 	}
+
 	c.Stack(answer.Value, c.name)
 	if c.ID == "by-status" {
 		for i := range c.Columns {

@@ -82,11 +82,13 @@ func readNeeds(ctx context.Context, api *adminclient.Client) *needs {
 		{"webhooks", failingWebhooks},
 		{"accounts", overdrawnAccounts},
 	}
+
 	found, counts, errs := [sources][]need{}, [sources]int{}, [sources]error{}
 	var reading sync.WaitGroup
 	for i, s := range all {
 		reading.Go(func() { found[i], counts[i], errs[i] = s.read(ctx, api) })
 	}
+
 	reading.Wait()
 	for i, s := range all {
 		if errs[i] != nil {
@@ -95,6 +97,7 @@ func readNeeds(ctx context.Context, api *adminclient.Client) *needs {
 		list.List = append(list.List, found[i]...)
 		list.Checks += counts[i]
 	}
+
 	list.List = withoutRefusalsOfUnusable(list.List)
 	slices.SortStableFunc(list.List, func(a, b need) int { return strings.Compare(a.Kind, b.Kind) }) // "bad" before "warn"
 	return list
@@ -113,7 +116,8 @@ func withoutRefusalsOfUnusable(list []need) []need {
 func failedChecks(ctx context.Context, api *adminclient.Client) ([]need, int, error) {
 	var found []need
 	for _, kind := range []adminclient.LedgerCheckKind{
-		adminclient.LedgerCheckKindChanged, adminclient.LedgerCheckKindRecent, adminclient.LedgerCheckKindAll, adminclient.LedgerCheckKindReceipts,
+		adminclient.LedgerCheckKindChanged, adminclient.LedgerCheckKindRecent,
+		adminclient.LedgerCheckKindAll, adminclient.LedgerCheckKindReceipts,
 	} {
 		runs, err := api.ListLedgerChecks(ctx, &adminclient.ListLedgerChecksParams{Kind: &kind, Limit: new(1)})
 		if err != nil {
@@ -122,18 +126,26 @@ func failedChecks(ctx context.Context, api *adminclient.Client) ([]need, int, er
 		for _, run := range runs.Value.Data {
 			if run.OK != nil && !*run.OK {
 				found = append(found, need{
-					Kind: "bad", Text: fmt.Sprintf("The ledger check %q found a difference.", kind), Since: run.EndedAt,
-					Link: kit.Link{Text: "Show the first row", URL: kit.Path("money", "checks", run.ID)},
+					Kind:  "bad",
+					Text:  fmt.Sprintf("The ledger check %q found a difference.", kind),
+					Since: run.EndedAt,
+					Link:  kit.Link{Text: "Show the first row", URL: kit.Path("money", "checks", run.ID)},
 				})
 			}
 		}
 	}
+
 	return found, 0, nil
 }
 
 // pagesOfAreas has the page on which findings of an area are settled. Other areas have the page of the diagnosis.
 var pagesOfAreas = map[adminclient.FindingArea]kit.Link{
-	"catalog": {Text: "Models", URL: "/console/models"}, "proxies": {Text: "Fleet", URL: "/console/proxies"}, "ledger": {Text: "Money check", URL: "/console/money"},
+	"catalog": {
+		Text: "Models",
+		URL:  "/console/models",
+	},
+	"proxies": {Text: "Fleet", URL: "/console/proxies"},
+	"ledger":  {Text: "Money check", URL: "/console/money"},
 	"secrets": {Text: "Secrets", URL: "/console/secrets"},
 }
 
@@ -149,16 +161,19 @@ func findings(ctx context.Context, api *adminclient.Client) ([]need, int, error)
 	if err != nil {
 		return nil, 0, err
 	}
+
 	var found []need
 	for i := range answer.Value.Findings {
 		f := &answer.Value.Findings[i]
 		if f.Status == adminclient.FindingStatusOK || shownElsewhere(f) {
 			continue
 		}
+
 		n := need{Kind: view.State(string(f.Status)).Kind, Text: f.Detail, Link: kit.Link{Text: "Diagnosis", URL: "/console/diagnosis"}}
 		if link, known := pagesOfAreas[f.Area]; known {
 			n.Link = link
 		}
+
 		if f.Subject != nil && *f.Subject != "" {
 			n.Text = *f.Subject + ": " + n.Text
 			switch f.Check {
@@ -169,15 +184,18 @@ func findings(ctx context.Context, api *adminclient.Client) ([]need, int, error)
 				n.Link = kit.Link{Text: "Model", URL: kit.Path("models", *f.Subject)}
 			}
 		}
+
 		var detail []string
 		for _, more := range []*string{f.Meaning, f.Advice} {
 			if more != nil {
 				detail = append(detail, *more)
 			}
 		}
+
 		n.Detail = strings.Join(detail, " ")
 		found = append(found, n)
 	}
+
 	return found, len(answer.Value.Findings), nil
 }
 
@@ -198,13 +216,23 @@ func plural(n int, further bool, one, more string) string {
 const listed = 100
 
 func quarantined(ctx context.Context, api *adminclient.Client) ([]need, int, error) {
-	answer, err := api.ListQuarantine(ctx, &adminclient.ListQuarantineParams{State: new(adminclient.QuarantineStateOpen), Limit: new(listed)})
+	answer, err := api.ListQuarantine(
+		ctx,
+		&adminclient.ListQuarantineParams{State: new(adminclient.QuarantineStateOpen), Limit: new(listed)},
+	)
 	if err != nil || len(answer.Value.Data) == 0 {
 		return nil, 0, err
 	}
 	n := need{
-		Kind: "warn", Detail: "Each is charged only if somebody settles it.", Link: kit.Link{Text: "Quarantine", URL: "/console/quarantine"},
-		Text: plural(len(answer.Value.Data), answer.Value.NextCursor != nil, "A usage event is in quarantine.", "%d usage events are in quarantine."),
+		Kind:   "warn",
+		Detail: "Each is charged only if somebody settles it.",
+		Link:   kit.Link{Text: "Quarantine", URL: "/console/quarantine"},
+		Text: plural(
+			len(answer.Value.Data),
+			answer.Value.NextCursor != nil,
+			"A usage event is in quarantine.",
+			"%d usage events are in quarantine.",
+		),
 	}
 	return []need{n}, 0, nil
 }
@@ -214,14 +242,25 @@ func refusedCredentials(ctx context.Context, api *adminclient.Client) ([]need, i
 	if err != nil {
 		return nil, 0, err
 	}
+
 	var found []need
 	for _, c := range answer.Value.RefusedCredentials {
 		found = append(found, need{
-			Kind: "warn", Since: &c.Since, Link: kit.Link{Text: "Provider", URL: kit.Path("providers", c.ProviderID)}, Provider: c.ProviderID,
-			Text: fmt.Sprintf("Provider %s refuses the credential %q at %d of %d proxies: %s.", c.ProviderID, c.Credential, len(c.Proxies), len(answer.Value.Data),
-				strings.ReplaceAll(string(c.Reason), "_", " ")),
+			Kind:     "warn",
+			Since:    &c.Since,
+			Link:     kit.Link{Text: "Provider", URL: kit.Path("providers", c.ProviderID)},
+			Provider: c.ProviderID,
+			Text: fmt.Sprintf(
+				"Provider %s refuses the credential %q at %d of %d proxies: %s.",
+				c.ProviderID,
+				c.Credential,
+				len(c.Proxies),
+				len(answer.Value.Data),
+				strings.ReplaceAll(string(c.Reason), "_", " "),
+			),
 		})
 	}
+
 	return found, 0, nil
 }
 
@@ -230,6 +269,7 @@ func openBreakers(ctx context.Context, api *adminclient.Client) ([]need, int, er
 	if err != nil {
 		return nil, 0, err
 	}
+
 	var found []need
 	for _, route := range answer.Value.Data {
 		n := need{Kind: "warn", Link: kit.Link{Text: "Routes", URL: "/console/routes"}}
@@ -246,11 +286,19 @@ func openBreakers(ctx context.Context, api *adminclient.Client) ([]need, int, er
 				n.Detail = "The last failure: " + strings.ReplaceAll(*b.ErrorClass, "_", " ") + "."
 			}
 		}
+
 		if open > 0 {
-			n.Text = fmt.Sprintf("%d of %d proxies do not call the route of %s to %s.", open, answer.Value.Heard, route.Model, route.ProviderID)
+			n.Text = fmt.Sprintf(
+				"%d of %d proxies do not call the route of %s to %s.",
+				open,
+				answer.Value.Heard,
+				route.Model,
+				route.ProviderID,
+			)
 			found = append(found, n)
 		}
 	}
+
 	return found, 0, nil
 }
 
@@ -261,7 +309,8 @@ func stuckVideos(ctx context.Context, api *adminclient.Client) ([]need, int, err
 		one, more string
 	}{
 		{adminclient.VideoStateStuck, "A video job is stuck.", "%d video jobs are stuck."},
-		{adminclient.VideoStateUnknown, "The result of the creation of a video job is unknown.", "The results of the creation of %d video jobs are unknown."},
+		{adminclient.VideoStateUnknown, "The result of the creation of a video job is " +
+			"unknown.", "The results of the creation of %d video jobs are unknown."},
 	} {
 		answer, err := api.ListVideoJobs(ctx, &adminclient.ListVideoJobsParams{State: &state.state, Limit: new(listed)})
 		if err != nil {
@@ -274,6 +323,7 @@ func stuckVideos(ctx context.Context, api *adminclient.Client) ([]need, int, err
 			})
 		}
 	}
+
 	return found, 0, nil
 }
 
@@ -282,6 +332,7 @@ func failingWebhooks(ctx context.Context, api *adminclient.Client) ([]need, int,
 	if err != nil {
 		return nil, 0, err
 	}
+
 	var found []need
 	for _, w := range answer.Value.Data {
 		n := need{Kind: "warn", Since: w.FailingSince, Link: kit.Link{Text: "Webhook", URL: kit.Path("webhooks", w.ID)}}
@@ -295,6 +346,7 @@ func failingWebhooks(ctx context.Context, api *adminclient.Client) ([]need, int,
 		}
 		found = append(found, n)
 	}
+
 	return found, 0, nil
 }
 
@@ -304,6 +356,7 @@ func overdrawnAccounts(ctx context.Context, api *adminclient.Client) ([]need, in
 	if err != nil {
 		return nil, 0, err
 	}
+
 	count, sum := 0, "0.00"
 	for _, a := range answer.Value.Data {
 		if view.Negative(a.Balance.Balance) {
@@ -311,11 +364,21 @@ func overdrawnAccounts(ctx context.Context, api *adminclient.Client) ([]need, in
 			sum = view.Add(sum, a.Balance.Balance)
 		}
 	}
+
 	if count == 0 {
 		return nil, 0, nil
 	}
-	return []need{{
-		Kind: "warn", Text: plural(count, count == listed, "The balance of an account is negative: ", "The balances of %d accounts are negative: ") + sum + " in all.",
-		Link: kit.Link{Text: "Accounts", URL: "/console/accounts?sort=balance"},
-	}}, 0, nil
+
+	return []need{
+		{
+			Kind: "warn",
+			Text: plural(
+				count,
+				count == listed,
+				"The balance of an account is negative: ",
+				"The balances of %d accounts are negative: ",
+			) + sum + " in all.",
+			Link: kit.Link{Text: "Accounts", URL: "/console/accounts?sort=balance"},
+		},
+	}, 0, nil
 }

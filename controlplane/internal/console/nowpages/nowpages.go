@@ -14,7 +14,8 @@ var templates embed.FS
 // Section returns the pages.
 func Section() kit.Section {
 	return kit.Section{
-		Name: "Now", Templates: templates,
+		Name:      "Now",
+		Templates: templates,
 		Items: []kit.Item{
 			{Link: kit.Link{Text: "Overview", URL: "/console/"}, Scope: kit.Read},
 			{Link: kit.Link{Text: "Live", URL: "/console/live"}, Scope: kit.Observe},

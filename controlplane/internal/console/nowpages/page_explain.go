@@ -20,20 +20,53 @@ type explainView struct {
 // explainRequest asks what would happen to a request now.
 func explainRequest(r *kit.Request) (*kit.Page, error) {
 	v := &explainView{
-		AccountID: r.Text("account_id"), KeyID: r.Text("key_id"), Model: r.Text("model"), Format: r.Text("format"), Stream: r.Text("stream"),
-		MaxTokens: r.Text("max_tokens"), N: r.Text("n"), InputTokens: r.Text("input_tokens"), Parameters: r.Text("parameters"),
-		Formats: []string{"chat", "responses", "messages", "images", "videos"},
+		AccountID:   r.Text("account_id"),
+		KeyID:       r.Text("key_id"),
+		Model:       r.Text("model"),
+		Format:      r.Text("format"),
+		Stream:      r.Text("stream"),
+		MaxTokens:   r.Text("max_tokens"),
+		N:           r.Text("n"),
+		InputTokens: r.Text("input_tokens"),
+		Parameters:  r.Text("parameters"),
+		Formats:     []string{"chat", "responses", "messages", "images", "videos"},
 	}
+
 	page := &kit.Page{
-		Template: "explain", Title: "Explain a request", Data: v,
-		Command: kit.Command("usage explain", "--account-id", v.AccountID, "--key-id", v.KeyID, "--model", v.Model, "--format", v.Format, "--stream", v.Stream,
-			"--max-tokens", v.MaxTokens, "--n", v.N, "--input-tokens", v.InputTokens, "--parameters", v.Parameters),
+		Template: "explain",
+		Title:    "Explain a request",
+		Data:     v,
+		Command: kit.Command(
+			"usage explain",
+			"--account-id",
+			v.AccountID,
+			"--key-id",
+			v.KeyID,
+			"--model",
+			v.Model,
+			"--format",
+			v.Format,
+			"--stream",
+			v.Stream,
+			"--max-tokens",
+			v.MaxTokens,
+			"--n",
+			v.N,
+			"--input-tokens",
+			v.InputTokens,
+			"--parameters",
+			v.Parameters,
+		),
 	}
 	if v.Model == "" || v.AccountID+v.KeyID == "" {
 		return page, nil
 	}
+
 	params := &adminclient.ExplainRequestParams{
-		AccountID: kit.Optional(v.AccountID), KeyID: kit.Optional(v.KeyID), Model: v.Model, Parameters: kit.Optional(v.Parameters),
+		AccountID:  kit.Optional(v.AccountID),
+		KeyID:      kit.Optional(v.KeyID),
+		Model:      v.Model,
+		Parameters: kit.Optional(v.Parameters),
 	}
 	if v.Format != "" {
 		params.Format = new(adminclient.ExplainRequestParamsFormat(v.Format))
@@ -41,6 +74,7 @@ func explainRequest(r *kit.Request) (*kit.Page, error) {
 	if v.Stream != "" {
 		params.Stream = new(v.Stream == "true")
 	}
+
 	for _, number := range []struct {
 		name, text string
 		to         **int64
@@ -54,23 +88,28 @@ func explainRequest(r *kit.Request) (*kit.Page, error) {
 		}
 		*number.to = &n
 	}
+
 	answer, err := r.API.ExplainRequest(r.Context(), params)
 	if err != nil {
 		return nil, err
 	}
+
 	v.Result, v.Hidden = answer.Value, hidden(&answer.Value.Visibility)
 	ids := []string{v.Result.AccountID}
 	if v.Result.KeyID != nil {
 		ids = append(ids, *v.Result.KeyID)
 	}
+
 	names, err := kit.Names(r, ids)
 	if err != nil {
 		return nil, err
 	}
+
 	v.Account = names[v.Result.AccountID]
 	if v.Result.KeyID != nil {
 		v.Key = names[*v.Result.KeyID]
 	}
+
 	return page, nil
 }
 

@@ -16,14 +16,29 @@ func filterOf(r *kit.Request) liveFilter {
 
 // Query is the query of the addresses of the page and of its stream.
 func (f *liveFilter) Query() string {
-	return kit.Query("account_id", f.AccountID, "key_id", f.KeyID, "model", f.Model, "route", f.Route, "status_class", f.StatusClass, "code", f.Code)
+	return kit.Query(
+		"account_id",
+		f.AccountID,
+		"key_id",
+		f.KeyID,
+		"model",
+		f.Model,
+		"route",
+		f.Route,
+		"status_class",
+		f.StatusClass,
+		"code",
+		f.Code,
+	)
 }
 
 // showLive shows requests as they end. Its script reads the stream.
 func showLive(r *kit.Request) (*kit.Page, error) {
 	f := filterOf(r)
 	return &kit.Page{
-		Template: "live", Title: "Live", Data: &f,
+		Template: "live",
+		Title:    "Live",
+		Data:     &f,
 		Command: kit.Command("requests tail", "--account-id", f.AccountID, "--key-id", f.KeyID, "--model", f.Model, "--route", f.Route,
 			"--status-class", f.StatusClass, "--code", f.Code),
 	}, nil
@@ -33,8 +48,12 @@ func showLive(r *kit.Request) (*kit.Page, error) {
 func streamLive(r *kit.Request) (*kit.Page, error) {
 	f := filterOf(r)
 	params := &adminclient.TailRequestsParams{
-		AccountID: kit.Optional(f.AccountID), KeyID: kit.Optional(f.KeyID), Model: kit.Optional(f.Model), Route: kit.Optional(f.Route), Code: kit.Optional(f.Code),
-		Accept: new("text/event-stream"),
+		AccountID: kit.Optional(f.AccountID),
+		KeyID:     kit.Optional(f.KeyID),
+		Model:     kit.Optional(f.Model),
+		Route:     kit.Optional(f.Route),
+		Code:      kit.Optional(f.Code),
+		Accept:    new("text/event-stream"),
 	}
 	if f.StatusClass != "" {
 		class, err := strconv.Atoi(f.StatusClass)
@@ -43,9 +62,11 @@ func streamLive(r *kit.Request) (*kit.Page, error) {
 		}
 		params.StatusClass = &class
 	}
+
 	tail, err := r.API.TailRequests(r.Context(), params)
 	if err != nil {
 		return nil, err
 	}
+
 	return &kit.Page{Stream: &kit.Stream{Body: tail.Body}}, nil
 }

@@ -92,16 +92,20 @@ func (o *overviewPage) show(r *kit.Request) (*kit.Page, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var mu sync.Mutex
 	var parts sync.WaitGroup
+
 	failed := func(part string, err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		v.Problems = append(v.Problems, part+" cannot be read: "+err.Error())
 	}
+
 	var now *adminclient.Traffic
 	var fleet *adminclient.Fleet
 	var today *adminclient.UsageTotalList
+
 	if r.May(kit.Observe) {
 		parts.Go(func() {
 			answer, err := r.API.GetTraffic(r.Context())
@@ -112,15 +116,19 @@ func (o *overviewPage) show(r *kit.Request) (*kit.Page, error) {
 			now = answer.Value
 		})
 	}
+
 	if r.May(kit.Observe) && !v.Away {
 		parts.Go(func() { v.Needs = o.needs.get(r) })
 		parts.Go(func() {
 			var err error
-			if fleet, err = o.fleet.get(func() (*adminclient.Response[adminclient.Fleet], error) { return r.API.ListProxies(r.Context()) }); err != nil {
+			if fleet, err = o.fleet.get(
+				func() (*adminclient.Response[adminclient.Fleet], error) { return r.API.ListProxies(r.Context()) },
+			); err != nil {
 				failed("The list of proxies", err)
 			}
 		})
 	}
+
 	readToday := func() {
 		day := v.At.UTC().Format(time.DateOnly)
 		var err error
@@ -130,6 +138,7 @@ func (o *overviewPage) show(r *kit.Request) (*kit.Page, error) {
 			failed("The usage of today", err)
 		}
 	}
+
 	var asOf time.Time
 	if !v.Away {
 		parts.Go(readToday)
@@ -139,6 +148,7 @@ func (o *overviewPage) show(r *kit.Request) (*kit.Page, error) {
 			v.Needs = o.needs.kept()
 		}
 	}
+
 	if r.Text("charts") != "none" && !v.Away {
 		v.Range, v.From, v.To = period.name, period.from.Format(time.RFC3339), period.to.Format(time.RFC3339)
 		v.Charts = charts()
@@ -146,21 +156,30 @@ func (o *overviewPage) show(r *kit.Request) (*kit.Page, error) {
 			parts.Go(func() { c.read(r, period) })
 		}
 	}
+
 	parts.Wait()
 	v.Tiles = tiles(now, fleet, today)
 	if v.Away {
 		markOld(v.Tiles, asOf)
 	}
+
 	for _, c := range v.Charts {
 		if c.measure == adminclient.GetTrafficSeriesParamsMeasureCost && today != nil {
 			c.Unit = today.Currency
 		}
 	}
+
 	if now != nil {
 		v.Known, v.Heard, v.Silent = true, now.Heard, now.Silent
 		v.Unheard = slices.DeleteFunc(slices.Clone(now.Proxies), func(p adminclient.TrafficProxy) bool { return !p.Silent })
 	}
-	return &kit.Page{Template: "overview", Title: "Overview", Command: "gwctl doctor\ngwctl traffic get\ngwctl proxies list", Data: v}, nil
+
+	return &kit.Page{
+		Template: "overview",
+		Title:    "Overview",
+		Command:  "gwctl doctor\ngwctl traffic get\ngwctl proxies list",
+		Data:     v,
+	}, nil
 }
 
 // tiles returns the figures of what could be read.
@@ -169,23 +188,36 @@ func tiles(now *adminclient.Traffic, fleet *adminclient.Fleet, today *adminclien
 	if now != nil {
 		all = trafficTiles(now)
 	}
+
 	if today != nil {
 		charged, requests := "0.00", int64(0)
 		for _, t := range today.Data {
 			charged, requests = t.Cost, t.Requests
 		}
 		all = append(all, tile{
-			Name: "Charged today", Value: charged, Unit: today.Currency, Note: view.Count(requests) + " settled requests, UTC day", URL: "/console/usage", Stored: true,
+			Name:   "Charged today",
+			Value:  charged,
+			Unit:   today.Currency,
+			Note:   view.Count(requests) + " settled requests, UTC day",
+			URL:    "/console/usage",
+			Stored: true,
 		})
 	}
+
 	if now != nil {
 		all = append(all, unsettledTile(now, fleet))
-		t := tile{Name: "Proxies", Value: fmt.Sprintf("%d of %d", now.Heard, now.Heard+now.Silent), Note: "reported in the last 6 s", URL: "/console/proxies"}
+		t := tile{
+			Name:  "Proxies",
+			Value: fmt.Sprintf("%d of %d", now.Heard, now.Heard+now.Silent),
+			Note:  "reported in the last 6 s",
+			URL:   "/console/proxies",
+		}
 		if now.Silent > 0 || now.Heard == 0 {
 			t.Kind = "bad"
 		}
 		all = append(all, t)
 	}
+
 	return all
 }
 
@@ -202,15 +234,18 @@ func unsettledTile(now *adminclient.Traffic, fleet *adminclient.Fleet) tile {
 		}
 		t.Note = "age of the oldest; requests not in the ledger: " + view.Count(count)
 	}
+
 	var oldest *int64
 	for _, p := range now.Proxies {
 		if p.UnsettledMS != nil && (oldest == nil || *p.UnsettledMS > *oldest) {
 			oldest = p.UnsettledMS
 		}
 	}
+
 	if oldest == nil {
 		return t
 	}
+
 	t.Value = view.Milliseconds(*oldest)
 	switch age := time.Duration(*oldest) * time.Millisecond; {
 	case age >= unsettledFailure:
@@ -218,6 +253,7 @@ func unsettledTile(now *adminclient.Traffic, fleet *adminclient.Fleet) tile {
 	case age >= unsettledWarning:
 		t.Kind = "warn"
 	}
+
 	return t
 }
 
@@ -232,11 +268,30 @@ func markOld(all []tile, at time.Time) {
 
 // trafficTiles returns the figures that the heard proxies report. They are unknown if there is none.
 func trafficTiles(now *adminclient.Traffic) []tile {
-	requests := tile{Name: "Requests", Unit: "/s", Note: "all endpoints", URL: "/console/live"}
-	success := tile{Name: "Success", Unit: "%", Note: "answered with 2xx", URL: "/console/requests"}
+	requests := tile{
+		Name: "Requests",
+		Unit: "/s",
+		Note: "all endpoints",
+		URL:  "/console/live",
+	}
+
+	success := tile{
+		Name: "Success",
+		Unit: "%",
+		Note: "answered with 2xx",
+		URL:  "/console/requests",
+	}
+
 	ttft := tile{Name: "First token, p95", Note: "of streams", URL: "/console/routes"}
 	flight := tile{Name: "In flight", Note: "requests being answered", URL: "/console/live"}
-	refused := tile{Name: "Refused", Unit: "/s", Note: "before a provider was called", URL: "/console/refusals"}
+
+	refused := tile{
+		Name: "Refused",
+		Unit: "/s",
+		Note: "before a provider was called",
+		URL:  "/console/refusals",
+	}
+
 	var perSecond, flying, firstToken, refusals []*float64
 	for i := range now.History {
 		p := &now.History[i]
@@ -247,27 +302,40 @@ func trafficTiles(now *adminclient.Traffic) []tile {
 		}
 		flying = append(flying, n)
 	}
-	requests.Spark, ttft.Spark, flight.Spark, refused.Spark = view.Spark(perSecond), view.Spark(firstToken), view.Spark(flying), view.Spark(refusals)
+
+	requests.Spark, ttft.Spark, flight.Spark, refused.Spark = view.Spark(
+		perSecond,
+	), view.Spark(
+		firstToken,
+	), view.Spark(
+		flying,
+	), view.Spark(
+		refusals,
+	)
 	c := now.Current
 	if c == nil {
 		return []tile{requests, success, ttft, flight, refused}
 	}
+
 	requests.Note = fmt.Sprintf("mean of %d s", now.WindowSeconds)
 	requests.Value = success.setShare(c.Requests)
 	short := 0.0
 	for _, rate := range c.Refusals {
 		short += rate
 	}
+
 	refused.Value = rateText(short)
 	if q := c.TtftMS; q != nil {
 		ttft.Value, ttft.Note = view.Milliseconds(int64(q.P95)), "p50 "+view.Milliseconds(int64(q.P50))
 	} else {
 		ttft.Note = "no stream in this window"
 	}
+
 	count := int64(0)
 	for _, n := range c.InFlight {
 		count += n
 	}
+
 	flight.Value = view.Count(count)
 	return []tile{requests, success, ttft, flight, refused}
 }
@@ -284,14 +352,17 @@ func (t *tile) setShare(rates []adminclient.TrafficRate) string {
 			failed += rate.PerSecond
 		}
 	}
+
 	if sum == 0 {
 		t.Note = "no request in this window"
 		return rateText(0)
 	}
+
 	t.Value, t.Note = percent(good/sum), fmt.Sprintf("4xx %s/s, 5xx %s/s", rateText(max(sum-good-failed, 0)), rateText(failed))
 	if failed/sum > 0.01 {
 		t.Kind = "bad"
 	}
+
 	return rateText(sum)
 }
 

@@ -25,10 +25,22 @@ func (v *refusalsView) Any() bool { return v.AccountID+v.KeyID+v.Code+v.From+v.T
 
 // listRefusals shows requests that were refused before a provider was called, by hour.
 func listRefusals(r *kit.Request) (*kit.Page, error) {
-	v := &refusalsView{AccountID: r.Text("account_id"), KeyID: r.Text("key_id"), Code: r.Text("code"), From: local(r.Text("from")), To: local(r.Text("to"))}
-	params := &adminclient.ListRefusalsParams{
-		AccountID: kit.Optional(v.AccountID), KeyID: kit.Optional(v.KeyID), Code: kit.Optional(v.Code), Cursor: kit.Cursor(r), Limit: new(kit.PageSize),
+	v := &refusalsView{
+		AccountID: r.Text("account_id"),
+		KeyID:     r.Text("key_id"),
+		Code:      r.Text("code"),
+		From:      local(r.Text("from")),
+		To:        local(r.Text("to")),
 	}
+
+	params := &adminclient.ListRefusalsParams{
+		AccountID: kit.Optional(v.AccountID),
+		KeyID:     kit.Optional(v.KeyID),
+		Code:      kit.Optional(v.Code),
+		Cursor:    kit.Cursor(r),
+		Limit:     new(kit.PageSize),
+	}
+
 	var err error
 	if params.From, err = kit.Moment("from", v.From); err != nil {
 		return nil, err
@@ -36,10 +48,12 @@ func listRefusals(r *kit.Request) (*kit.Page, error) {
 	if params.To, err = kit.Moment("to", v.To); err != nil {
 		return nil, err
 	}
+
 	answer, err := r.API.ListRefusals(r.Context(), params)
 	if err != nil {
 		return nil, err
 	}
+
 	v.List, v.Pages = answer.Value, kit.PagesOf(r, answer.Value.NextCursor)
 	var ids []string
 	for _, refusal := range answer.Value.Data {
@@ -49,16 +63,33 @@ func listRefusals(r *kit.Request) (*kit.Page, error) {
 			}
 		}
 	}
+
 	if v.Names, err = kit.Names(r, ids); err != nil {
 		return nil, err
 	}
+
 	if !v.Any() && v.Pages.First == "" {
 		now := time.Now().UTC()
 		v.Chart = refusalsByCode("Refusals of the last day by hour")
 		v.Chart.read(r, period{from: now.Add(-24 * time.Hour), to: now, step: adminclient.GetTrafficSeriesParamsStepN1H})
 	}
+
 	return &kit.Page{
-		Template: "refusals", Title: "Refusals", Data: v,
-		Command: kit.Command("refusals list", "--account-id", v.AccountID, "--key-id", v.KeyID, "--code", v.Code, "--from", v.From, "--to", v.To),
+		Template: "refusals",
+		Title:    "Refusals",
+		Data:     v,
+		Command: kit.Command(
+			"refusals list",
+			"--account-id",
+			v.AccountID,
+			"--key-id",
+			v.KeyID,
+			"--code",
+			v.Code,
+			"--from",
+			v.From,
+			"--to",
+			v.To,
+		),
 	}, nil
 }

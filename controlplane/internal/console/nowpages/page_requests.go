@@ -29,19 +29,39 @@ func (f *requestFilter) Any() bool {
 
 func readFilter(r *kit.Request) requestFilter {
 	return requestFilter{
-		r.Text("account_id"), r.Text("key_id"), r.Text("model"), r.Text("status"), r.Text("provider"), r.Text("route"), r.Text("format"), r.Text("stream"),
-		r.Text("estimated"), r.Text("min_cost"), r.Text("request_id_prefix"), r.Text("from"), r.Text("to"),
+		r.Text(
+			"account_id",
+		),
+		r.Text("key_id"),
+		r.Text("model"),
+		r.Text("status"),
+		r.Text("provider"),
+		r.Text("route"),
+		r.Text("format"),
+		r.Text("stream"),
+		r.Text("estimated"),
+		r.Text("min_cost"),
+		r.Text("request_id_prefix"),
+		r.Text("from"),
+		r.Text("to"),
 	}
 }
 
 func (f *requestFilter) params() (*adminclient.ListUsageParams, error) {
 	params := &adminclient.ListUsageParams{
-		AccountID: kit.Optional(f.AccountID), KeyID: kit.Optional(f.KeyID), Model: kit.Optional(f.Model), Provider: kit.Optional(f.Provider),
-		Route: kit.Optional(f.Route), Format: kit.Optional(f.Format), MinCost: kit.Optional(f.MinCost), RequestIDPrefix: kit.Optional(f.Prefix),
+		AccountID:       kit.Optional(f.AccountID),
+		KeyID:           kit.Optional(f.KeyID),
+		Model:           kit.Optional(f.Model),
+		Provider:        kit.Optional(f.Provider),
+		Route:           kit.Optional(f.Route),
+		Format:          kit.Optional(f.Format),
+		MinCost:         kit.Optional(f.MinCost),
+		RequestIDPrefix: kit.Optional(f.Prefix),
 	}
 	if f.Status != "" {
 		params.Status = new(adminclient.UsageStatus(f.Status))
 	}
+
 	for _, choice := range []struct {
 		text string
 		to   **bool
@@ -50,17 +70,46 @@ func (f *requestFilter) params() (*adminclient.ListUsageParams, error) {
 			*choice.to = new(choice.text == "true")
 		}
 	}
+
 	var err error
 	if params.From, err = kit.Moment("from", f.From); err != nil {
 		return nil, err
 	}
+
 	params.To, err = kit.Moment("to", f.To)
 	return params, err
 }
 
 func (f *requestFilter) command(name string) string {
-	return kit.Command(name, "--account-id", f.AccountID, "--key-id", f.KeyID, "--model", f.Model, "--status", f.Status, "--provider", f.Provider, "--route", f.Route,
-		"--format", f.Format, "--stream", f.Stream, "--estimated", f.Estimated, "--min-cost", f.MinCost, "--request-id-prefix", f.Prefix, "--from", f.From, "--to", f.To)
+	return kit.Command(
+		name,
+		"--account-id",
+		f.AccountID,
+		"--key-id",
+		f.KeyID,
+		"--model",
+		f.Model,
+		"--status",
+		f.Status,
+		"--provider",
+		f.Provider,
+		"--route",
+		f.Route,
+		"--format",
+		f.Format,
+		"--stream",
+		f.Stream,
+		"--estimated",
+		f.Estimated,
+		"--min-cost",
+		f.MinCost,
+		"--request-id-prefix",
+		f.Prefix,
+		"--from",
+		f.From,
+		"--to",
+		f.To,
+	)
 }
 
 type requestsView struct {
@@ -78,32 +127,54 @@ func listRequests(r *kit.Request) (*kit.Page, error) {
 	if id := r.Text("request_id"); id != "" {
 		return kit.Go(kit.Path("requests", id), nil)
 	}
+
 	data := &requestsView{Filter: readFilter(r), Statuses: []adminclient.UsageStatus{
-		adminclient.UsageStatusCompleted, adminclient.UsageStatusFailed, adminclient.UsageStatusClientGone, adminclient.UsageStatusRevoked, adminclient.UsageStatusAborted,
+		adminclient.UsageStatusCompleted,
+		adminclient.UsageStatusFailed,
+		adminclient.UsageStatusClientGone,
+		adminclient.UsageStatusRevoked,
+		adminclient.UsageStatusAborted,
 	}}
 	f := &data.Filter
 	params, err := f.params()
 	if err != nil {
 		return nil, err
 	}
+
 	params.Cursor, params.Limit = kit.Cursor(r), new(kit.PageSize)
 	answer, err := r.API.ListUsage(r.Context(), params)
 	if err != nil {
 		return nil, err
 	}
+
 	data.List, data.Pages = answer.Value, kit.PagesOf(r, answer.Value.NextCursor)
 	var ids []string
 	for _, u := range answer.Value.Data {
 		ids = append(ids, u.AccountID)
 	}
+
 	if data.Names, err = kit.Names(r, ids); err != nil {
 		return nil, err
 	}
-	if plain := (requestFilter{AccountID: f.AccountID, KeyID: f.KeyID, Model: f.Model, From: f.From, To: f.To}); plain == *f {
-		data.Export = "/console/requests/export?" + kit.Query("account_id", f.AccountID, "key_id", f.KeyID, "model", f.Model, "from", f.From, "to", f.To)
+
+	if plain := (requestFilter{
+		AccountID: f.AccountID,
+		KeyID:     f.KeyID,
+		Model:     f.Model,
+		From:      f.From,
+		To:        f.To,
+	}); plain == *f {
+		data.Export = "/console/requests/export?" +
+			kit.Query("account_id", f.AccountID, "key_id", f.KeyID, "model", f.Model, "from", f.From, "to", f.To)
 		data.Usage = "/console/usage?" + kit.Query("account_id", f.AccountID, "key_id", f.KeyID, "model", f.Model)
 	}
-	return &kit.Page{Template: "requests", Title: "Requests", Data: data, Command: f.command("usage list")}, nil
+
+	return &kit.Page{
+		Template: "requests",
+		Title:    "Requests",
+		Data:     data,
+		Command:  f.command("usage list"),
+	}, nil
 }
 
 // exportRequests sends the finished requests of a filter as CSV.
@@ -113,13 +184,20 @@ func exportRequests(r *kit.Request) (*kit.Page, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	format := adminclient.ExportFormatCSV
 	export, err := r.API.ExportUsage(r.Context(), &adminclient.ExportUsageParams{
-		AccountID: params.AccountID, KeyID: params.KeyID, Model: params.Model, From: params.From, To: params.To, Format: &format,
+		AccountID: params.AccountID,
+		KeyID:     params.KeyID,
+		Model:     params.Model,
+		From:      params.From,
+		To:        params.To,
+		Format:    &format,
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	return &kit.Page{Download: &kit.Download{Name: "requests.csv", MediaType: "text/csv; charset=utf-8", CopyTo: copyExport(export)}}, nil
 }
 
@@ -161,23 +239,35 @@ func showRequest(r *kit.Request) (*kit.Page, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	u := answer.Value
 	names, err := kit.Names(r, []string{u.AccountID, u.KeyID})
 	if err != nil {
 		return nil, err
 	}
+
 	data := &requestView{
-		UsageDetail: u, Account: names[u.AccountID], Key: names[u.KeyID], Took: u.FinishedAt.Sub(u.StartedAt).Milliseconds(), Steps: steps(u), Due: u.Cost,
+		UsageDetail: u,
+		Account:     names[u.AccountID],
+		Key:         names[u.KeyID],
+		Took:        u.FinishedAt.Sub(u.StartedAt).Milliseconds(),
+		Steps:       steps(u),
+		Due:         u.Cost,
 	}
 	if view.Compare(u.Reservation, u.Cost) >= 0 {
 		data.Returned = view.Sub(u.Reservation, u.Cost)
 	}
+
 	for _, c := range u.Corrections {
 		data.Due = view.Sub(data.Due, c.Amount)
 	}
+
 	return &kit.Page{
-		Template: "request", Title: "Request " + view.ShortID(u.RequestID), Data: data, Command: "gwctl usage explain " + u.RequestID,
-		Crumbs: []kit.Link{{Text: "Requests", URL: "/console/requests"}},
+		Template: "request",
+		Title:    "Request " + view.ShortID(u.RequestID),
+		Data:     data,
+		Command:  "gwctl usage explain " + u.RequestID,
+		Crumbs:   []kit.Link{{Text: "Requests", URL: "/console/requests"}},
 	}, nil
 }
 
@@ -197,6 +287,7 @@ func showRefused(r *kit.Request, notFound error) (*kit.Page, error) {
 	if len(found.Value.Data) == 0 {
 		return nil, notFound
 	}
+
 	v := refusedView{Refusal: &found.Value.Data[0]}
 	for _, owner := range []struct {
 		id   *string
@@ -210,9 +301,13 @@ func showRefused(r *kit.Request, notFound error) (*kit.Page, error) {
 			*owner.name = names[*owner.id]
 		}
 	}
+
 	return &kit.Page{
-		Template: "refused", Title: "Request " + view.ShortID(id), Data: &v, Command: "gwctl usage explain " + id,
-		Crumbs: []kit.Link{{Text: "Refusals", URL: "/console/refusals"}},
+		Template: "refused",
+		Title:    "Request " + view.ShortID(id),
+		Data:     &v,
+		Command:  "gwctl usage explain " + id,
+		Crumbs:   []kit.Link{{Text: "Refusals", URL: "/console/refusals"}},
 	}, nil
 }
 
@@ -229,5 +324,12 @@ func steps(u *adminclient.UsageDetail) []step {
 	} else {
 		all = append(all, step{"until the end", view.Milliseconds(took), "waiting", 0, 1000})
 	}
-	return append(all, step{Name: "until it was settled", Time: "+ " + strconv.FormatInt(max(u.SettledAt.Sub(u.FinishedAt).Milliseconds(), 0), 10) + " ms", Kind: "none"})
+	return append(
+		all,
+		step{
+			Name: "until it was settled",
+			Time: "+ " + strconv.FormatInt(max(u.SettledAt.Sub(u.FinishedAt).Milliseconds(), 0), 10) + " ms",
+			Kind: "none",
+		},
+	)
 }

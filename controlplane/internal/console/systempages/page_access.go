@@ -43,10 +43,12 @@ func listTokens(r *kit.Request) (*kit.Page, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	data := &accessView{Pages: kit.PagesOf(r, answer.Value.NextCursor)}
 	for _, t := range answer.Value.Data {
 		data.Tokens = append(data.Tokens, tokenView{t, stateOf(t, time.Now())})
 	}
+
 	command := "gwctl tokens list"
 	if r.May(kit.Operator) {
 		sessions, err := r.API.ListConsoleSessions(r.Context(), &adminclient.ListConsoleSessionsParams{Limit: new(maxPage)})
@@ -56,7 +58,13 @@ func listTokens(r *kit.Request) (*kit.Page, error) {
 		slices.Reverse(sessions.Value.Data)
 		data.Sessions, data.Own, command = sessions.Value.Data, r.Session.ID.String(), command+"\ngwctl console-sessions list"
 	}
-	return &kit.Page{Template: "access", Title: "Access", Command: command, Data: data}, nil
+
+	return &kit.Page{
+		Template: "access",
+		Title:    "Access",
+		Command:  command,
+		Data:     data,
+	}, nil
 }
 
 var scopes = []kit.Option{
@@ -74,19 +82,40 @@ type secretView struct {
 }
 
 func (v *secretView) page(crumbs []kit.Link, done string) *kit.Page {
-	return &kit.Page{Template: "secret", Title: v.Title, Crumbs: crumbs, Notice: kit.Done(done), Data: v}
+	return &kit.Page{
+		Template: "secret",
+		Title:    v.Title,
+		Crumbs:   crumbs,
+		Notice:   kit.Done(done),
+		Data:     v,
+	}
 }
 
 // issueToken is the form that issues an admin token. Its response shows the secret.
 func issueToken(*kit.Request) (*kit.Form, error) {
 	return &kit.Form{
-		Title: "Issue an admin token", Crumbs: accessCrumbs, Submit: "Issue token", Back: "/console/access", Fresh: true, Command: "gwctl tokens create",
+		Title:   "Issue an admin token",
+		Crumbs:  accessCrumbs,
+		Submit:  "Issue token",
+		Back:    "/console/access",
+		Fresh:   true,
+		Command: "gwctl tokens create",
 		Fields: []kit.Field{
 			{Name: "name", Label: "Name", Required: true, Hint: "Who or which program uses it: the audit log names it."},
 			{Name: "scopes", Label: "Scopes", Kind: "checks", Options: scopes},
 			{Name: "expires_at", Label: "Valid until (UTC)", Kind: "datetime-local", Hint: "Empty means until it is revoked."},
-			{Name: "credits_per_day", Label: "Credits a day", Mono: true, Hint: "The sum of top-ups and corrections that it may book in a day of UTC. Empty means no limit."},
-			{Name: "reveals_per_day", Label: "Reveals a day", Kind: "number", Hint: "How often it may show secrets of API keys in a day of UTC. Empty means no limit."},
+			{
+				Name:  "credits_per_day",
+				Label: "Credits a day",
+				Mono:  true,
+				Hint:  "The sum of top-ups and corrections that it may book in a day of UTC. Empty means no limit.",
+			},
+			{
+				Name:  "reveals_per_day",
+				Label: "Reveals a day",
+				Kind:  "number",
+				Hint:  "How often it may show secrets of API keys in a day of UTC. Empty means no limit.",
+			},
 		},
 		Effects: []string{"The next page shows the token, once. Whoever has it acts with its scopes."},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
@@ -94,6 +123,7 @@ func issueToken(*kit.Request) (*kit.Form, error) {
 			for _, s := range in.All("scopes") {
 				body.Scopes = append(body.Scopes, adminclient.Scope(s))
 			}
+
 			var err error
 			if body.ExpiresAt, err = kit.Moment("expires_at", in.Text("expires_at")); err != nil {
 				return nil, err
@@ -101,14 +131,24 @@ func issueToken(*kit.Request) (*kit.Form, error) {
 			if body.RevealsPerDay, err = in.Int("reveals_per_day"); err != nil {
 				return nil, err
 			}
+
 			made, err := r.API.CreateToken(r.Context(), &adminclient.CreateTokenParams{IdempotencyKey: in.Key()}, body)
 			if err != nil {
 				return nil, err
 			}
 			if replayed(made.Header) {
-				return kit.Go("/console/access", &kit.Notice{Kind: "warn", Text: "The token was issued by this form already. It was shown then."})
+				return kit.Go(
+					"/console/access",
+					&kit.Notice{Kind: "warn", Text: "The token was issued by this form already. It was shown then."},
+				)
 			}
-			page := &secretView{"Token " + made.Value.Name, made.Value.Secret, "It is not stored and cannot be shown again.", "/console/access"}
+
+			page := &secretView{
+				"Token " + made.Value.Name,
+				made.Value.Secret,
+				"It is not stored and cannot be shown again.",
+				"/console/access",
+			}
 			return page.page(accessCrumbs, "The token was issued."), nil
 		},
 	}, nil
@@ -123,10 +163,19 @@ func revokeToken(r *kit.Request) (*kit.Form, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return &kit.Form{
-		Title: "Revoke the token " + t.Name, Crumbs: accessCrumbs, Submit: "Revoke token", Danger: true, Confirm: t.Name, Back: "/console/access",
+		Title:   "Revoke the token " + t.Name,
+		Crumbs:  accessCrumbs,
+		Submit:  "Revoke token",
+		Danger:  true,
+		Confirm: t.Name,
+		Back:    "/console/access",
 		Command: "gwctl tokens revoke " + t.ID,
-		Effects: []string{"Programs that use the token are refused with 401, and sessions of the console that were signed in with it end. It never works again."},
+		Effects: []string{
+			"Programs that use the token are refused with 401, and sessions of the console that were signed in with it end. It never " +
+				"works again.",
+		},
 		Do: func(r *kit.Request, _ *kit.Input) (*kit.Page, error) {
 			if _, err := r.API.RevokeToken(r.Context(), t.ID); err != nil {
 				return nil, err
@@ -161,14 +210,22 @@ func endSession(r *kit.Request) (*kit.Form, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for _, s := range answer.Value.Data {
 		if s.ID != r.PathValue("id") {
 			continue
 		}
 		return &kit.Form{
-			Title: "End the session of " + s.Name, Crumbs: accessCrumbs, Submit: "End session", Danger: true, Back: "/console/access",
+			Title:   "End the session of " + s.Name,
+			Crumbs:  accessCrumbs,
+			Submit:  "End session",
+			Danger:  true,
+			Back:    "/console/access",
 			Command: "gwctl console-sessions end " + s.ID,
-			Effects: []string{"The next page that it asks for is the one to sign in. Whoever it is may sign in again, unless the token is revoked or the provider refuses."},
+			Effects: []string{
+				"The next page that it asks for is the one to sign in. Whoever it is may sign in again, unless the token is revoked " +
+					"or the provider refuses.",
+			},
 			Do: func(r *kit.Request, _ *kit.Input) (*kit.Page, error) {
 				if _, err := r.API.EndConsoleSession(r.Context(), s.ID); err != nil {
 					return nil, err
@@ -177,6 +234,7 @@ func endSession(r *kit.Request) (*kit.Form, error) {
 			},
 		}, nil
 	}
+
 	return nil, kit.NotFound()
 }
 

@@ -17,18 +17,35 @@ func listMonths(r *kit.Request) (*kit.Page, error) {
 		return nil, err
 	}
 	data := &archiveView{answer.Value, kit.PagesOf(r, answer.Value.NextCursor)}
-	return &kit.Page{Template: "archive", Title: "Archive", Command: "gwctl usage-months list", Data: data}, nil
+	return &kit.Page{
+		Template: "archive",
+		Title:    "Archive",
+		Command:  "gwctl usage-months list",
+		Data:     data,
+	}, nil
 }
 
 // markExported is the form that says that a month was exported by other means.
 func markExported(r *kit.Request) (*kit.Form, error) {
 	month := r.PathValue("month")
 	return &kit.Form{
-		Title: "Mark " + month + " as exported", Crumbs: []kit.Link{{Text: "Archive", URL: "/console/archive"}}, Submit: "Mark as exported", Danger: true, Confirm: month,
-		Back: "/console/archive", Command: "gwctl usage-months mark-exported " + month,
-		Effects: []string{"The month counts as exported, so that its records can be dropped when their retention is over. They cannot be brought back from this system then."},
+		Title:   "Mark " + month + " as exported",
+		Crumbs:  []kit.Link{{Text: "Archive", URL: "/console/archive"}},
+		Submit:  "Mark as exported",
+		Danger:  true,
+		Confirm: month,
+		Back:    "/console/archive",
+		Command: "gwctl usage-months mark-exported " + month,
+		Effects: []string{
+			"The month counts as exported, so that its records can be dropped when their retention is over. They cannot be brought " +
+				"back from this system then.",
+		},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
-			if _, err := r.API.MarkUsageMonthExported(r.Context(), month, &adminclient.MarkUsageMonthExportedParams{IdempotencyKey: in.Key()}); err != nil {
+			if _, err := r.API.MarkUsageMonthExported(
+				r.Context(),
+				month,
+				&adminclient.MarkUsageMonthExportedParams{IdempotencyKey: in.Key()},
+			); err != nil {
 				return nil, err
 			}
 			return kit.Go("/console/archive", kit.Done("The month "+month+" counts as exported."))

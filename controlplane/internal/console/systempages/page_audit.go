@@ -15,11 +15,28 @@ type auditView struct {
 func listAudit(r *kit.Request) (*kit.Page, error) {
 	data := &auditView{}
 	f := &data.Filter
-	f.Object, f.Actor, f.Action, f.RequestID, f.From, f.To = r.Text("object"), r.Text("actor"), r.Text("action"), r.Text("request_id"), r.Text("from"), r.Text("to")
+	f.Object, f.Actor, f.Action, f.RequestID, f.From, f.To = r.Text(
+		"object",
+	), r.Text(
+		"actor",
+	), r.Text(
+		"action",
+	), r.Text(
+		"request_id",
+	), r.Text(
+		"from",
+	), r.Text(
+		"to",
+	)
 	params := &adminclient.ListAuditParams{
-		Object: kit.Optional(f.Object), Actor: kit.Optional(f.Actor), Action: kit.Optional(f.Action), RequestID: kit.Optional(f.RequestID),
-		Cursor: kit.Cursor(r), Limit: new(kit.PageSize),
+		Object:    kit.Optional(f.Object),
+		Actor:     kit.Optional(f.Actor),
+		Action:    kit.Optional(f.Action),
+		RequestID: kit.Optional(f.RequestID),
+		Cursor:    kit.Cursor(r),
+		Limit:     new(kit.PageSize),
 	}
+
 	var err error
 	if params.From, err = kit.Moment("from", f.From); err != nil {
 		return nil, err
@@ -27,11 +44,32 @@ func listAudit(r *kit.Request) (*kit.Page, error) {
 	if params.To, err = kit.Moment("to", f.To); err != nil {
 		return nil, err
 	}
+
 	answer, err := r.API.ListAudit(r.Context(), params)
 	if err != nil {
 		return nil, err
 	}
+
 	data.List, data.Pages = answer.Value, kit.PagesOf(r, answer.Value.NextCursor)
-	command := kit.Command("audit list", "--object", f.Object, "--actor", f.Actor, "--action", f.Action, "--request-id", f.RequestID, "--from", f.From, "--to", f.To)
-	return &kit.Page{Template: "audit", Title: "Audit", Command: command, Data: data}, nil
+	command := kit.Command(
+		"audit list",
+		"--object",
+		f.Object,
+		"--actor",
+		f.Actor,
+		"--action",
+		f.Action,
+		"--request-id",
+		f.RequestID,
+		"--from",
+		f.From,
+		"--to",
+		f.To,
+	)
+	return &kit.Page{
+		Template: "audit",
+		Title:    "Audit",
+		Command:  command,
+		Data:     data,
+	}, nil
 }

@@ -58,6 +58,7 @@ func showDiagnosis(r *kit.Request) (*kit.Page, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	data := &diagnosisView{Diagnosis: answer.Value, Text: diagnosisText(answer.Value)}
 	for _, f := range answer.Value.Findings {
 		if f.Status != adminclient.FindingStatusOK {
@@ -71,8 +72,14 @@ func showDiagnosis(r *kit.Request) (*kit.Page, error) {
 		}
 		data.Areas[at].Findings = append(data.Areas[at].Findings, f)
 	}
+
 	slices.SortStableFunc(data.Problems, func(x, y problem) int { return cmp.Compare(severity[x.Status], severity[y.Status]) })
-	return &kit.Page{Template: "diagnosis", Title: "Diagnosis", Command: "gwctl doctor", Data: data}, nil
+	return &kit.Page{
+		Template: "diagnosis",
+		Title:    "Diagnosis",
+		Command:  "gwctl doctor",
+		Data:     data,
+	}, nil
 }
 
 // diagnosisText returns the findings as text, problems in full.

@@ -17,12 +17,21 @@ func listEvents(r *kit.Request) (*kit.Page, error) {
 	data := &eventsView{Types: eventTypes}
 	data.Filter.Type, data.Filter.AccountID = r.Text("type"), r.Text("account_id")
 	answer, err := r.API.ListEvents(r.Context(), &adminclient.ListEventsParams{
-		Type: kit.Optional(data.Filter.Type), AccountID: kit.Optional(data.Filter.AccountID), Cursor: kit.Cursor(r), Limit: new(kit.PageSize),
+		Type:      kit.Optional(data.Filter.Type),
+		AccountID: kit.Optional(data.Filter.AccountID),
+		Cursor:    kit.Cursor(r),
+		Limit:     new(kit.PageSize),
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	data.List, data.Pages = answer.Value, kit.PagesOf(r, answer.Value.NextCursor)
 	command := kit.Command("events list", "--type", data.Filter.Type, "--account-id", data.Filter.AccountID)
-	return &kit.Page{Template: "events", Title: "Events", Command: command, Data: data}, nil
+	return &kit.Page{
+		Template: "events",
+		Title:    "Events",
+		Command:  command,
+		Data:     data,
+	}, nil
 }

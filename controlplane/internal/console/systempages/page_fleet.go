@@ -26,14 +26,18 @@ type proxyView struct {
 
 func proxyOf(p adminclient.Proxy, fleet *adminclient.Fleet, now time.Time) proxyView {
 	v := proxyView{
-		Proxy: p, Behind: max(fleet.Revision-p.AppliedRevision, 0), CatalogBehind: max(fleet.CatalogRevision-p.CatalogRevision, 0),
-		Left: left(p, now), SpoolShare: -1,
+		Proxy:         p,
+		Behind:        max(fleet.Revision-p.AppliedRevision, 0),
+		CatalogBehind: max(fleet.CatalogRevision-p.CatalogRevision, 0),
+		Left:          left(p, now),
+		SpoolShare:    -1,
 	}
 	if p.SpoolCapacity > 0 {
 		used, rest := strconv.FormatInt(p.SpoolUsed, 10), strconv.FormatInt(max(p.SpoolCapacity-p.SpoolUsed, 0), 10)
 		v.Spool = view.Bar(view.Part{Kind: "held", Name: "used", Text: used}, view.Part{Kind: "idle", Name: "free", Text: rest})
 		v.SpoolShare = view.Share(used, strconv.FormatInt(p.SpoolCapacity, 10))
 	}
+
 	for _, c := range fleet.RefusedCredentials {
 		for _, name := range c.Proxies {
 			if name == p.Name {
@@ -41,6 +45,7 @@ func proxyOf(p adminclient.Proxy, fleet *adminclient.Fleet, now time.Time) proxy
 			}
 		}
 	}
+
 	return v
 }
 
@@ -54,7 +59,10 @@ func left(p adminclient.Proxy, now time.Time) []view.Part {
 	if rest < whole/3 {
 		kind = "short"
 	}
-	return view.Bar(view.Part{Kind: kind, Text: strconv.FormatInt(rest.Milliseconds(), 10)}, view.Part{Kind: "rest", Text: strconv.FormatInt((whole - rest).Milliseconds(), 10)})
+	return view.Bar(
+		view.Part{Kind: kind, Text: strconv.FormatInt(rest.Milliseconds(), 10)},
+		view.Part{Kind: "rest", Text: strconv.FormatInt((whole - rest).Milliseconds(), 10)},
+	)
 }
 
 // fleetView is the data of the page Fleet.
@@ -72,6 +80,7 @@ func listProxies(r *kit.Request) (*kit.Page, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	data := &fleetView{Fleet: answer.Value}
 	for _, p := range answer.Value.Data {
 		data.Proxies = append(data.Proxies, proxyOf(p, answer.Value, time.Now()))
@@ -85,7 +94,13 @@ func listProxies(r *kit.Request) (*kit.Page, error) {
 			data.Active++
 		}
 	}
-	return &kit.Page{Template: "proxies", Title: "Fleet", Command: "gwctl proxies list", Data: data}, nil
+
+	return &kit.Page{
+		Template: "proxies",
+		Title:    "Fleet",
+		Command:  "gwctl proxies list",
+		Data:     data,
+	}, nil
 }
 
 // showProxy shows one session of a proxy.
@@ -94,13 +109,19 @@ func showProxy(r *kit.Request) (*kit.Page, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for _, p := range answer.Value.Data {
 		if strconv.FormatInt(p.Session, 10) == r.PathValue("session") {
 			data := proxyOf(p, answer.Value, time.Now())
 			return &kit.Page{
-				Template: "proxy", Title: p.Name, Crumbs: []kit.Link{{Text: "Fleet", URL: "/console/proxies"}}, Command: "gwctl proxies list -o yaml", Data: &data,
+				Template: "proxy",
+				Title:    p.Name,
+				Crumbs:   []kit.Link{{Text: "Fleet", URL: "/console/proxies"}},
+				Command:  "gwctl proxies list -o yaml",
+				Data:     &data,
 			}, nil
 		}
 	}
+
 	return nil, kit.NotFound()
 }

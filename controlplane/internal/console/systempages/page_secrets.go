@@ -19,16 +19,24 @@ func showSecrets(r *kit.Request) (*kit.Page, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	pepper, err := r.API.GetPepper(r.Context())
 	if err != nil {
 		return nil, err
 	}
+
 	keys, err := r.API.ListHashOnlyKeys(r.Context(), &adminclient.ListHashOnlyKeysParams{Cursor: kit.Cursor(r), Limit: new(kit.PageSize)})
 	if err != nil {
 		return nil, err
 	}
+
 	data.MasterKey, data.Pepper, data.HashOnly, data.Pages = master.Value, pepper.Value, keys.Value, kit.PagesOf(r, keys.Value.NextCursor)
-	return &kit.Page{Template: "secrets", Title: "Secrets", Command: "gwctl master-key get\ngwctl pepper get\ngwctl hash-only-keys list", Data: data}, nil
+	return &kit.Page{
+		Template: "secrets",
+		Title:    "Secrets",
+		Command:  "gwctl master-key get\ngwctl pepper get\ngwctl hash-only-keys list",
+		Data:     data,
+	}, nil
 }
 
 // rotateMasterKey is the form that encrypts all stored secrets with the current master key.
@@ -64,8 +72,13 @@ func rotatePepper(r *kit.Request) (*kit.Form, error) {
 // rotation is the form that starts a rotation to the current key or pepper.
 func rotation(name, current, command string, start func(r *kit.Request, key *string) error, effects ...string) *kit.Form {
 	return &kit.Form{
-		Title: "Rotate to the " + name + " " + current, Crumbs: []kit.Link{{Text: "Secrets", URL: "/console/secrets"}}, Submit: "Start the rotation",
-		Back: "/console/secrets", Fresh: true, Command: command, Effects: effects,
+		Title:   "Rotate to the " + name + " " + current,
+		Crumbs:  []kit.Link{{Text: "Secrets", URL: "/console/secrets"}},
+		Submit:  "Start the rotation",
+		Back:    "/console/secrets",
+		Fresh:   true,
+		Command: command,
+		Effects: effects,
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
 			if err := start(r, in.Key()); err != nil {
 				return nil, err

@@ -13,7 +13,12 @@ func showSettings(r *kit.Request) (*kit.Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &kit.Page{Template: "settings", Title: "Settings", Command: "gwctl settings get", Data: answer.Value}, nil
+	return &kit.Page{
+		Template: "settings",
+		Title:    "Settings",
+		Command:  "gwctl settings get",
+		Data:     answer.Value,
+	}, nil
 }
 
 // editSettings is the form that changes them.
@@ -22,16 +27,35 @@ func editSettings(r *kit.Request) (*kit.Form, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	tokens := ""
 	if n := now.Value.ImageInputTokens; n != nil && *n > 0 {
 		tokens = strconv.FormatInt(*n, 10)
 	}
+
 	return &kit.Form{
-		Title: "Change the settings", Crumbs: []kit.Link{{Text: "Settings", URL: "/console/settings"}}, Submit: "Save", Back: "/console/settings",
-		Command: "gwctl settings put", Match: now.Header.Get("ETag"),
+		Title:   "Change the settings",
+		Crumbs:  []kit.Link{{Text: "Settings", URL: "/console/settings"}},
+		Submit:  "Save",
+		Back:    "/console/settings",
+		Command: "gwctl settings put",
+		Match:   now.Header.Get("ETag"),
 		Fields: []kit.Field{
-			{Name: "currency", Label: "Currency", Mono: true, Required: true, Value: now.Value.Currency, Hint: "The ISO code of the currency of all prices."},
-			{Name: "image_input_tokens", Label: "Tokens of an image", Kind: "number", Value: tokens, Hint: "The estimate for an image in a prompt. Empty means the default."},
+			{
+				Name:     "currency",
+				Label:    "Currency",
+				Mono:     true,
+				Required: true,
+				Value:    now.Value.Currency,
+				Hint:     "The ISO code of the currency of all prices.",
+			},
+			{
+				Name:  "image_input_tokens",
+				Label: "Tokens of an image",
+				Kind:  "number",
+				Value: tokens,
+				Hint:  "The estimate for an image in a prompt. Empty means the default.",
+			},
 		},
 		Effects: []string{"Requests that begin afterwards are reserved for by the new estimate."},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {

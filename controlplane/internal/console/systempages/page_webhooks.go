@@ -43,7 +43,12 @@ func listWebhooks(r *kit.Request) (*kit.Page, error) {
 		return nil, err
 	}
 	data := &webhooksView{answer.Value, kit.PagesOf(r, answer.Value.NextCursor)}
-	return &kit.Page{Template: "webhooks", Title: "Webhooks", Command: "gwctl webhooks list", Data: data}, nil
+	return &kit.Page{
+		Template: "webhooks",
+		Title:    "Webhooks",
+		Command:  "gwctl webhooks list",
+		Data:     data,
+	}, nil
 }
 
 type webhookView struct {
@@ -60,21 +65,36 @@ func showWebhook(r *kit.Request) (*kit.Page, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	data := &webhookView{Webhook: answer.Value, State: r.Text("state")}
-	for _, state := range []adminclient.DeliveryState{"", adminclient.DeliveryStateFailed, adminclient.DeliveryStatePending, adminclient.DeliveryStateDelivered} {
+	for _, state := range []adminclient.DeliveryState{
+		"",
+		adminclient.DeliveryStateFailed,
+		adminclient.DeliveryStatePending,
+		adminclient.DeliveryStateDelivered,
+	} {
 		data.States = append(data.States, kit.Link{Text: string(state), URL: kit.With(r.URL, "state", string(state))})
 	}
+
 	params := &adminclient.ListDeliveriesParams{Cursor: kit.Cursor(r), Limit: new(kit.PageSize)}
 	if data.State != "" {
 		params.State = new(adminclient.DeliveryState(data.State))
 	}
+
 	deliveries, err := r.API.ListDeliveries(r.Context(), data.ID, params)
 	if err != nil {
 		return nil, err
 	}
+
 	data.Deliveries, data.Pages = deliveries.Value, kit.PagesOf(r, deliveries.Value.NextCursor)
 	command := "gwctl webhooks get " + data.ID + "\n" + kit.Command("deliveries list "+data.ID, "--state", data.State)
-	return &kit.Page{Template: "webhook", Title: "Webhook", Crumbs: webhookCrumbs, Command: command, Data: data}, nil
+	return &kit.Page{
+		Template: "webhook",
+		Title:    "Webhook",
+		Crumbs:   webhookCrumbs,
+		Command:  command,
+		Data:     data,
+	}, nil
 }
 
 type deliveryView struct {
@@ -93,7 +113,10 @@ func showDelivery(r *kit.Request) (*kit.Page, error) {
 		return nil, err
 	}
 	return &kit.Page{
-		Template: "delivery", Title: "Delivery", Crumbs: crumbsOf(w.Value), Command: "gwctl deliveries get " + answer.Value.Delivery.ID,
-		Data: &deliveryView{answer.Value, w.Value},
+		Template: "delivery",
+		Title:    "Delivery",
+		Crumbs:   crumbsOf(w.Value),
+		Command:  "gwctl deliveries get " + answer.Value.Delivery.ID,
+		Data:     &deliveryView{answer.Value, w.Value},
 	}, nil
 }

@@ -14,7 +14,8 @@ var templates embed.FS
 // Section returns the pages.
 func Section() kit.Section {
 	return kit.Section{
-		Name: "System", Templates: templates,
+		Name:      "System",
+		Templates: templates,
 		Items: []kit.Item{
 			{Link: kit.Link{Text: "Fleet", URL: "/console/proxies"}, Scope: kit.Observe},
 			{Link: kit.Link{Text: "Diagnosis", URL: "/console/diagnosis"}, Scope: kit.Observe},

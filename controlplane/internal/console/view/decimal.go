@@ -76,6 +76,7 @@ func Columns(decimals []string) []int {
 			highest = v
 		}
 	}
+
 	heights := make([]int, len(decimals))
 	for i, v := range values {
 		if v.Sign() > 0 {
@@ -83,6 +84,7 @@ func Columns(decimals []string) []int {
 			heights[i] = max(int(share*1000+0.5), 15)
 		}
 	}
+
 	return heights
 }
 

@@ -34,6 +34,7 @@ func JSON(v any) []Token {
 		all = append(all, Token{kind, text[m[0]:end]})
 		at = end
 	}
+
 	return append(all, Token{"", text[at:]})
 }
 
@@ -70,10 +71,12 @@ func DiffText(before, after string) []Line {
 	for head < len(a) && head < len(b) && a[head] == b[head] {
 		head++
 	}
+
 	tail := 0
 	for tail < len(a)-head && tail < len(b)-head && a[len(a)-1-tail] == b[len(b)-1-tail] {
 		tail++
 	}
+
 	all := whole("same", a[:head])
 	x, y := a[head:len(a)-tail], b[head:len(b)-tail]
 	if len(x) > maxDiff || len(y) > maxDiff {
@@ -81,6 +84,7 @@ func DiffText(before, after string) []Line {
 	} else {
 		all = append(all, compare(x, y)...)
 	}
+
 	return mark(append(all, whole("same", a[len(a)-tail:])...))
 }
 
@@ -105,6 +109,7 @@ func compare(a, b []string) []Line {
 	for i := range length {
 		length[i] = make([]int, len(b)+1)
 	}
+
 	for i, x := range slices.Backward(a) {
 		for j, y := range slices.Backward(b) {
 			if x == y {
@@ -114,6 +119,7 @@ func compare(a, b []string) []Line {
 			}
 		}
 	}
+
 	var all []Line
 	i, j := 0, 0
 	for i < len(a) || j < len(b) {
@@ -129,6 +135,7 @@ func compare(a, b []string) []Line {
 			j++
 		}
 	}
+
 	return all
 }
 

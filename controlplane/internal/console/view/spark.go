@@ -21,12 +21,14 @@ func Spark(values []*float64) string {
 			top = max(top, *v)
 		}
 	}
+
 	if known < 2 {
 		return ""
 	}
 	if top == 0 {
 		top = 1
 	}
+
 	var path strings.Builder
 	pen := "M"
 	for i, v := range values {
@@ -38,5 +40,6 @@ func Spark(values []*float64) string {
 		fmt.Fprintf(&path, "%s%.1f %.1f", pen, float64(i)*SparkWidth/float64(len(values)-1), 1+(SparkHeight-2)*(1-*v/top))
 		pen = "L"
 	}
+
 	return path.String()
 }

@@ -17,10 +17,35 @@ type Badge struct{ Kind, Word string }
 
 // states are the kinds of the states of the API.
 var states = map[string]string{
-	"ok": "good", "active": "good", "completed": "good", "enabled": "good", "live": "good", "closed": "good", "settled": "good", "delivered": "good",
-	"suspended": "warn", "warning": "warn", "pending": "warn", "running": "info", "draining": "warn", "queued": "info", "in_progress": "info",
-	"expiring": "warn", "half_open": "warn", "client_gone": "warn", "cancelled": "warn", "disabled": "idle", "revoked": "idle", "expired": "idle", "fenced": "warn",
-	"failure": "bad", "failed": "bad", "open": "bad", "unknown": "bad", "stuck": "bad", "refused": "bad",
+	"ok":          "good",
+	"active":      "good",
+	"completed":   "good",
+	"enabled":     "good",
+	"live":        "good",
+	"closed":      "good",
+	"settled":     "good",
+	"delivered":   "good",
+	"suspended":   "warn",
+	"warning":     "warn",
+	"pending":     "warn",
+	"running":     "info",
+	"draining":    "warn",
+	"queued":      "info",
+	"in_progress": "info",
+	"expiring":    "warn",
+	"half_open":   "warn",
+	"client_gone": "warn",
+	"cancelled":   "warn",
+	"disabled":    "idle",
+	"revoked":     "idle",
+	"expired":     "idle",
+	"fenced":      "warn",
+	"failure":     "bad",
+	"failed":      "bad",
+	"open":        "bad",
+	"unknown":     "bad",
+	"stuck":       "bad",
+	"refused":     "bad",
 }
 
 // State returns the badge of a state of the API.
@@ -140,7 +165,13 @@ func ShortID(id string) string {
 
 // objects are the pages of objects by the kind of their ids.
 var objects = map[string]string{
-	"acc": "accounts", "key": "keys", "req": "requests", "whe": "webhooks", "dlv": "deliveries", "video": "video-jobs", "chk": "money/checks",
+	"acc":   "accounts",
+	"key":   "keys",
+	"req":   "requests",
+	"whe":   "webhooks",
+	"dlv":   "deliveries",
+	"video": "video-jobs",
+	"chk":   "money/checks",
 }
 
 // Object returns the address of the page about an id, which words may stand before; "" if there is none.
@@ -177,14 +208,17 @@ func Bar(parts ...Part) []Part {
 		values[i] = v
 		sum.Add(sum, v)
 	}
+
 	if sum.Sign() == 0 {
 		return parts
 	}
+
 	at := 0
 	for i := range parts {
 		share, _ := new(big.Rat).Quo(values[i], sum).Float64()
 		parts[i].From, parts[i].Width = at, int(share*1000+0.5)
 		at += parts[i].Width
 	}
+
 	return parts
 }

@@ -68,6 +68,7 @@ func Load(path string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	decoder.KnownFields(true)
 	if err := decoder.Decode(f); err != nil {
@@ -76,6 +77,7 @@ func Load(path string) (*File, error) {
 	if f.Contexts == nil {
 		f.Contexts = map[string]Context{}
 	}
+
 	return f, nil
 }
 
@@ -88,6 +90,7 @@ func (f *File) Save(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("contexts: %w", err)
 	}
+
 	file, err := os.CreateTemp(filepath.Dir(path), ".contexts-*") // has mode 0600
 	if err != nil {
 		return fmt.Errorf("contexts: %w", err)
@@ -100,6 +103,7 @@ func (f *File) Save(path string) error {
 	if err := os.Rename(file.Name(), path); err != nil {
 		return fmt.Errorf("contexts: %w", err)
 	}
+
 	return nil
 }
 
@@ -177,14 +181,17 @@ func Find(path string, selection Selection, env func(string) string) (Context, e
 	if selection.Dev {
 		return devStack(selection.Dir)
 	}
+
 	f, err := Load(path)
 	if err != nil {
 		return Context{}, err
 	}
+
 	c, err := f.choose(path, selection, env)
 	if err != nil {
 		return Context{}, err
 	}
+
 	switch {
 	case selection.TokenFile != "":
 		c.TokenFile, c.TokenEnv, c.TokenCommand = selection.TokenFile, "", ""
@@ -193,6 +200,7 @@ func Find(path string, selection Selection, env func(string) string) (Context, e
 	case env(TokenFileVariable) != "":
 		c.TokenFile, c.TokenEnv, c.TokenCommand = env(TokenFileVariable), "", ""
 	}
+
 	return c, c.Validate()
 }
 
@@ -204,6 +212,7 @@ func (f *File) choose(path string, selection Selection, env func(string) string)
 	if name == "" && server == "" {
 		name = f.Current
 	}
+
 	var c Context
 	if name != "" {
 		var known bool
@@ -211,8 +220,12 @@ func (f *File) choose(path string, selection Selection, env func(string) string)
 			return Context{}, fmt.Errorf("unknown context %q in %s; `gwctl context list` lists the contexts", name, path)
 		}
 	} else if server == "" {
-		return Context{}, fmt.Errorf("no server is selected: use --dev, --server or %s, or add a context with `gwctl context add`", ServerVariable)
+		return Context{}, fmt.Errorf(
+			"no server is selected: use --dev, --server or %s, or add a context with `gwctl context add`",
+			ServerVariable,
+		)
 	}
+
 	c.Server = cmp.Or(server, c.Server)
 	return c, nil
 }

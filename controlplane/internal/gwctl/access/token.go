@@ -66,7 +66,12 @@ func home(path string, env func(string) string) string {
 
 // run runs a command of the contexts file and returns its output, the token. The command may use the terminal.
 func run(ctx context.Context, command string) (string, error) {
-	cmd := exec.CommandContext(ctx, "sh", "-c", command) //nolint:gosec // G204: the user's own command, from a file that only the user can write
+	cmd := exec.CommandContext(
+		ctx,
+		"sh",
+		"-c",
+		command,
+	) //nolint:gosec // G204: the user's own command, from a file that only the user can write
 	var out bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, &out, os.Stderr
 	if err := cmd.Run(); err != nil {
@@ -81,6 +86,7 @@ func devStack(dir string) (Context, error) {
 	if err != nil {
 		return Context{}, fmt.Errorf("dev stack: %w", err)
 	}
+
 	for at := dir; ; at = filepath.Dir(at) {
 		name := filepath.Join(at, ".dev", "stack.json")
 		text, err := os.ReadFile(name)
@@ -90,13 +96,16 @@ func devStack(dir string) (Context, error) {
 		if err != nil {
 			return Context{}, fmt.Errorf("no .dev/stack.json in %s or above it; is `make run` running there?", dir)
 		}
+
 		var stack struct {
 			AdminURL   string `json:"admin_url"`
 			AdminToken string `json:"admin_token"`
 		}
+
 		if err := json.Unmarshal(text, &stack); err != nil {
 			return Context{}, fmt.Errorf("%s: %w", name, err)
 		}
+
 		return Context{Server: stack.AdminURL, token: stack.AdminToken}, nil
 	}
 }
@@ -116,5 +125,8 @@ func (c *Context) HTTP(env func(string) string) (*http.Client, error) {
 		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	}
 	// A redirect would send the token to another server.
-	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, nil
+	return &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}, nil
 }

@@ -73,6 +73,7 @@ func (c *Client) Do(ctx context.Context, r Request) (*http.Response, error) {
 	if r.Method == http.MethodPost && r.Header.Get(IdempotencyHeader) == "" {
 		r.Header.Set(IdempotencyHeader, NewKey())
 	}
+
 	r.Header.Set("Authorization", "Bearer "+token)
 	r.Header.Set("User-Agent", c.Agent)
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -81,15 +82,18 @@ func (c *Client) Do(ctx context.Context, r Request) (*http.Response, error) {
 	if c.Timeout > 0 {
 		limit = time.AfterFunc(c.Timeout, late)
 	}
+
 	answer, err := c.retry(ctx, r)
 	if limit != nil && !limit.Stop() && err == nil { // the timer fired just as the response began
 		_ = answer.Body.Close()
 		err = &UnreachableError{Server: c.Server, Key: key(r), Err: errTimeout}
 	}
+
 	if err != nil {
 		cancel(nil)
 		return nil, err
 	}
+
 	answer.Body = &closer{answer.Body, func() { cancel(nil) }}
 	return answer, nil
 }
@@ -153,15 +157,18 @@ func (c *Client) send(ctx context.Context, r Request) (*http.Response, error) {
 	if len(r.Query) > 0 {
 		address += "?" + r.Query.Encode()
 	}
+
 	request, err := http.NewRequestWithContext(ctx, r.Method, address, bytes.NewReader(r.Body))
 	if err != nil {
 		return nil, fmt.Errorf("request: %w", err)
 	}
+
 	request.Header = r.Header.Clone()
 	answer, err := c.HTTP.Do(request)
 	if err != nil {
 		return nil, c.unreachable(ctx, r, err)
 	}
+
 	c.note("%s %s: %s%s", r.Method, address, answer.Status, traits(answer.Header))
 	if answer.StatusCode < http.StatusMultipleChoices {
 		return answer, nil
@@ -171,6 +178,7 @@ func (c *Client) send(ctx context.Context, r Request) (*http.Response, error) {
 	if err != nil {
 		return nil, c.unreachable(ctx, r, err)
 	}
+
 	return nil, newProblem(answer, text)
 }
 

@@ -53,12 +53,14 @@ func newProblem(answer *http.Response, text []byte) *ProblemError {
 		Instance string       `json:"instance"`
 		Errors   []FieldError `json:"errors"`
 	}
+
 	p := &ProblemError{Status: answer.StatusCode, Title: http.StatusText(answer.StatusCode), RetryAfter: retryAfter(answer.Header)}
 	if json.Unmarshal(text, &doc) != nil || doc.Title == "" {
 		// The response comes from a load balancer or another server.
 		p.Foreign, p.Detail = true, firstLine(string(text))
 		return p
 	}
+
 	p.Kind = doc.Type[strings.LastIndexAny(doc.Type, ":/")+1:]
 	p.Title, p.Detail, p.Instance, p.Fields = doc.Title, doc.Detail, doc.Instance, doc.Errors
 	return p

@@ -77,6 +77,7 @@ func (c *Change) write(out *bytes.Buffer) {
 			paths = append(paths, path)
 		}
 	}
+
 	slices.Sort(paths)
 	for _, path := range paths {
 		was, had := before[path]
@@ -221,6 +222,14 @@ func (c *Changes) accounts(out *bytes.Buffer) {
 	}
 	fmt.Fprintf(out, "\nAccounts that used these models in the last 30 days:\n")
 	for _, a := range c.Accounts {
-		fmt.Fprintf(out, "  %s  %q  %s requests, %s  (%s)\n", a.ID, a.Name, strconv.FormatInt(a.Requests, 10), a.Cost, strings.Join(a.Models, ", "))
+		fmt.Fprintf(
+			out,
+			"  %s  %q  %s requests, %s  (%s)\n",
+			a.ID,
+			a.Name,
+			strconv.FormatInt(a.Requests, 10),
+			a.Cost,
+			strings.Join(a.Models, ", "),
+		)
 	}
 }

@@ -22,24 +22,29 @@ func Expand(text []byte, env func(string) string) ([]byte, error) {
 	if json.Valid(text) {
 		text = decodeSurrogates(text)
 	}
+
 	var tree yaml.Node
 	if err := yaml.Unmarshal(text, &tree); err != nil {
 		return nil, fmt.Errorf("neither YAML nor JSON: %w", err)
 	}
+
 	e := expander{env: env}
 	for _, root := range tree.Content {
 		e.walk(root, nil)
 	}
+
 	if len(e.faults) > 0 {
 		return nil, errors.Join(e.faults...)
 	}
 	if !e.changed {
 		return text, nil
 	}
+
 	out, err := yaml.Marshal(&tree)
 	if err != nil {
 		return nil, fmt.Errorf("write YAML: %w", err)
 	}
+
 	return out, nil
 }
 
@@ -88,10 +93,12 @@ func (e *expander) scalar(n *yaml.Node, path []string) {
 	if !variable.MatchString(n.Value) {
 		return
 	}
+
 	if !slices.Equal(path, secretPath) {
 		e.faults = append(e.faults, fmt.Errorf("line %d: %s contains a variable; only the secrets of credentials may", n.Line, name(path)))
 		return
 	}
+
 	value := variable.ReplaceAllStringFunc(n.Value, func(match string) string {
 		of := variable.FindStringSubmatch(match)[1]
 		found := e.env(of)
@@ -100,6 +107,7 @@ func (e *expander) scalar(n *yaml.Node, path []string) {
 		}
 		return found
 	})
+
 	e.changed = true
 	// The value is a string even if it looks like a number.
 	n.Value, n.Tag, n.Style = value, "!!str", yaml.DoubleQuotedStyle

@@ -14,6 +14,7 @@ func UnknownColumns(doc *apidoc.Document, list *apidoc.Schema, names []string) [
 	if data := doc.Member(list, "data"); data != nil {
 		item = doc.Resolve(data).Items
 	}
+
 	var unknown []string
 	for _, name := range names {
 		at := item
@@ -27,6 +28,7 @@ func UnknownColumns(doc *apidoc.Document, list *apidoc.Schema, names []string) [
 			}
 		}
 	}
+
 	return unknown
 }
 
@@ -48,6 +50,7 @@ func columnsOf(doc *apidoc.Document, item *apidoc.Schema, preferred []string, al
 			middle = append(middle, p.Name)
 		}
 	}
+
 	plain := slices.Concat(first, middle, last)
 	columns := plain
 	if len(preferred) > 0 {
@@ -56,10 +59,12 @@ func columnsOf(doc *apidoc.Document, item *apidoc.Schema, preferred []string, al
 	if !all {
 		return columns
 	}
+
 	for _, name := range append(plain, rest...) {
 		if !slices.Contains(columns, name) {
 			columns = append(slices.Clone(columns), name)
 		}
 	}
+
 	return columns
 }

@@ -177,6 +177,7 @@ func (w *Writer) object(out *bytes.Buffer, schema *apidoc.Schema, object map[str
 			}
 		}
 	}
+
 	align(out, lines)
 	for _, list := range lists {
 		if out.Len() > 0 {
@@ -187,6 +188,7 @@ func (w *Writer) object(out *bytes.Buffer, schema *apidoc.Schema, object map[str
 		}
 		w.rows(out, w.Doc.Resolve(list.schema).Items, list.entries)
 	}
+
 	if cursor, more := object["next_cursor"].(string); more {
 		fmt.Fprintf(out, "\nThere are more entries: add --cursor %s, or --all.\n", cursor)
 	}

@@ -21,7 +21,17 @@ var defaultColumns = map[string][]string{
 	"Transaction": {"id", "kind", "amount", "reference", "reason", "actor", "created_at"},
 	"UsageRecord": {"request_id", "account_id", "model", "status", "cost", "estimated", "provider", "started_at", "finished_at"},
 	"Proxy": {
-		"session", "name", "build", "state", "draining", "applied_revision", "catalog_revision", "running", "spool_used", "spool_capacity", "renewed_at",
+		"session",
+		"name",
+		"build",
+		"state",
+		"draining",
+		"applied_revision",
+		"catalog_revision",
+		"running",
+		"spool_used",
+		"spool_capacity",
+		"renewed_at",
 	},
 	"AuditEntry":    {"id", "at", "actor", "action", "object", "request_id"},
 	"Token":         {"id", "name", "scopes", "expires_at", "last_used_at", "revoked_at", "created_at"},
@@ -29,8 +39,17 @@ var defaultColumns = map[string][]string{
 	"UsageTotal":    {"day", "account_id", "key_id", "model", "requests", "input", "cached_input", "output", "images", "seconds", "cost"},
 	"VideoJob":      {"id", "account_id", "model", "provider", "status", "state", "error", "created_at", "ended_at"},
 	"PriceVersion": {
-		"version", "status", "effective_from", "price.input", "price.cached_input", "price.cache_write_5m", "price.cache_write_1h", "price.output",
-		"price.images", "price.seconds", "created_at",
+		"version",
+		"status",
+		"effective_from",
+		"price.input",
+		"price.cached_input",
+		"price.cache_write_5m",
+		"price.cache_write_1h",
+		"price.output",
+		"price.images",
+		"price.seconds",
+		"created_at",
 	},
 	"ReceiptLine": {"line", "quantity", "unit_price", "per", "amount"},
 }
@@ -44,6 +63,7 @@ func (w *Writer) rows(out *bytes.Buffer, item *apidoc.Schema, list []any) {
 		fmt.Fprintln(out, "none")
 		return
 	}
+
 	columns := w.columns(item, list)
 	if len(columns) == 0 { // a list of strings
 		for _, v := range list {
@@ -51,10 +71,12 @@ func (w *Writer) rows(out *bytes.Buffer, item *apidoc.Schema, list []any) {
 		}
 		return
 	}
+
 	table := [][]string{make([]string, len(columns))}
 	for i, column := range columns {
 		table[0][i] = strings.ToUpper(column)
 	}
+
 	for _, v := range list {
 		row := make([]string, len(columns))
 		for i, column := range columns {
@@ -62,6 +84,7 @@ func (w *Writer) rows(out *bytes.Buffer, item *apidoc.Schema, list []any) {
 		}
 		table = append(table, row)
 	}
+
 	align(out, table)
 }
 
@@ -74,10 +97,12 @@ func (w *Writer) columns(item *apidoc.Schema, list []any) []string {
 	if len(w.Columns) > 0 {
 		return w.Columns
 	}
+
 	columns := columnsOf(w.Doc, item, defaultColumns[w.Doc.Resolve(item).Name], w.Format == Wide)
 	if len(columns) == 0 {
 		columns = w.names(nil, list[0].(map[string]any))
 	}
+
 	filled := slices.DeleteFunc(slices.Clone(columns), func(column string) bool {
 		return !slices.ContainsFunc(list, func(v any) bool { return lookup(v, column) != nil })
 	})
@@ -87,6 +112,7 @@ func (w *Writer) columns(item *apidoc.Schema, list []any) []string {
 	if w.Format != Wide && defaultColumns[w.Doc.Resolve(item).Name] == nil && len(filled) > maxColumns {
 		filled = filled[:maxColumns]
 	}
+
 	return filled
 }
 

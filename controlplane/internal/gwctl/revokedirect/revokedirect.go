@@ -43,8 +43,15 @@ Until then it is in NATS alone: if NATS loses its data before, revoke the keys a
 func Command(in io.Reader, out, notes io.Writer, revoke Func) *cobra.Command {
 	var r Revocation
 	var peppers, hashes []string
-	cmd := &cobra.Command{Use: "revoke-direct", Short: "Revoke a key without a control plane, by NATS alone", Args: cobra.NoArgs, Long: long}
-	cmd.Example = "  gwctl keys revoke-direct --nats-url \"nats://operator:$OPERATOR_NATS_PASSWORD@nats:4222\" --pepper-file pepper < leaked-keys"
+
+	cmd := &cobra.Command{
+		Use:   "revoke-direct",
+		Short: "Revoke a key without a control plane, by NATS alone",
+		Args:  cobra.NoArgs,
+		Long:  long,
+	}
+	cmd.Example = "  gwctl keys revoke-direct --nats-url \"nats://operator:$OPERATOR_NATS_PASSWORD@nats:4222\" --pepper-file pepper < " +
+		"leaked-keys"
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if revoke == nil || r.NATSURL == "" {
 			return fmt.Errorf("%w: --nats-url is required, and a build that can connect to NATS", ErrUsage)
@@ -59,10 +66,13 @@ func Command(in io.Reader, out, notes io.Writer, revoke Func) *cobra.Command {
 		fmt.Fprintln(out, "No proxy with freshness admits the keys. Control planes write the revocation to Postgres.")
 		return nil
 	}
-	cmd.Flags().StringVar(&r.NATSURL, "nats-url", "", "`URLs` of the NATS servers with name and password of the user operator, separated by commas")
+	cmd.Flags().
+		StringVar(&r.NATSURL, "nats-url", "", "`URLs` of the NATS servers with name and password of the user operator, separated by commas")
 	cmd.Flags().StringVar(&r.CAFile, "nats-ca-file", "", "`file` with the CA certificates that NATS servers are verified against")
-	cmd.Flags().StringArrayVar(&peppers, "pepper-file", nil, "`file` with the peppers under which keys are hashed, one per line (repeatable)")
+	cmd.Flags().
+		StringArrayVar(&peppers, "pepper-file", nil, "`file` with the peppers under which keys are hashed, one per line (repeatable)")
 	cmd.Flags().StringArrayVar(&hashes, "hash", nil, "`hash` of a key in hexadecimal, instead of its text (repeatable)")
+
 	return cmd
 }
 
@@ -76,17 +86,20 @@ func readHashes(hashes, peppers []string, in io.Reader) (all []apikey.Hash, err 
 		}
 		all = append(all, hash)
 	}
+
 	if len(all) > 0 {
 		return all, nil
 	}
 	if len(peppers) == 0 {
 		return nil, errors.New("--pepper-file or --hash is required")
 	}
+
 	const maxInput = 1 << 20
 	text, err := io.ReadAll(io.LimitReader(in, maxInput))
 	if err != nil {
 		return nil, fmt.Errorf("read the keys: %w", err)
 	}
+
 	for _, file := range peppers {
 		hashers, err := readPeppers(file)
 		if err != nil {
@@ -101,9 +114,11 @@ func readHashes(hashes, peppers []string, in io.Reader) (all []apikey.Hash, err 
 			}
 		}
 	}
+
 	if len(all) == 0 {
 		return nil, errors.New("there is no key on the standard input, or no pepper in the files")
 	}
+
 	return all, nil
 }
 

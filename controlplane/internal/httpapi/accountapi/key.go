@@ -18,17 +18,24 @@ func (h *Handlers) CreateKey(ctx context.Context, call *gen.Call, r gen.CreateKe
 	if err != nil {
 		return nil, err
 	}
+
 	limit, err := convert.Amount("spend_limit", r.Body.SpendLimit)
 	n := key.New{
-		ID: call.OperationID, AccountID: owner, Name: r.Body.Name, ExternalID: convert.Text(r.Body.ExternalID), SpendLimit: limit,
+		ID:         call.OperationID,
+		AccountID:  owner,
+		Name:       r.Body.Name,
+		ExternalID: convert.Text(r.Body.ExternalID),
+		SpendLimit: limit,
 	}
 	if err := validation.Merge(err, n.Validate()); err != nil {
 		return nil, err
 	}
+
 	k, text, err := h.Keys.Issue(ctx, n)
 	if err != nil {
 		return nil, err
 	}
+
 	call.ETag = k.Tag()
 	return gen.CreateKey201JSONResponse{Key: keyView(&k), Secret: text}, nil
 }
@@ -39,10 +46,12 @@ func (h *Handlers) ListKeys(ctx context.Context, _ *gen.Call, r gen.ListKeysRequ
 	if err != nil {
 		return nil, err
 	}
+
 	p, err := convert.ReadPage(r.Params.Limit, r.Params.Cursor)
 	if err != nil {
 		return nil, err
 	}
+
 	after, err := p.UUID()
 	if err != nil {
 		return nil, err
@@ -50,12 +59,17 @@ func (h *Handlers) ListKeys(ctx context.Context, _ *gen.Call, r gen.ListKeysRequ
 	if _, err := h.Accounts.Get(ctx, owner); err != nil {
 		return nil, err
 	}
+
 	found, err := h.Keys.List(ctx, key.Query{
-		AccountID: owner, ExternalID: convert.Text(r.Params.ExternalID), After: key.ID(after), Limit: p.Limit + 1,
+		AccountID:  owner,
+		ExternalID: convert.Text(r.Params.ExternalID),
+		After:      key.ID(after),
+		Limit:      p.Limit + 1,
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	found, cursor := convert.NextPage(p, found, func(k *key.Key) []byte { return k.ID[:] })
 	return gen.ListKeys200JSONResponse{Data: convert.All(found, keyView), NextCursor: cursor}, nil
 }
@@ -80,6 +94,7 @@ func (h *Handlers) UpdateKey(ctx context.Context, call *gen.Call, r gen.UpdateKe
 	if err != nil {
 		return nil, err
 	}
+
 	match, unread := etag.Parse(convert.Text(r.Params.IfMatch))
 	patch := key.Patch{Match: match, Name: r.Body.Name}
 	limit, given := r.Body.SpendLimit.Get()
@@ -87,10 +102,12 @@ func (h *Handlers) UpdateKey(ctx context.Context, call *gen.Call, r gen.UpdateKe
 	if patch.SpendLimit, err = convert.Amount("spend_limit", limit); err != nil || unread != nil {
 		return nil, validation.Merge(unread, err, patch.Validate())
 	}
+
 	updated, err := h.Keys.Patch(ctx, id, patch)
 	if err != nil {
 		return nil, err
 	}
+
 	call.Changes.AddKey(updated.Change)
 	call.ETag = updated.Key.Tag()
 	return gen.UpdateKey200JSONResponse(keyView(&updated.Key)), nil
@@ -115,22 +132,30 @@ func (h *Handlers) RevokeKey(ctx context.Context, call *gen.Call, r gen.RevokeKe
 	if err != nil {
 		return nil, err
 	}
+
 	revoked, err := h.Keys.Revoke(ctx, id)
 	if err != nil {
 		return nil, err
 	}
+
 	call.Changes.AddKey(&revoked.Change)
 	confirmed := revoked.Confirmation
 	view := gen.Revocation{
-		Effective: confirmed.Effective, Revision: revoked.Change.Revision, ConfirmedBy: confirmed.ConfirmedBy(), WaitingFor: confirmed.WaitingFor(), Key: keyView(&revoked.Key),
+		Effective:   confirmed.Effective,
+		Revision:    revoked.Change.Revision,
+		ConfirmedBy: confirmed.ConfirmedBy(),
+		WaitingFor:  confirmed.WaitingFor(),
+		Key:         keyView(&revoked.Key),
 	}
 	if confirmed.Effective {
 		return gen.RevokeKey200JSONResponse(view), nil
 	}
+
 	if confirmed.Bound > 0 {
 		bound := time.Now().Add(confirmed.Bound).UTC()
 		view.Bound = &bound
 	}
+
 	return gen.RevokeKey202JSONResponse(view), nil
 }
 
@@ -172,9 +197,18 @@ func importedKey(path string, k *gen.ImportedKey, invalid *validation.Errors) ke
 
 func keyView(k *key.Key) gen.Key {
 	view := gen.Key{
-		ID: k.ID.String(), AccountID: k.AccountID.String(), ExternalID: convert.Optional(k.ExternalID), Name: k.Name,
-		Status: gen.KeyStatusActive, Hint: k.Hint, Spent: k.Spent.String(), Reserved: k.Reserved.String(),
-		Revealable: k.Revealable, RevokedAt: k.RevokedAt, CreatedAt: k.CreatedAt, UpdatedAt: k.UpdatedAt,
+		ID:         k.ID.String(),
+		AccountID:  k.AccountID.String(),
+		ExternalID: convert.Optional(k.ExternalID),
+		Name:       k.Name,
+		Status:     gen.KeyStatusActive,
+		Hint:       k.Hint,
+		Spent:      k.Spent.String(),
+		Reserved:   k.Reserved.String(),
+		Revealable: k.Revealable,
+		RevokedAt:  k.RevokedAt,
+		CreatedAt:  k.CreatedAt,
+		UpdatedAt:  k.UpdatedAt,
 	}
 	if k.RevokedAt != nil {
 		view.Status = gen.KeyStatusRevoked
@@ -182,5 +216,6 @@ func keyView(k *key.Key) gen.Key {
 	if k.SpendLimit != nil {
 		view.SpendLimit = convert.Optional(k.SpendLimit.String())
 	}
+
 	return view
 }

@@ -17,18 +17,22 @@ func multipliers(own *gen.Multiplier, models *gen.ModelMultipliers) (*price.Mult
 		}
 		return m
 	}
+
 	var account *price.Multiplier
 	if own != nil {
 		m := read("price_multiplier", *own)
 		account = &m
 	}
+
 	if models == nil {
 		return account, nil, invalid.Err()
 	}
+
 	single := make(map[string]price.Multiplier, len(*models))
 	for model, text := range *models {
 		single[model] = read("model_multipliers["+model+"]", text)
 	}
+
 	return account, &single, invalid.Err()
 }
 

@@ -15,17 +15,30 @@ import (
 const monthForm = "2006-01"
 
 // ListUsageMonths implements gen.StrictServerInterface.
-func (h *Handlers) ListUsageMonths(ctx context.Context, _ *gen.Call, r gen.ListUsageMonthsRequestObject) (gen.ListUsageMonthsResponseObject, error) {
+func (h *Handlers) ListUsageMonths(
+	ctx context.Context,
+	_ *gen.Call,
+	r gen.ListUsageMonthsRequestObject,
+) (gen.ListUsageMonthsResponseObject, error) {
 	months, err := h.Archive.Months(ctx)
 	if err != nil {
 		return nil, err
 	}
-	months, cursor, err := convert.Paginate(r.Params.Limit, r.Params.Cursor, months, func(m *archive.Month) []byte { return []byte(m.Month.Format(monthForm)) })
+	months, cursor, err := convert.Paginate(
+		r.Params.Limit,
+		r.Params.Cursor,
+		months,
+		func(m *archive.Month) []byte { return []byte(m.Month.Format(monthForm)) },
+	)
 	return gen.ListUsageMonths200JSONResponse{Data: convert.All(months, monthView), NextCursor: cursor}, err
 }
 
 // MarkUsageMonthExported implements gen.StrictServerInterface.
-func (h *Handlers) MarkUsageMonthExported(ctx context.Context, _ *gen.Call, r gen.MarkUsageMonthExportedRequestObject) (gen.MarkUsageMonthExportedResponseObject, error) {
+func (h *Handlers) MarkUsageMonthExported(
+	ctx context.Context,
+	_ *gen.Call,
+	r gen.MarkUsageMonthExportedRequestObject,
+) (gen.MarkUsageMonthExportedResponseObject, error) {
 	month, err := time.Parse(monthForm, r.Month)
 	if err != nil || month.Year() < 1 {
 		return nil, validation.New("month", "must be a month such as 2026-10")
@@ -38,8 +51,14 @@ func (h *Handlers) MarkUsageMonthExported(ctx context.Context, _ *gen.Call, r ge
 
 func monthView(m *archive.Month) gen.UsageMonth {
 	return gen.UsageMonth{
-		Month: m.Month.Format(monthForm), Records: m.Records, Cost: m.Cost.String(), ClosedAt: m.ClosedAt, ExportedAt: convert.OptionalTime(m.ExportedAt),
-		ExportedBy: convert.Optional(m.ExportedBy), File: convert.Optional(m.File),
-		Sha256: convert.Optional(hex.EncodeToString(m.SHA256)), DroppedAt: convert.OptionalTime(m.DroppedAt),
+		Month:      m.Month.Format(monthForm),
+		Records:    m.Records,
+		Cost:       m.Cost.String(),
+		ClosedAt:   m.ClosedAt,
+		ExportedAt: convert.OptionalTime(m.ExportedAt),
+		ExportedBy: convert.Optional(m.ExportedBy),
+		File:       convert.Optional(m.File),
+		Sha256:     convert.Optional(hex.EncodeToString(m.SHA256)),
+		DroppedAt:  convert.OptionalTime(m.DroppedAt),
 	}
 }

@@ -78,6 +78,7 @@ func (e *export[T]) write(w http.ResponseWriter) error {
 	if e.csv {
 		media = mediaCSV + "; charset=utf-8; header=present"
 	}
+
 	header.Set("Content-Type", media)
 	header.Set("Content-Disposition", "attachment; filename="+e.name+map[bool]string{true: ".csv", false: ".ndjson"}[e.csv])
 	header.Set("Trailer", strings.Join([]string{trailerComplete, trailerRows, trailerCursor}, ", "))
@@ -86,6 +87,7 @@ func (e *export[T]) write(w http.ResponseWriter) error {
 	if err != nil {
 		return fmt.Errorf("%w after %d rows: %w", problem.ErrTruncated, rows, err)
 	}
+
 	header.Set(trailerComplete, "true")
 	header.Set(trailerRows, strconv.Itoa(rows))
 	header.Set(trailerCursor, last)
@@ -101,15 +103,18 @@ func (e *export[T]) stream(w http.ResponseWriter) (rows int, last string, err er
 	if e.csv {
 		table.Row(e.header...)
 	}
+
 	for page := e.first; ; {
 		for i := range page {
 			if err := e.put(&out, table, &page[i]); err != nil {
 				return rows, last, err
 			}
 		}
+
 		if err := table.Flush(); err != nil {
 			return rows, last, err
 		}
+
 		_ = control.SetWriteDeadline(time.Now().Add(exportStall))
 		if _, err := w.Write(out.Bytes()); err != nil {
 			return rows, last, err
@@ -117,11 +122,13 @@ func (e *export[T]) stream(w http.ResponseWriter) (rows int, last string, err er
 		if err := control.Flush(); err != nil {
 			return rows, last, fmt.Errorf("flush: %w", err)
 		}
+
 		out.Reset()
 		rows += len(page)
 		if len(page) == 0 {
 			return rows, last, nil
 		}
+
 		after := page[len(page)-1]
 		if last = e.cursor(&after); len(page) < exportPage {
 			return rows, last, nil

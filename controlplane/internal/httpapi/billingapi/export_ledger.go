@@ -25,10 +25,12 @@ func (h *Handlers) ExportLedger(ctx context.Context, _ *gen.Call, r gen.ExportLe
 	if err != nil {
 		return nil, err
 	}
+
 	var invalid validation.Errors
 	q := ledger.EntryQuery{From: convert.Value(r.Params.From), To: until(r.Params.To), Limit: exportPage}
 	q.AccountID, _ = convert.ReadOwner(&invalid, r.Params.AccountID, nil)
 	convert.CheckTimeRange(&invalid, convert.Value(r.Params.From), convert.Value(r.Params.To))
+
 	if r.Params.Cursor != nil && *r.Params.Cursor != "" {
 		id, line, _ := strings.Cut(*r.Params.Cursor, "/")
 		var broken error
@@ -39,40 +41,80 @@ func (h *Handlers) ExportLedger(ctx context.Context, _ *gen.Call, r gen.ExportLe
 			invalid.Add("cursor", "must be the transaction and line of the last received entry, such as txn_…/2")
 		}
 	}
+
 	if err := invalid.Err(); err != nil {
 		return nil, err
 	}
+
 	currency, err := h.Catalog.Currency(ctx)
 	if err != nil {
 		return nil, err
 	}
-	e := &ledgerExport{export[ledger.Entry]{
-		ctx: ctx, name: "ledger", csv: csv,
-		header: []any{"transaction_id", "line", "booked_at", "kind", "ledger_account", "account_id", "amount", "currency", "reference", "reason", "actor", "request_id"},
-		row:    func(w *spreadsheet.Writer, r *ledger.Entry) { entryRow(w, r, currency) },
-		view:   func(r *ledger.Entry) (any, error) { return entryView(r), nil },
-		cursor: func(r *ledger.Entry) string { return r.TransactionID.String() + "/" + strconv.Itoa(r.Line) },
-		page: func(ctx context.Context, after *ledger.Entry) ([]ledger.Entry, error) {
-			if after != nil {
-				q.After, q.AfterLine = after.TransactionID, after.Line
-			}
-			return h.Ledger.Entries(ctx, q)
+
+	e := &ledgerExport{
+		export[ledger.Entry]{
+			ctx:  ctx,
+			name: "ledger",
+			csv:  csv,
+			header: []any{
+				"transaction_id",
+				"line",
+				"booked_at",
+				"kind",
+				"ledger_account",
+				"account_id",
+				"amount",
+				"currency",
+				"reference",
+				"reason",
+				"actor",
+				"request_id",
+			},
+			row:    func(w *spreadsheet.Writer, r *ledger.Entry) { entryRow(w, r, currency) },
+			view:   func(r *ledger.Entry) (any, error) { return entryView(r), nil },
+			cursor: func(r *ledger.Entry) string { return r.TransactionID.String() + "/" + strconv.Itoa(r.Line) },
+			page: func(ctx context.Context, after *ledger.Entry) ([]ledger.Entry, error) {
+				if after != nil {
+					q.After, q.AfterLine = after.TransactionID, after.Line
+				}
+				return h.Ledger.Entries(ctx, q)
+			},
 		},
-	}}
+	}
 	return e, e.begin()
 }
 
 func entryView(e *ledger.Entry) gen.LedgerEntry {
 	return gen.LedgerEntry{
-		TransactionID: e.TransactionID.String(), Line: e.Line, BookedAt: e.CreatedAt, Kind: string(kindView(e.Kind)), LedgerAccount: e.LedgerAccount,
-		AccountID: convert.Optional(accountText(e.AccountID)), Amount: e.Amount.String(), Reference: e.Reference, Reason: convert.Optional(e.Reason),
-		Actor: convert.Optional(e.Actor), RequestID: convert.Optional(e.RequestID),
+		TransactionID: e.TransactionID.String(),
+		Line:          e.Line,
+		BookedAt:      e.CreatedAt,
+		Kind:          string(kindView(e.Kind)),
+		LedgerAccount: e.LedgerAccount,
+		AccountID:     convert.Optional(accountText(e.AccountID)),
+		Amount:        e.Amount.String(),
+		Reference:     e.Reference,
+		Reason:        convert.Optional(e.Reason),
+		Actor:         convert.Optional(e.Actor),
+		RequestID:     convert.Optional(e.RequestID),
 	}
 }
 
 func entryRow(w *spreadsheet.Writer, e *ledger.Entry, currency string) {
-	w.Row(e.TransactionID.String(), spreadsheet.Int(int64(e.Line)), spreadsheet.Time(e.CreatedAt), string(kindView(e.Kind)), e.LedgerAccount,
-		accountText(e.AccountID), spreadsheet.Raw(e.Amount.String()), currency, e.Reference, e.Reason, e.Actor, e.RequestID)
+	w.Row(
+		e.TransactionID.String(),
+		spreadsheet.Int(int64(e.Line)),
+		spreadsheet.Time(e.CreatedAt),
+		string(kindView(e.Kind)),
+		e.LedgerAccount,
+		accountText(e.AccountID),
+		spreadsheet.Raw(e.Amount.String()),
+		currency,
+		e.Reference,
+		e.Reason,
+		e.Actor,
+		e.RequestID,
+	)
 }
 
 // accountText is an account's id, or "" for none.

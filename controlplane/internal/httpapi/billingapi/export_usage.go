@@ -22,24 +22,37 @@ func (h *Handlers) ExportUsage(ctx context.Context, _ *gen.Call, r gen.ExportUsa
 	if err != nil {
 		return nil, err
 	}
+
 	var invalid validation.Errors
-	q := usage.ExportQuery{Model: convert.Text(r.Params.Model), From: convert.Value(r.Params.From), To: until(r.Params.To), Limit: exportPage}
+	q := usage.ExportQuery{
+		Model: convert.Text(r.Params.Model),
+		From:  convert.Value(r.Params.From),
+		To:    until(r.Params.To),
+		Limit: exportPage,
+	}
 	q.AccountID, q.KeyID = convert.ReadOwner(&invalid, r.Params.AccountID, r.Params.KeyID)
 	convert.CheckTimeRange(&invalid, convert.Value(r.Params.From), convert.Value(r.Params.To))
+
 	if r.Params.Cursor != nil && *r.Params.Cursor != "" {
 		if q.After, err = usage.ParseRequestID(*r.Params.Cursor); err != nil {
 			invalid.Add("cursor", "must be the id of the last received request")
 		}
 	}
+
 	if err := invalid.Err(); err != nil {
 		return nil, err
 	}
+
 	currency, err := h.Catalog.Currency(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	e := &usageExport{export[usage.Record]{
-		ctx: ctx, name: "usage", csv: csv, header: usageHeader,
+		ctx:    ctx,
+		name:   "usage",
+		csv:    csv,
+		header: usageHeader,
 		row:    func(w *spreadsheet.Writer, r *usage.Record) { usageRow(w, r, currency) },
 		view:   func(r *usage.Record) (any, error) { return usageView(r) },
 		cursor: func(r *usage.Record) string { return r.RequestID.String() },
@@ -55,23 +68,104 @@ func (h *Handlers) ExportUsage(ctx context.Context, _ *gen.Call, r gen.ExportUsa
 
 // usageHeader names the columns of usageRow.
 var usageHeader = []any{
-	"request_id", "account_id", "key_id", "model", "format", "provider", "route", "provider_request_id", "status", "http_status", "stream",
-	"started_at", "finished_at", "settled_at", "first_byte_ms", "rule", "estimated", "price_version", "price_multiplier", "cost", "reservation",
-	"currency", "video_job", "input", "cached_input", "cache_write_5m", "cache_write_1h", "cache_write_30m", "cache_write_12h",
-	"cache_write_other", "output", "reasoning", "audio_in", "audio_out", "image_in", "image_out", "images", "seconds",
-	"server_tool_requests", "size", "quality",
+	"request_id",
+	"account_id",
+	"key_id",
+	"model",
+	"format",
+	"provider",
+	"route",
+	"provider_request_id",
+	"status",
+	"http_status",
+	"stream",
+	"started_at",
+	"finished_at",
+	"settled_at",
+	"first_byte_ms",
+	"rule",
+	"estimated",
+	"price_version",
+	"price_multiplier",
+	"cost",
+	"reservation",
+	"currency",
+	"video_job",
+	"input",
+	"cached_input",
+	"cache_write_5m",
+	"cache_write_1h",
+	"cache_write_30m",
+	"cache_write_12h",
+	"cache_write_other",
+	"output",
+	"reasoning",
+	"audio_in",
+	"audio_out",
+	"image_in",
+	"image_out",
+	"images",
+	"seconds",
+	"server_tool_requests",
+	"size",
+	"quality",
 }
 
 func usageRow(w *spreadsheet.Writer, r *usage.Record, currency string) {
 	u := &r.Usage
 	w.Row(
-		r.RequestID.String(), r.AccountID.String(), r.KeyID.String(), r.Model, r.Format, r.Provider, r.Route, r.ProviderRequestID,
-		string(r.Status), spreadsheet.Int(int64(r.HTTPStatus)), spreadsheet.Bool(r.Stream), spreadsheet.Time(r.StartedAt), spreadsheet.Time(r.FinishedAt),
-		spreadsheet.Time(r.SettledAt), spreadsheet.Int(r.FirstByteMS), r.Rule, spreadsheet.Bool(r.Estimated), spreadsheet.Int(r.PriceVersion),
-		spreadsheet.Raw(r.PriceMultiplier.String()), spreadsheet.Raw(r.Cost.String()), spreadsheet.Raw(r.Reservation.String()), currency, r.VideoJob,
-		spreadsheet.Int(u.Input), spreadsheet.Int(u.CachedInput), spreadsheet.Int(u.CacheWrite5m), spreadsheet.Int(u.CacheWrite1h), spreadsheet.Int(u.CacheWrite30m),
-		spreadsheet.Int(u.CacheWrite12h), spreadsheet.Int(u.CacheWriteOther), spreadsheet.Int(u.Output), spreadsheet.Int(u.Reasoning), spreadsheet.Int(u.AudioIn),
-		spreadsheet.Int(u.AudioOut), spreadsheet.Int(u.ImageIn), spreadsheet.Int(u.ImageOut), spreadsheet.Int(u.Images), spreadsheet.Int(u.Seconds),
-		spreadsheet.Int(u.ServerToolRequests), u.Size, u.Quality,
+		r.RequestID.String(),
+		r.AccountID.String(),
+		r.KeyID.String(),
+		r.Model,
+		r.Format,
+		r.Provider,
+		r.Route,
+		r.ProviderRequestID,
+		string(
+			r.Status,
+		),
+		spreadsheet.Int(int64(r.HTTPStatus)),
+		spreadsheet.Bool(r.Stream),
+		spreadsheet.Time(r.StartedAt),
+		spreadsheet.Time(r.FinishedAt),
+		spreadsheet.Time(
+			r.SettledAt,
+		),
+		spreadsheet.Int(r.FirstByteMS),
+		r.Rule,
+		spreadsheet.Bool(r.Estimated),
+		spreadsheet.Int(r.PriceVersion),
+		spreadsheet.Raw(
+			r.PriceMultiplier.String(),
+		),
+		spreadsheet.Raw(r.Cost.String()),
+		spreadsheet.Raw(r.Reservation.String()),
+		currency,
+		r.VideoJob,
+		spreadsheet.Int(
+			u.Input,
+		),
+		spreadsheet.Int(u.CachedInput),
+		spreadsheet.Int(u.CacheWrite5m),
+		spreadsheet.Int(u.CacheWrite1h),
+		spreadsheet.Int(u.CacheWrite30m),
+		spreadsheet.Int(
+			u.CacheWrite12h,
+		),
+		spreadsheet.Int(u.CacheWriteOther),
+		spreadsheet.Int(u.Output),
+		spreadsheet.Int(u.Reasoning),
+		spreadsheet.Int(u.AudioIn),
+		spreadsheet.Int(
+			u.AudioOut,
+		),
+		spreadsheet.Int(u.ImageIn),
+		spreadsheet.Int(u.ImageOut),
+		spreadsheet.Int(u.Images),
+		spreadsheet.Int(u.Seconds),
+		spreadsheet.Int(u.ServerToolRequests),
+		u.Size,
+		u.Quality,
 	)
 }

@@ -17,31 +17,46 @@ var creditKinds = map[gen.CreditKind]ledger.Kind{
 }
 
 // CreateCredit implements gen.StrictServerInterface.
-func (h *Handlers) CreateCredit(ctx context.Context, call *gen.Call, r gen.CreateCreditRequestObject) (gen.CreateCreditResponseObject, error) {
+func (h *Handlers) CreateCredit(
+	ctx context.Context,
+	call *gen.Call,
+	r gen.CreateCreditRequestObject,
+) (gen.CreateCreditResponseObject, error) {
 	id, err := account.ParseID(r.AccountID)
 	if err != nil {
 		return nil, err
 	}
+
 	n, unread := convert.Amount("amount", &r.Body.Amount)
 	kind, known := creditKinds[r.Body.Kind]
 	if !known {
 		unread = validation.Merge(unread, validation.New("kind", "must be %q or %q", gen.CreditKindTopUp, gen.CreditKindCorrection))
 	}
+
 	t := ledger.Transaction{
-		ID: ledger.ID(call.OperationID), AccountID: id, Kind: kind, Amount: convert.Value(n),
-		Reference: r.Body.Reference, Reason: convert.Text(r.Body.Reason), RequestID: convert.Text(r.Body.RequestID), Actor: call.Actor,
+		ID:        ledger.ID(call.OperationID),
+		AccountID: id,
+		Kind:      kind,
+		Amount:    convert.Value(n),
+		Reference: r.Body.Reference,
+		Reason:    convert.Text(r.Body.Reason),
+		RequestID: convert.Text(r.Body.RequestID),
+		Actor:     call.Actor,
 	}
 	if err := validation.Merge(unread, t.Validate()); err != nil {
 		return nil, err
 	}
+
 	booked, posted, err := h.Ledger.Post(ctx, t)
 	if err != nil {
 		return nil, err
 	}
+
 	call.Changes.AddKey(booked.Change)
 	if !posted {
 		return gen.CreateCredit200JSONResponse(transactionView(&booked)), nil
 	}
+
 	return gen.CreateCredit201JSONResponse(transactionView(&booked)), nil
 }
 
@@ -51,10 +66,12 @@ func (h *Handlers) ListLedger(ctx context.Context, _ *gen.Call, r gen.ListLedger
 	if err != nil {
 		return nil, err
 	}
+
 	p, err := convert.ReadPage(r.Params.Limit, r.Params.Cursor)
 	if err != nil {
 		return nil, err
 	}
+
 	before, err := p.UUID()
 	if err != nil {
 		return nil, err
@@ -62,10 +79,12 @@ func (h *Handlers) ListLedger(ctx context.Context, _ *gen.Call, r gen.ListLedger
 	if _, err := h.Accounts.Get(ctx, id); err != nil {
 		return nil, err
 	}
+
 	found, err := h.Ledger.List(ctx, ledger.Query{AccountID: id, Before: ledger.ID(before), Limit: p.Limit + 1})
 	if err != nil {
 		return nil, err
 	}
+
 	found, cursor := convert.NextPage(p, found, func(t *ledger.Transaction) []byte { return t.ID[:] })
 	return gen.ListLedger200JSONResponse{Data: convert.All(found, transactionView), NextCursor: cursor}, nil
 }
@@ -80,8 +99,15 @@ func kindView(kind ledger.Kind) gen.TransactionKind {
 
 func transactionView(t *ledger.Transaction) gen.Transaction {
 	return gen.Transaction{
-		ID: t.ID.String(), AccountID: t.AccountID.String(), Kind: kindView(t.Kind), Amount: t.Amount.String(),
-		Reference: t.Reference, Reason: convert.Optional(t.Reason), Actor: convert.Optional(t.Actor), RequestID: convert.Optional(t.RequestID), CreatedAt: t.CreatedAt,
+		ID:        t.ID.String(),
+		AccountID: t.AccountID.String(),
+		Kind:      kindView(t.Kind),
+		Amount:    t.Amount.String(),
+		Reference: t.Reference,
+		Reason:    convert.Optional(t.Reason),
+		Actor:     convert.Optional(t.Actor),
+		RequestID: convert.Optional(t.RequestID),
+		CreatedAt: t.CreatedAt,
 	}
 }
 
@@ -94,14 +120,25 @@ func (h *Handlers) CheckLedger(ctx context.Context, _ *gen.Call, r gen.CheckLedg
 	} else {
 		report, err = h.Ledger.Check(ctx, nil)
 	}
+
 	if err != nil {
 		return nil, err
 	}
-	return gen.CheckLedger200JSONResponse{OK: report.OK(), At: report.At, TookMS: report.Took.Milliseconds(), Checks: convert.All(report.Checks, checkView)}, nil
+
+	return gen.CheckLedger200JSONResponse{
+		OK:     report.OK(),
+		At:     report.At,
+		TookMS: report.Took.Milliseconds(),
+		Checks: convert.All(report.Checks, checkView),
+	}, nil
 }
 
 // CheckReceipts implements gen.StrictServerInterface.
-func (h *Handlers) CheckReceipts(ctx context.Context, _ *gen.Call, _ gen.CheckReceiptsRequestObject) (gen.CheckReceiptsResponseObject, error) {
+func (h *Handlers) CheckReceipts(
+	ctx context.Context,
+	_ *gen.Call,
+	_ gen.CheckReceiptsRequestObject,
+) (gen.CheckReceiptsResponseObject, error) {
 	check, err := h.Usage.CheckReceipts(ctx, nil)
 	if err != nil {
 		return nil, err
@@ -110,7 +147,12 @@ func (h *Handlers) CheckReceipts(ctx context.Context, _ *gen.Call, _ gen.CheckRe
 }
 
 func checkView(c *ledger.Check) gen.InvariantCheck {
-	view := gen.InvariantCheck{Name: c.Name, OK: c.Differing == 0, Compared: c.Compared, Differing: c.Differing}
+	view := gen.InvariantCheck{
+		Name:      c.Name,
+		OK:        c.Differing == 0,
+		Compared:  c.Compared,
+		Differing: c.Differing,
+	}
 	if c.First != nil {
 		view.First = &gen.Difference{Row: c.First.Row, Want: c.First.Want, Got: c.First.Got}
 	}

@@ -15,11 +15,16 @@ import (
 const maxPayload = 64 << 10
 
 // ListQuarantine implements gen.StrictServerInterface.
-func (h *Handlers) ListQuarantine(ctx context.Context, _ *gen.Call, r gen.ListQuarantineRequestObject) (gen.ListQuarantineResponseObject, error) {
+func (h *Handlers) ListQuarantine(
+	ctx context.Context,
+	_ *gen.Call,
+	r gen.ListQuarantineRequestObject,
+) (gen.ListQuarantineResponseObject, error) {
 	p, err := convert.ReadPage(r.Params.Limit, r.Params.Cursor)
 	if err != nil {
 		return nil, err
 	}
+
 	query := settle.QuarantineQuery{Limit: p.Limit + 1}
 	if r.Params.State != nil {
 		switch state := *r.Params.State; state {
@@ -30,19 +35,26 @@ func (h *Handlers) ListQuarantine(ctx context.Context, _ *gen.Call, r gen.ListQu
 			return nil, validation.New("state", "must be open, released or dismissed")
 		}
 	}
+
 	if query.Before, err = p.Number(); err != nil {
 		return nil, err
 	}
+
 	found, err := h.Quarantine.List(ctx, query)
 	if err != nil {
 		return nil, err
 	}
+
 	found, cursor := convert.NextPage(p, found, func(q *settle.Quarantined) []byte { return strconv.AppendInt(nil, q.ID, 10) })
 	return gen.ListQuarantine200JSONResponse{Data: convert.All(found, quarantinedView), NextCursor: cursor}, nil
 }
 
 // GetQuarantined implements gen.StrictServerInterface.
-func (h *Handlers) GetQuarantined(ctx context.Context, _ *gen.Call, r gen.GetQuarantinedRequestObject) (gen.GetQuarantinedResponseObject, error) {
+func (h *Handlers) GetQuarantined(
+	ctx context.Context,
+	_ *gen.Call,
+	r gen.GetQuarantinedRequestObject,
+) (gen.GetQuarantinedResponseObject, error) {
 	found, err := h.Quarantine.Get(ctx, r.QuarantineID)
 	if err != nil {
 		return nil, err
@@ -51,7 +63,11 @@ func (h *Handlers) GetQuarantined(ctx context.Context, _ *gen.Call, r gen.GetQua
 }
 
 // ReleaseQuarantined implements gen.StrictServerInterface.
-func (h *Handlers) ReleaseQuarantined(ctx context.Context, _ *gen.Call, r gen.ReleaseQuarantinedRequestObject) (gen.ReleaseQuarantinedResponseObject, error) {
+func (h *Handlers) ReleaseQuarantined(
+	ctx context.Context,
+	_ *gen.Call,
+	r gen.ReleaseQuarantinedRequestObject,
+) (gen.ReleaseQuarantinedResponseObject, error) {
 	released, err := h.Quarantine.Release(ctx, r.QuarantineID)
 	if err != nil {
 		return nil, err
@@ -60,7 +76,11 @@ func (h *Handlers) ReleaseQuarantined(ctx context.Context, _ *gen.Call, r gen.Re
 }
 
 // DismissQuarantined implements gen.StrictServerInterface.
-func (h *Handlers) DismissQuarantined(ctx context.Context, _ *gen.Call, r gen.DismissQuarantinedRequestObject) (gen.DismissQuarantinedResponseObject, error) {
+func (h *Handlers) DismissQuarantined(
+	ctx context.Context,
+	_ *gen.Call,
+	r gen.DismissQuarantinedRequestObject,
+) (gen.DismissQuarantinedResponseObject, error) {
 	if n := len([]rune(r.Body.Reason)); n == 0 || n > 500 {
 		return nil, validation.New("reason", "must have 1 to 500 characters")
 	}
@@ -73,12 +93,20 @@ func (h *Handlers) DismissQuarantined(ctx context.Context, _ *gen.Call, r gen.Di
 
 func quarantinedView(q *settle.Quarantined) gen.Quarantined {
 	view := gen.Quarantined{
-		ID: q.ID, Session: q.Session, Seq: q.Seq, RequestID: convert.Optional(q.RequestID), Reason: q.Reason, At: q.At,
-		State: gen.QuarantineState(q.Resolution), ResolvedAt: q.ResolvedAt, Note: convert.Optional(q.Note),
+		ID:         q.ID,
+		Session:    q.Session,
+		Seq:        q.Seq,
+		RequestID:  convert.Optional(q.RequestID),
+		Reason:     q.Reason,
+		At:         q.At,
+		State:      gen.QuarantineState(q.Resolution),
+		ResolvedAt: q.ResolvedAt,
+		Note:       convert.Optional(q.Note),
 	}
 	if q.Resolution == settle.Open {
 		view.State = gen.QuarantineStateOpen
 	}
+
 	switch {
 	case q.Payload == nil:
 	case json.Valid(q.Payload):
@@ -86,5 +114,6 @@ func quarantinedView(q *settle.Quarantined) gen.Quarantined {
 	default:
 		view.Payload = q.Payload[:min(len(q.Payload), maxPayload)]
 	}
+
 	return view
 }

@@ -22,19 +22,23 @@ func (h *Handlers) GetStatement(ctx context.Context, _ *gen.Call, r gen.GetState
 	if err != nil {
 		return nil, err
 	}
+
 	q, err := statementQuery(&r.Params)
 	if err != nil {
 		return nil, err
 	}
+
 	q.AccountID = id
 	currency, err := h.Catalog.Currency(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	made, err := h.Statements.Make(ctx, q)
 	if err != nil {
 		return nil, err
 	}
+
 	if strings.Contains(convert.Text(r.Params.Accept), "text/csv") {
 		text, err := statementCSV(&made, q.By, currency)
 		if err != nil {
@@ -42,11 +46,20 @@ func (h *Handlers) GetStatement(ctx context.Context, _ *gen.Call, r gen.GetState
 		}
 		return gen.GetStatement200TextCSVResponse{Body: bytes.NewReader(text), ContentLength: int64(len(text))}, nil
 	}
+
 	return gen.GetStatement200JSONResponse{
-		AccountID: id.String(), Currency: currency, From: convert.Day(made.Period.From), To: convert.Day(made.Period.To), Final: made.Final,
-		OpeningBalance: made.Opening.String(), Credits: made.Credits.String(), Corrections: made.Corrections.String(),
-		Usage: made.Usage.String(), ClosingBalance: made.Closing.String(), Transactions: convert.All(made.Transactions, transactionView),
-		UsageLines: convert.All(made.Lines, func(t *usage.Total) gen.UsageTotal { return totalView(t, q.By) }),
+		AccountID:      id.String(),
+		Currency:       currency,
+		From:           convert.Day(made.Period.From),
+		To:             convert.Day(made.Period.To),
+		Final:          made.Final,
+		OpeningBalance: made.Opening.String(),
+		Credits:        made.Credits.String(),
+		Corrections:    made.Corrections.String(),
+		Usage:          made.Usage.String(),
+		ClosingBalance: made.Closing.String(),
+		Transactions:   convert.All(made.Transactions, transactionView),
+		UsageLines:     convert.All(made.Lines, func(t *usage.Total) gen.UsageTotal { return totalView(t, q.By) }),
 	}, nil
 }
 
@@ -61,6 +74,7 @@ func statementQuery(params *gen.GetStatementParams) (statement.Query, error) {
 	if q.By.Account {
 		invalid.Add("group_by", "cannot be %q", "account")
 	}
+
 	q.Period.From, q.Period.To = convert.ReadDay(&invalid, "from", params.From), convert.ReadDay(&invalid, "to", params.To)
 	switch {
 	case params.Month != nil && (params.From != nil || params.To != nil):
@@ -74,6 +88,7 @@ func statementQuery(params *gen.GetStatementParams) (statement.Query, error) {
 	case params.From == nil || params.To == nil:
 		invalid.Add("month", "or both from and to are required")
 	}
+
 	return q, invalid.Err()
 }
 
@@ -82,24 +97,51 @@ func statementCSV(s *statement.Statement, by usage.Group, currency string) ([]by
 	var text bytes.Buffer
 	w := spreadsheet.NewWriter(&text)
 	w.Row("line", "date", "transaction_id", "reference", "reason", "request_id", "key_id", "model", "requests", "amount", "currency")
+
 	balance := func(line string, on time.Time, amount money.Nano) {
 		w.Row(line, spreadsheet.Raw(on.Format(time.DateOnly)), "", "", "", "", "", "", "", spreadsheet.Raw(amount.String()), currency)
 	}
 	balance("opening_balance", s.Period.From, s.Opening)
+
 	for i := range s.Transactions {
 		t := transactionView(&s.Transactions[i])
-		w.Row(string(t.Kind), spreadsheet.Time(t.CreatedAt), t.ID, t.Reference, convert.Text(t.Reason), convert.Text(t.RequestID), "", "", "",
-			spreadsheet.Raw(t.Amount), currency)
+		w.Row(
+			string(t.Kind),
+			spreadsheet.Time(t.CreatedAt),
+			t.ID,
+			t.Reference,
+			convert.Text(t.Reason),
+			convert.Text(t.RequestID),
+			"",
+			"",
+			"",
+			spreadsheet.Raw(t.Amount),
+			currency,
+		)
 	}
+
 	for i := range s.Lines {
 		t := &s.Lines[i]
 		line := totalView(t, by)
-		w.Row(string(ledger.Usage), spreadsheet.Raw(convert.Text(line.Day)), "", "", "", "", convert.Text(line.KeyID), convert.Text(line.Model),
-			spreadsheet.Int(t.Requests), spreadsheet.Raw((-t.Cost).String()), currency)
+		w.Row(
+			string(ledger.Usage),
+			spreadsheet.Raw(convert.Text(line.Day)),
+			"",
+			"",
+			"",
+			"",
+			convert.Text(line.KeyID),
+			convert.Text(line.Model),
+			spreadsheet.Int(t.Requests),
+			spreadsheet.Raw((-t.Cost).String()),
+			currency,
+		)
 	}
+
 	balance("closing_balance", s.Period.To, s.Closing)
 	if err := w.Flush(); err != nil {
 		return nil, err
 	}
+
 	return text.Bytes(), nil
 }

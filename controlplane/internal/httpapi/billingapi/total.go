@@ -11,23 +11,31 @@ import (
 )
 
 // GetUsageTotals implements gen.StrictServerInterface.
-func (h *Handlers) GetUsageTotals(ctx context.Context, _ *gen.Call, r gen.GetUsageTotalsRequestObject) (gen.GetUsageTotalsResponseObject, error) {
+func (h *Handlers) GetUsageTotals(
+	ctx context.Context,
+	_ *gen.Call,
+	r gen.GetUsageTotalsRequestObject,
+) (gen.GetUsageTotalsResponseObject, error) {
 	p, err := convert.ReadPage(r.Params.Limit, r.Params.Cursor)
 	if err != nil {
 		return nil, err
 	}
+
 	q, err := totalQuery(&r.Params, &p)
 	if err != nil {
 		return nil, err
 	}
+
 	currency, err := h.Catalog.Currency(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	found, err := h.Usage.Totals(ctx, q)
 	if err != nil {
 		return nil, err
 	}
+
 	found, cursor := convert.NextPage(p, found, totalPosition)
 	return gen.GetUsageTotals200JSONResponse{
 		Currency: currency, NextCursor: cursor, Data: convert.All(found, func(t *usage.Total) gen.UsageTotal { return totalView(t, q.By) }),
@@ -38,17 +46,22 @@ func (h *Handlers) GetUsageTotals(ctx context.Context, _ *gen.Call, r gen.GetUsa
 func totalQuery(params *gen.GetUsageTotalsParams, p *convert.Page) (usage.TotalQuery, error) {
 	var invalid validation.Errors
 	q := usage.TotalQuery{
-		By: readGroup(&invalid, params.GroupBy), Model: convert.Text(params.Model), Limit: p.Limit + 1,
-		From: convert.ReadDay(&invalid, "from", params.From), To: convert.ReadDay(&invalid, "to", params.To),
+		By:    readGroup(&invalid, params.GroupBy),
+		Model: convert.Text(params.Model),
+		Limit: p.Limit + 1,
+		From:  convert.ReadDay(&invalid, "from", params.From),
+		To:    convert.ReadDay(&invalid, "to", params.To),
 	}
 	q.AccountID, q.KeyID = convert.ReadOwner(&invalid, params.AccountID, params.KeyID)
 	convert.CheckTimeRange(&invalid, q.From, q.To)
+
 	if p.Cursor != nil {
 		q.After = &usage.Total{}
 		if err := json.Unmarshal(p.Cursor, q.After); err != nil {
 			invalid.Add("cursor", "is not a cursor of this list")
 		}
 	}
+
 	return q, invalid.Err()
 }
 
@@ -69,12 +82,18 @@ func readGroup(invalid *validation.Errors, names []gen.UsageGroup) usage.Group {
 			invalid.Add("group_by", "cannot be %q", name)
 		}
 	}
+
 	return g
 }
 
 // totalPosition returns the position of a total in the list.
 func totalPosition(t *usage.Total) []byte {
-	text, err := json.Marshal(usage.Total{Day: t.Day, AccountID: t.AccountID, KeyID: t.KeyID, Model: t.Model})
+	text, err := json.Marshal(usage.Total{
+		Day:       t.Day,
+		AccountID: t.AccountID,
+		KeyID:     t.KeyID,
+		Model:     t.Model,
+	})
 	if err != nil { // times, ids and strings always marshal
 		panic(err)
 	}
@@ -83,9 +102,21 @@ func totalPosition(t *usage.Total) []byte {
 
 func totalView(t *usage.Total, by usage.Group) gen.UsageTotal {
 	view := gen.UsageTotal{
-		Requests: t.Requests, Estimated: t.Estimated, Input: t.Input, CachedInput: t.CachedInput,
-		CacheWrite: t.CacheWrite, Output: t.Output, Reasoning: t.Reasoning, AudioIn: t.AudioIn, AudioOut: t.AudioOut, ImageIn: t.ImageIn,
-		ImageOut: t.ImageOut, Images: t.Images, Seconds: t.Seconds, ServerToolRequests: t.ServerToolRequests, Cost: t.Cost.String(),
+		Requests:           t.Requests,
+		Estimated:          t.Estimated,
+		Input:              t.Input,
+		CachedInput:        t.CachedInput,
+		CacheWrite:         t.CacheWrite,
+		Output:             t.Output,
+		Reasoning:          t.Reasoning,
+		AudioIn:            t.AudioIn,
+		AudioOut:           t.AudioOut,
+		ImageIn:            t.ImageIn,
+		ImageOut:           t.ImageOut,
+		Images:             t.Images,
+		Seconds:            t.Seconds,
+		ServerToolRequests: t.ServerToolRequests,
+		Cost:               t.Cost.String(),
 	}
 	if by.Day {
 		view.Day = new(convert.Day(t.Day))
@@ -99,5 +130,6 @@ func totalView(t *usage.Total, by usage.Group) gen.UsageTotal {
 	if by.Model {
 		view.Model = &t.Model
 	}
+
 	return view
 }

@@ -21,29 +21,35 @@ func (h *Handlers) ListUsage(ctx context.Context, _ *gen.Call, r gen.ListUsageRe
 	if err != nil {
 		return nil, err
 	}
+
 	q, err := usageQuery(&r.Params)
 	if err != nil {
 		return nil, err
 	}
+
 	before, err := p.UUID()
 	if err != nil {
 		return nil, err
 	}
+
 	q.Before, q.Limit = usage.RequestID(before), p.Limit+1
 	page, err := h.Usage.List(ctx, q)
 	if err != nil {
 		return nil, err
 	}
+
 	found, cursor := convert.NextPage(p, page.Records, func(r *usage.Record) []byte { return r.RequestID[:] })
 	if cursor == nil && page.Resume != (usage.RequestID{}) {
 		cursor = convert.CursorOf(page.Resume[:])
 	}
+
 	views := make([]gen.UsageRecord, len(found))
 	for i := range found {
 		if views[i], err = usageView(&found[i]); err != nil {
 			return nil, err
 		}
 	}
+
 	return gen.ListUsage200JSONResponse{Data: views, NextCursor: cursor}, nil
 }
 
@@ -58,12 +64,14 @@ func usageQuery(params *gen.ListUsageParams) (usage.Query, error) {
 	if q.Status != "" && !q.Status.Valid() {
 		invalid.Add("status", "is not a status of a request")
 	}
+
 	if prefix := params.RequestIDPrefix; prefix != nil {
 		var err error
 		if q.Lowest, q.Highest, err = usage.PrefixRange(*prefix); err != nil {
 			invalid.Add("request_id_prefix", "is not the beginning of the id of a request")
 		}
 	}
+
 	least, err := convert.Amount("min_cost", params.MinCost)
 	q.MinCost = convert.Value(least)
 	return q, validation.Merge(invalid.Err(), err)
@@ -75,63 +83,105 @@ func (h *Handlers) GetUsage(ctx context.Context, _ *gen.Call, r gen.GetUsageRequ
 	if err != nil {
 		return nil, err
 	}
+
 	record, receipt, err := h.Usage.Get(ctx, id)
 	if err != nil {
 		return nil, err
 	}
+
 	currency, err := h.Catalog.Currency(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	view, err := usageView(&record)
 	if err != nil {
 		return nil, err
 	}
+
 	corrections, err := h.Ledger.Corrections(ctx, ident.UUID(id))
 	if err != nil {
 		return nil, err
 	}
+
 	attempts := convert.All(record.Attempts, attemptView)
-	return gen.GetUsage200JSONResponse{UsageRecord: view, Attempts: attempts, Corrections: convert.All(corrections, transactionView), Receipt: gen.Receipt{
-		PriceVersion: receipt.PriceVersion, Currency: currency, ListCost: receipt.ListCost.String(),
-		PriceMultiplier: receipt.PriceMultiplier.String(), Cost: receipt.Cost.String(), Reservation: receipt.Reservation.String(),
-		Rule: receipt.Rule,
-		Lines: convert.All(receipt.Lines, func(i *price.Item) gen.ReceiptLine {
-			return gen.ReceiptLine{
-				Line: string(i.Line), Quantity: i.Quantity, UnitPrice: money.Nano(i.Rate).String(), Per: i.Per, Amount: i.Amount(),
-			}
-		}),
-	}}, nil
+	return gen.GetUsage200JSONResponse{
+		UsageRecord: view,
+		Attempts:    attempts,
+		Corrections: convert.All(corrections, transactionView),
+		Receipt: gen.Receipt{
+			PriceVersion:    receipt.PriceVersion,
+			Currency:        currency,
+			ListCost:        receipt.ListCost.String(),
+			PriceMultiplier: receipt.PriceMultiplier.String(),
+			Cost:            receipt.Cost.String(),
+			Reservation:     receipt.Reservation.String(),
+			Rule:            receipt.Rule,
+			Lines: convert.All(receipt.Lines, func(i *price.Item) gen.ReceiptLine {
+				return gen.ReceiptLine{
+					Line:      string(i.Line),
+					Quantity:  i.Quantity,
+					UnitPrice: money.Nano(i.Rate).String(),
+					Per:       i.Per,
+					Amount:    i.Amount(),
+				}
+			}),
+		},
+	}, nil
 }
 
 func attemptView(a *usage.Attempt) gen.RouteAttempt {
 	view := gen.RouteAttempt{
-		Route: a.Route, CredentialID: convert.Optional(a.Credential), Credential: convert.Optional(a.CredentialName),
-		Class: convert.Optional(a.Class), Skipped: convert.Optional(a.Skipped), Result: gen.RouteAttemptResultServed,
+		Route:        a.Route,
+		CredentialID: convert.Optional(a.Credential),
+		Credential:   convert.Optional(a.CredentialName),
+		Class:        convert.Optional(a.Class),
+		Skipped:      convert.Optional(a.Skipped),
+		Result:       gen.RouteAttemptResultServed,
 	}
+
 	switch {
 	case a.Skipped != "":
 		view.Result = gen.RouteAttemptResultSkipped
 	case a.Class != "":
 		view.Result = gen.RouteAttemptResultFailed
 	}
+
 	if a.Skipped == "" {
 		view.MS = &a.MS
 	}
+
 	return view
 }
 
 func usageView(r *usage.Record) (gen.UsageRecord, error) {
 	view := gen.UsageRecord{
-		RequestID: r.RequestID.String(), AccountID: r.AccountID.String(), KeyID: r.KeyID.String(), Model: r.Model, Format: r.Format,
-		Provider: convert.Optional(r.Provider), Route: convert.Optional(r.Route), ProviderRequestID: convert.Optional(r.ProviderRequestID),
-		Status: gen.UsageStatus(r.Status), Stream: r.Stream, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
-		FirstByteMS: &r.FirstByteMS, Estimated: r.Estimated, Rule: r.Rule, Cost: r.Cost.String(), Reservation: r.Reservation.String(),
-		PriceVersion: r.PriceVersion, PriceMultiplier: r.PriceMultiplier.String(), VideoJob: convert.Optional(r.VideoJob), SettledAt: r.SettledAt,
+		RequestID:         r.RequestID.String(),
+		AccountID:         r.AccountID.String(),
+		KeyID:             r.KeyID.String(),
+		Model:             r.Model,
+		Format:            r.Format,
+		Provider:          convert.Optional(r.Provider),
+		Route:             convert.Optional(r.Route),
+		ProviderRequestID: convert.Optional(r.ProviderRequestID),
+		Status:            gen.UsageStatus(r.Status),
+		Stream:            r.Stream,
+		StartedAt:         r.StartedAt,
+		FinishedAt:        r.FinishedAt,
+		FirstByteMS:       &r.FirstByteMS,
+		Estimated:         r.Estimated,
+		Rule:              r.Rule,
+		Cost:              r.Cost.String(),
+		Reservation:       r.Reservation.String(),
+		PriceVersion:      r.PriceVersion,
+		PriceMultiplier:   r.PriceMultiplier.String(),
+		VideoJob:          convert.Optional(r.VideoJob),
+		SettledAt:         r.SettledAt,
 	}
 	if r.HTTPStatus != 0 {
 		view.HTTPStatus = &r.HTTPStatus
 	}
+
 	text, err := json.Marshal(r.Usage)
 	if err == nil {
 		err = json.Unmarshal(text, &view.Usage)
@@ -139,5 +189,6 @@ func usageView(r *usage.Record) (gen.UsageRecord, error) {
 	if err != nil {
 		return gen.UsageRecord{}, fmt.Errorf("httpapi: encode usage of %s: %w", r.RequestID, err)
 	}
+
 	return view, nil
 }

@@ -15,11 +15,16 @@ import (
 )
 
 // ListVideoJobs implements gen.StrictServerInterface.
-func (h *Handlers) ListVideoJobs(ctx context.Context, _ *gen.Call, r gen.ListVideoJobsRequestObject) (gen.ListVideoJobsResponseObject, error) {
+func (h *Handlers) ListVideoJobs(
+	ctx context.Context,
+	_ *gen.Call,
+	r gen.ListVideoJobsRequestObject,
+) (gen.ListVideoJobsResponseObject, error) {
 	p, err := convert.ReadPage(r.Params.Limit, r.Params.Cursor)
 	if err != nil {
 		return nil, err
 	}
+
 	query, err := videoQuery(&r.Params)
 	if err != nil {
 		return nil, err
@@ -27,18 +32,28 @@ func (h *Handlers) ListVideoJobs(ctx context.Context, _ *gen.Call, r gen.ListVid
 	if query.Before, err = p.UUID(); err != nil {
 		return nil, err
 	}
+
 	query.Limit = p.Limit + 1
 	found, err := h.Videos.Jobs(ctx, query)
 	if err != nil {
 		return nil, err
 	}
+
 	found, cursor := convert.NextPage(p, found, func(j *videojob.Job) []byte { return j.ID[:] })
 	return gen.ListVideoJobs200JSONResponse{Data: convert.All(found, videoView), NextCursor: cursor}, nil
 }
 
 var (
 	videoStatuses = []string{event.VideoQueued, event.VideoInProgress, event.VideoCompleted, event.VideoFailed}
-	videoStates   = []videojob.State{videojob.Queued, videojob.Running, videojob.Unknown, videojob.Stuck, videojob.Completed, videojob.Failed, videojob.GivenUp}
+	videoStates   = []videojob.State{
+		videojob.Queued,
+		videojob.Running,
+		videojob.Unknown,
+		videojob.Stuck,
+		videojob.Completed,
+		videojob.Failed,
+		videojob.GivenUp,
+	}
 )
 
 // videoQuery parses the filters of the list.
@@ -92,12 +107,26 @@ func whyFailed(v *event.Video) string {
 func videoView(j *videojob.Job) gen.VideoJob {
 	v := &j.Record
 	view := gen.VideoJob{
-		ID: ident.Video.Format(j.ID), RequestID: v.RequestID, AccountID: v.AccountID, KeyID: v.KeyID, Model: v.Model,
-		Provider: v.Provider, Route: v.Route, UpstreamID: convert.Optional(v.UpstreamID), Status: gen.VideoStatus(v.Status), State: gen.VideoState(j.State),
-		Error: convert.Optional(whyFailed(v)), Size: convert.Optional(v.Size), PriceVersion: v.PriceVersion, CreatedAt: j.CreatedAt, UpdatedAt: j.UpdatedAt, EndedAt: j.EndedAt,
+		ID:           ident.Video.Format(j.ID),
+		RequestID:    v.RequestID,
+		AccountID:    v.AccountID,
+		KeyID:        v.KeyID,
+		Model:        v.Model,
+		Provider:     v.Provider,
+		Route:        v.Route,
+		UpstreamID:   convert.Optional(v.UpstreamID),
+		Status:       gen.VideoStatus(v.Status),
+		State:        gen.VideoState(j.State),
+		Error:        convert.Optional(whyFailed(v)),
+		Size:         convert.Optional(v.Size),
+		PriceVersion: v.PriceVersion,
+		CreatedAt:    j.CreatedAt,
+		UpdatedAt:    j.UpdatedAt,
+		EndedAt:      j.EndedAt,
 	}
 	if v.Seconds > 0 {
 		view.Seconds = &v.Seconds
 	}
+
 	return view
 }

@@ -43,7 +43,11 @@ func toYAML(v any) ([]byte, error) {
 }
 
 // ApplyCatalog implements gen.StrictServerInterface.
-func (h *Handlers) ApplyCatalog(ctx context.Context, call *gen.Call, r gen.ApplyCatalogRequestObject) (gen.ApplyCatalogResponseObject, error) {
+func (h *Handlers) ApplyCatalog(
+	ctx context.Context,
+	call *gen.Call,
+	r gen.ApplyCatalogRequestObject,
+) (gen.ApplyCatalogResponseObject, error) {
 	doc := r.JSONBody
 	switch {
 	case doc != nil:
@@ -59,15 +63,18 @@ func (h *Handlers) ApplyCatalog(ctx context.Context, call *gen.Call, r gen.Apply
 	default:
 		return nil, problem.Explain(problem.ErrMediaType, "the body must be application/json or application/yaml")
 	}
+
 	dryRun := r.Params.DryRun != nil && *r.Params.DryRun
 	match, err := etag.Parse(convert.Text(r.Params.IfMatch))
 	if err != nil {
 		return nil, err
 	}
+
 	outcome, err := h.Catalog.Apply(ctx, doc, catalog.Options{DryRun: dryRun, Match: match})
 	if err != nil {
 		return nil, err
 	}
+
 	call.ETag = etag.OfRev(outcome.Rev)
 	answer := gen.ApplyCatalog200JSONResponse{DryRun: dryRun, Revision: outcome.Rev, Changes: convert.All(outcome.Changes, changeView)}
 	if !dryRun {
@@ -78,21 +85,36 @@ func (h *Handlers) ApplyCatalog(ctx context.Context, call *gen.Call, r gen.Apply
 			return nil, err
 		}
 		answer.Accounts = convert.All(traffic, func(t *catalog.Traffic) gen.CatalogAccount {
-			return gen.CatalogAccount{AccountID: t.Account.String(), Name: t.Name, Models: t.Models, Requests: t.Requests, Cost: t.Cost.String()}
+			return gen.CatalogAccount{
+				AccountID: t.Account.String(),
+				Name:      t.Name,
+				Models:    t.Models,
+				Requests:  t.Requests,
+				Cost:      t.Cost.String(),
+			}
 		})
 	}
+
 	return answer, nil
 }
 
 func changeView(c *catalog.Change) gen.CatalogChange {
 	view := gen.CatalogChange{
-		Action: gen.CatalogChangeAction(c.Action), Kind: gen.CatalogChangeKind(c.Kind), ID: c.ID, Before: c.Before, After: c.After,
+		Action: gen.CatalogChangeAction(c.Action),
+		Kind:   gen.CatalogChangeKind(c.Kind),
+		ID:     c.ID,
+		Before: c.Before,
+		After:  c.After,
 	}
 	if r := c.Reach; r != nil {
 		view.Reach = &gen.CatalogReach{
-			Models: append([]string{}, r.Models...), Public: r.Public, GrantedAccounts: r.Granted, ActiveAccounts: r.Active,
+			Models:          append([]string{}, r.Models...),
+			Public:          r.Public,
+			GrantedAccounts: r.Granted,
+			ActiveAccounts:  r.Active,
 		}
 	}
+
 	return view
 }
 
@@ -124,7 +146,11 @@ func (h *Handlers) GrantModel(ctx context.Context, call *gen.Call, r gen.GrantMo
 }
 
 // WithdrawModel implements gen.StrictServerInterface.
-func (h *Handlers) WithdrawModel(ctx context.Context, call *gen.Call, r gen.WithdrawModelRequestObject) (gen.WithdrawModelResponseObject, error) {
+func (h *Handlers) WithdrawModel(
+	ctx context.Context,
+	call *gen.Call,
+	r gen.WithdrawModelRequestObject,
+) (gen.WithdrawModelResponseObject, error) {
 	id, err := h.existingAccount(ctx, r.AccountID)
 	if err != nil {
 		return nil, err

@@ -21,7 +21,14 @@ func getPart[E any](ctx context.Context, h *Handlers, call *gen.Call, part catal
 	return entry, err
 }
 
-func putPart[E any](ctx context.Context, h *Handlers, call *gen.Call, part catalog.Part[E], entry *E, ifMatch, ifNoneMatch *string) (catalog.Edited[E], error) {
+func putPart[E any](
+	ctx context.Context,
+	h *Handlers,
+	call *gen.Call,
+	part catalog.Part[E],
+	entry *E,
+	ifMatch, ifNoneMatch *string,
+) (catalog.Edited[E], error) {
 	match, err := etag.ParseForPut(convert.Text(ifMatch), convert.Text(ifNoneMatch))
 	if err != nil {
 		return catalog.Edited[E]{}, err
@@ -35,7 +42,14 @@ func putPart[E any](ctx context.Context, h *Handlers, call *gen.Call, part catal
 	return edited, nil
 }
 
-func patchPart[E any](ctx context.Context, h *Handlers, call *gen.Call, part catalog.Part[E], patch *json.RawMessage, ifMatch *string) (entry E, err error) {
+func patchPart[E any](
+	ctx context.Context,
+	h *Handlers,
+	call *gen.Call,
+	part catalog.Part[E],
+	patch *json.RawMessage,
+	ifMatch *string,
+) (entry E, err error) {
 	match, err := etag.Parse(convert.Text(ifMatch))
 	if err != nil {
 		return entry, err
@@ -62,12 +76,21 @@ func deletePart[E any](ctx context.Context, h *Handlers, call *gen.Call, part ca
 }
 
 // ListProviders implements gen.StrictServerInterface.
-func (h *Handlers) ListProviders(ctx context.Context, _ *gen.Call, r gen.ListProvidersRequestObject) (gen.ListProvidersResponseObject, error) {
+func (h *Handlers) ListProviders(
+	ctx context.Context,
+	_ *gen.Call,
+	r gen.ListProvidersRequestObject,
+) (gen.ListProvidersResponseObject, error) {
 	found, err := catalog.List(ctx, h.Catalog, catalog.ProviderPart(""))
 	if err != nil {
 		return nil, err
 	}
-	found, cursor, err := convert.Paginate(r.Params.Limit, r.Params.Cursor, found, func(e *catalog.ProviderEntry) []byte { return []byte(e.ID) })
+	found, cursor, err := convert.Paginate(
+		r.Params.Limit,
+		r.Params.Cursor,
+		found,
+		func(e *catalog.ProviderEntry) []byte { return []byte(e.ID) },
+	)
 	return gen.ListProviders200JSONResponse{Data: found, NextCursor: cursor}, err
 }
 
@@ -94,7 +117,11 @@ func (h *Handlers) PutProvider(ctx context.Context, call *gen.Call, r gen.PutPro
 }
 
 // UpdateProvider implements gen.StrictServerInterface.
-func (h *Handlers) UpdateProvider(ctx context.Context, call *gen.Call, r gen.UpdateProviderRequestObject) (gen.UpdateProviderResponseObject, error) {
+func (h *Handlers) UpdateProvider(
+	ctx context.Context,
+	call *gen.Call,
+	r gen.UpdateProviderRequestObject,
+) (gen.UpdateProviderResponseObject, error) {
 	entry, err := patchPart(ctx, h, call, catalog.ProviderPart(r.ProviderID), r.Body, r.Params.IfMatch)
 	if err != nil {
 		return nil, err
@@ -103,7 +130,11 @@ func (h *Handlers) UpdateProvider(ctx context.Context, call *gen.Call, r gen.Upd
 }
 
 // DeleteProvider implements gen.StrictServerInterface.
-func (h *Handlers) DeleteProvider(ctx context.Context, call *gen.Call, r gen.DeleteProviderRequestObject) (gen.DeleteProviderResponseObject, error) {
+func (h *Handlers) DeleteProvider(
+	ctx context.Context,
+	call *gen.Call,
+	r gen.DeleteProviderRequestObject,
+) (gen.DeleteProviderResponseObject, error) {
 	if err := deletePart(ctx, h, call, catalog.ProviderPart(r.ProviderID), r.Params.IfMatch); err != nil {
 		return nil, err
 	}
@@ -111,17 +142,30 @@ func (h *Handlers) DeleteProvider(ctx context.Context, call *gen.Call, r gen.Del
 }
 
 // ListCredentials implements gen.StrictServerInterface.
-func (h *Handlers) ListCredentials(ctx context.Context, _ *gen.Call, r gen.ListCredentialsRequestObject) (gen.ListCredentialsResponseObject, error) {
+func (h *Handlers) ListCredentials(
+	ctx context.Context,
+	_ *gen.Call,
+	r gen.ListCredentialsRequestObject,
+) (gen.ListCredentialsResponseObject, error) {
 	found, err := catalog.List(ctx, h.Catalog, catalog.CredentialPart(r.ProviderID, ""))
 	if err != nil {
 		return nil, err
 	}
-	found, cursor, err := convert.Paginate(r.Params.Limit, r.Params.Cursor, found, func(e *catalog.CredentialEntry) []byte { return []byte(e.Name) })
+	found, cursor, err := convert.Paginate(
+		r.Params.Limit,
+		r.Params.Cursor,
+		found,
+		func(e *catalog.CredentialEntry) []byte { return []byte(e.Name) },
+	)
 	return gen.ListCredentials200JSONResponse{Data: found, NextCursor: cursor}, err
 }
 
 // GetCredential implements gen.StrictServerInterface.
-func (h *Handlers) GetCredential(ctx context.Context, call *gen.Call, r gen.GetCredentialRequestObject) (gen.GetCredentialResponseObject, error) {
+func (h *Handlers) GetCredential(
+	ctx context.Context,
+	call *gen.Call,
+	r gen.GetCredentialRequestObject,
+) (gen.GetCredentialResponseObject, error) {
 	entry, err := getPart(ctx, h, call, catalog.CredentialPart(r.ProviderID, r.Credential))
 	if err != nil {
 		return nil, err
@@ -130,7 +174,11 @@ func (h *Handlers) GetCredential(ctx context.Context, call *gen.Call, r gen.GetC
 }
 
 // PutCredential implements gen.StrictServerInterface.
-func (h *Handlers) PutCredential(ctx context.Context, call *gen.Call, r gen.PutCredentialRequestObject) (gen.PutCredentialResponseObject, error) {
+func (h *Handlers) PutCredential(
+	ctx context.Context,
+	call *gen.Call,
+	r gen.PutCredentialRequestObject,
+) (gen.PutCredentialResponseObject, error) {
 	edited, err := putPart(ctx, h, call, catalog.CredentialPart(r.ProviderID, r.Credential), r.Body, r.Params.IfMatch, r.Params.IfNoneMatch)
 	switch {
 	case err != nil:
@@ -143,7 +191,11 @@ func (h *Handlers) PutCredential(ctx context.Context, call *gen.Call, r gen.PutC
 }
 
 // UpdateCredential implements gen.StrictServerInterface.
-func (h *Handlers) UpdateCredential(ctx context.Context, call *gen.Call, r gen.UpdateCredentialRequestObject) (gen.UpdateCredentialResponseObject, error) {
+func (h *Handlers) UpdateCredential(
+	ctx context.Context,
+	call *gen.Call,
+	r gen.UpdateCredentialRequestObject,
+) (gen.UpdateCredentialResponseObject, error) {
 	entry, err := patchPart(ctx, h, call, catalog.CredentialPart(r.ProviderID, r.Credential), r.Body, r.Params.IfMatch)
 	if err != nil {
 		return nil, err
@@ -152,7 +204,11 @@ func (h *Handlers) UpdateCredential(ctx context.Context, call *gen.Call, r gen.U
 }
 
 // DeleteCredential implements gen.StrictServerInterface.
-func (h *Handlers) DeleteCredential(ctx context.Context, call *gen.Call, r gen.DeleteCredentialRequestObject) (gen.DeleteCredentialResponseObject, error) {
+func (h *Handlers) DeleteCredential(
+	ctx context.Context,
+	call *gen.Call,
+	r gen.DeleteCredentialRequestObject,
+) (gen.DeleteCredentialResponseObject, error) {
 	if err := deletePart(ctx, h, call, catalog.CredentialPart(r.ProviderID, r.Credential), r.Params.IfMatch); err != nil {
 		return nil, err
 	}
@@ -165,7 +221,12 @@ func (h *Handlers) ListModels(ctx context.Context, _ *gen.Call, r gen.ListModels
 	if err != nil {
 		return nil, err
 	}
-	found, cursor, err := convert.Paginate(r.Params.Limit, r.Params.Cursor, found, func(e *catalog.ModelEntry) []byte { return []byte(e.ID) })
+	found, cursor, err := convert.Paginate(
+		r.Params.Limit,
+		r.Params.Cursor,
+		found,
+		func(e *catalog.ModelEntry) []byte { return []byte(e.ID) },
+	)
 	return gen.ListModels200JSONResponse{Data: found, NextCursor: cursor}, err
 }
 

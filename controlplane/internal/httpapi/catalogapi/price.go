@@ -67,20 +67,24 @@ func (h *Handlers) CreatePrice(ctx context.Context, call *gen.Call, r gen.Create
 	if err != nil {
 		return nil, err
 	}
+
 	var rev int64
 	if from := r.Body.EffectiveFrom; from == nil {
 		rev, err = h.Catalog.SetPrice(ctx, r.ModelID, &r.Body.Price, match)
 	} else {
 		rev, err = h.Catalog.SchedulePrice(ctx, catalog.PriceID(call.OperationID), r.ModelID, &r.Body.Price, *from, match)
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	call.Changes.AddCatalog(rev)
 	prices, err := h.Catalog.Prices(ctx, r.ModelID)
 	if err != nil {
 		return nil, err
 	}
+
 	return gen.CreatePrice201JSONResponse{Data: convert.All(prices, priceView)}, nil
 }
 
@@ -99,16 +103,24 @@ func (h *Handlers) CancelPrice(ctx context.Context, call *gen.Call, r gen.Cancel
 }
 
 func priceView(p *catalog.PriceVersion) gen.PriceVersion {
-	view := gen.PriceVersion{Status: gen.PriceVersionStatusPast, EffectiveFrom: p.EffectiveFrom, CreatedAt: p.CreatedAt, Price: p.Price}
+	view := gen.PriceVersion{
+		Status:        gen.PriceVersionStatusPast,
+		EffectiveFrom: p.EffectiveFrom,
+		CreatedAt:     p.CreatedAt,
+		Price:         p.Price,
+	}
+
 	switch {
 	case p.Version == 0:
 		view.Status, view.ID = gen.PriceVersionStatusScheduled, convert.Optional(p.ID.String())
 	case p.InForce:
 		view.Status = gen.PriceVersionStatusInForce
 	}
+
 	if p.Version != 0 {
 		view.Version = &p.Version
 	}
+
 	return view
 }
 
@@ -116,7 +128,11 @@ func priceView(p *catalog.PriceVersion) gen.PriceVersion {
 const maxPreviewDays = 31
 
 // PreviewPrices implements gen.StrictServerInterface.
-func (h *Handlers) PreviewPrices(ctx context.Context, _ *gen.Call, r gen.PreviewPricesRequestObject) (gen.PreviewPricesResponseObject, error) {
+func (h *Handlers) PreviewPrices(
+	ctx context.Context,
+	_ *gen.Call,
+	r gen.PreviewPricesRequestObject,
+) (gen.PreviewPricesResponseObject, error) {
 	days := 7
 	if r.Body.Days != nil {
 		days = *r.Body.Days
@@ -124,28 +140,43 @@ func (h *Handlers) PreviewPrices(ctx context.Context, _ *gen.Call, r gen.Preview
 	if days < 1 || days > maxPreviewDays {
 		return nil, validation.New("days", "must be from 1 to %d", maxPreviewDays)
 	}
+
 	sheet, err := h.Catalog.Sheet(ctx, r.ModelID, &r.Body.Price)
 	if err != nil {
 		return nil, err
 	}
+
 	currency, err := h.Catalog.Currency(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	to := time.Now().UTC().Truncate(time.Millisecond) // ids of requests have milliseconds
 	q := usage.PreviewQuery{Model: r.ModelID, From: to.Add(-time.Duration(days) * 24 * time.Hour), To: to}
 	p, err := h.Usage.Preview(ctx, q, &sheet)
 	if err != nil {
 		return nil, err
 	}
+
 	return gen.PreviewPrices200JSONResponse{
-		Model: q.Model, Currency: currency, From: q.From, To: q.To,
-		Requests: p.Requests, Charged: p.Charged.String(), Previewed: p.Previewed.String(), Change: p.Change().String(),
-		UnpricedRequests: p.Unpriced, UnpricedCharged: p.UnpricedCharged.String(), AccountCount: p.AccountCount,
+		Model:            q.Model,
+		Currency:         currency,
+		From:             q.From,
+		To:               q.To,
+		Requests:         p.Requests,
+		Charged:          p.Charged.String(),
+		Previewed:        p.Previewed.String(),
+		Change:           p.Change().String(),
+		UnpricedRequests: p.Unpriced,
+		UnpricedCharged:  p.UnpricedCharged.String(),
+		AccountCount:     p.AccountCount,
 		Accounts: convert.All(p.Accounts, func(a *usage.AccountPreview) gen.PricePreviewAccount {
 			return gen.PricePreviewAccount{
-				AccountID: a.AccountID.String(), Requests: a.Requests,
-				Charged: a.Charged.String(), Previewed: a.Previewed.String(), Change: a.Change().String(),
+				AccountID: a.AccountID.String(),
+				Requests:  a.Requests,
+				Charged:   a.Charged.String(),
+				Previewed: a.Previewed.String(),
+				Change:    a.Change().String(),
 			}
 		}),
 	}, nil

@@ -8,7 +8,11 @@ import (
 	"modelgateway/shared/wire"
 )
 
-var poolKinds = map[wire.PoolKind]gen.PoolKind{wire.Balance: gen.PoolKindBalance, wire.KeyLimit: gen.PoolKindSpendLimit, wire.Slots: gen.PoolKindSlots}
+var poolKinds = map[wire.PoolKind]gen.PoolKind{
+	wire.Balance:  gen.PoolKindBalance,
+	wire.KeyLimit: gen.PoolKindSpendLimit,
+	wire.Slots:    gen.PoolKindSlots,
+}
 
 // PoolKind returns the name of a kind of pools.
 func PoolKind(k wire.PoolKind) gen.PoolKind { return poolKinds[k] }

@@ -14,13 +14,21 @@ func (h *Handlers) GetDiagnosis(ctx context.Context, _ *gen.Call, r gen.GetDiagn
 	if ledger := r.Params.Ledger; ledger != nil && !*ledger {
 		run = h.Diagnosis.RunWithoutLedger
 	}
+
 	report := run(ctx)
 	return gen.GetDiagnosis200JSONResponse{
-		Status: gen.FindingStatus(report.Status()), At: report.At, Build: report.Build,
+		Status: gen.FindingStatus(report.Status()),
+		At:     report.At,
+		Build:  report.Build,
 		Findings: convert.All(report.Findings, func(f *diagnosis.Finding) gen.Finding {
 			return gen.Finding{
-				Status: gen.FindingStatus(f.Status), Area: gen.FindingArea(f.Area), Check: f.Check, Subject: convert.Optional(f.Subject),
-				Detail: f.Detail, Meaning: convert.Optional(f.Meaning), Advice: convert.Optional(f.Advice),
+				Status:  gen.FindingStatus(f.Status),
+				Area:    gen.FindingArea(f.Area),
+				Check:   f.Check,
+				Subject: convert.Optional(f.Subject),
+				Detail:  f.Detail,
+				Meaning: convert.Optional(f.Meaning),
+				Advice:  convert.Optional(f.Advice),
 			}
 		}),
 	}, nil

@@ -11,7 +11,11 @@ import (
 )
 
 // ListMaintenance implements gen.StrictServerInterface.
-func (h *Handlers) ListMaintenance(ctx context.Context, _ *gen.Call, _ gen.ListMaintenanceRequestObject) (gen.ListMaintenanceResponseObject, error) {
+func (h *Handlers) ListMaintenance(
+	ctx context.Context,
+	_ *gen.Call,
+	_ gen.ListMaintenanceRequestObject,
+) (gen.ListMaintenanceResponseObject, error) {
 	closed, rev, err := h.Catalog.Maintenance(ctx)
 	if err != nil {
 		return nil, err
@@ -20,7 +24,11 @@ func (h *Handlers) ListMaintenance(ctx context.Context, _ *gen.Call, _ gen.ListM
 }
 
 // MaintainSystem implements gen.StrictServerInterface.
-func (h *Handlers) MaintainSystem(ctx context.Context, call *gen.Call, r gen.MaintainSystemRequestObject) (gen.MaintainSystemResponseObject, error) {
+func (h *Handlers) MaintainSystem(
+	ctx context.Context,
+	call *gen.Call,
+	r gen.MaintainSystemRequestObject,
+) (gen.MaintainSystemResponseObject, error) {
 	view, err := h.maintain(ctx, call, catalog.WholeSystem, "", r.Body)
 	return gen.MaintainSystem200JSONResponse(view), err
 }
@@ -31,7 +39,11 @@ func (h *Handlers) OpenSystem(ctx context.Context, call *gen.Call, _ gen.OpenSys
 }
 
 // MaintainModel implements gen.StrictServerInterface.
-func (h *Handlers) MaintainModel(ctx context.Context, call *gen.Call, r gen.MaintainModelRequestObject) (gen.MaintainModelResponseObject, error) {
+func (h *Handlers) MaintainModel(
+	ctx context.Context,
+	call *gen.Call,
+	r gen.MaintainModelRequestObject,
+) (gen.MaintainModelResponseObject, error) {
 	view, err := h.maintain(ctx, call, catalog.OneModel, r.ModelID, r.Body)
 	return gen.MaintainModel200JSONResponse(view), err
 }
@@ -42,18 +54,32 @@ func (h *Handlers) OpenModel(ctx context.Context, call *gen.Call, r gen.OpenMode
 }
 
 // MaintainProvider implements gen.StrictServerInterface.
-func (h *Handlers) MaintainProvider(ctx context.Context, call *gen.Call, r gen.MaintainProviderRequestObject) (gen.MaintainProviderResponseObject, error) {
+func (h *Handlers) MaintainProvider(
+	ctx context.Context,
+	call *gen.Call,
+	r gen.MaintainProviderRequestObject,
+) (gen.MaintainProviderResponseObject, error) {
 	view, err := h.maintain(ctx, call, catalog.OneProvider, r.ProviderID, r.Body)
 	return gen.MaintainProvider200JSONResponse(view), err
 }
 
 // OpenProvider implements gen.StrictServerInterface.
-func (h *Handlers) OpenProvider(ctx context.Context, call *gen.Call, r gen.OpenProviderRequestObject) (gen.OpenProviderResponseObject, error) {
+func (h *Handlers) OpenProvider(
+	ctx context.Context,
+	call *gen.Call,
+	r gen.OpenProviderRequestObject,
+) (gen.OpenProviderResponseObject, error) {
 	return gen.OpenProvider204Response{}, h.endMaintenance(ctx, call, catalog.OneProvider, r.ProviderID)
 }
 
 // maintain starts maintenance as the request body says.
-func (h *Handlers) maintain(ctx context.Context, call *gen.Call, scope catalog.Scope, id string, body *gen.MaintenanceSet) (gen.Maintenance, error) {
+func (h *Handlers) maintain(
+	ctx context.Context,
+	call *gen.Call,
+	scope catalog.Scope,
+	id string,
+	body *gen.MaintenanceSet,
+) (gen.Maintenance, error) {
 	m := catalog.MaintenanceEntry{Scope: scope, ID: id, Maintenance: catalogkv.Maintenance{Message: convert.Text(body.Message)}}
 	if body.Until != nil {
 		m.UntilUnix = body.Until.Unix()
@@ -73,7 +99,12 @@ func (h *Handlers) endMaintenance(ctx context.Context, call *gen.Call, scope cat
 }
 
 func maintenanceView(m *catalog.MaintenanceEntry) gen.Maintenance {
-	view := gen.Maintenance{Scope: gen.MaintenanceScope(m.Scope), ID: convert.Optional(m.ID), Message: convert.Optional(m.Message), Active: m.Active(time.Now())}
+	view := gen.Maintenance{
+		Scope:   gen.MaintenanceScope(m.Scope),
+		ID:      convert.Optional(m.ID),
+		Message: convert.Optional(m.Message),
+		Active:  m.Active(time.Now()),
+	}
 	if m.UntilUnix != 0 {
 		view.Until = new(time.Unix(m.UntilUnix, 0).UTC())
 	}

@@ -23,21 +23,38 @@ func (h *Handlers) ListProxies(ctx context.Context, _ *gen.Call, _ gen.ListProxi
 	if err != nil {
 		return nil, err
 	}
+
 	closed, _, err := h.Catalog.Maintenance(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	now := time.Now()
 	closed = slices.DeleteFunc(closed, func(m catalog.MaintenanceEntry) bool { return !m.Active(now) })
 	return gen.ListProxies200JSONResponse{
-		Revision: f.Rev, CatalogRevision: f.CatalogRev, Recovering: f.Recovering, CommitsLostAt: f.LostAt, Maintenance: convert.All(closed, maintenanceView),
+		Revision:           f.Rev,
+		CatalogRevision:    f.CatalogRev,
+		Recovering:         f.Recovering,
+		CommitsLostAt:      f.LostAt,
+		Maintenance:        convert.All(closed, maintenanceView),
 		RefusedCredentials: convert.All(f.RefusedCredentials, trafficapi.RefusedCredential),
 		Data: convert.All(f.Proxies, func(d *fleet.Proxy) gen.Proxy {
 			return gen.Proxy{
-				Session: d.Session, Name: d.Name, BootID: d.BootID, Build: d.Build, State: gen.ProxyState(d.State), Draining: d.Draining,
-				ValidUntil: d.ValidUntil, RegisteredAt: d.RegisteredAt, RenewedAt: d.RenewedAt,
-				AppliedRevision: d.AppliedRev, CatalogRevision: d.CatalogRev,
-				Running: d.Running, Unsettled: d.Unsettled(), SpoolUsed: d.SpoolUsed, SpoolCapacity: d.SpoolCapacity,
+				Session:         d.Session,
+				Name:            d.Name,
+				BootID:          d.BootID,
+				Build:           d.Build,
+				State:           gen.ProxyState(d.State),
+				Draining:        d.Draining,
+				ValidUntil:      d.ValidUntil,
+				RegisteredAt:    d.RegisteredAt,
+				RenewedAt:       d.RenewedAt,
+				AppliedRevision: d.AppliedRev,
+				CatalogRevision: d.CatalogRev,
+				Running:         d.Running,
+				Unsettled:       d.Unsettled(),
+				SpoolUsed:       d.SpoolUsed,
+				SpoolCapacity:   d.SpoolCapacity,
 			}
 		}),
 	}, nil
@@ -49,30 +66,46 @@ func (h *Handlers) ListAudit(ctx context.Context, _ *gen.Call, r gen.ListAuditRe
 	if err != nil {
 		return nil, err
 	}
+
 	before, err := p.Number()
 	if err != nil {
 		return nil, err
 	}
+
 	q := audit.Query{
-		Object: convert.Text(r.Params.Object), Actor: convert.Text(r.Params.Actor), Action: convert.Text(r.Params.Action),
-		RequestID: convert.Text(r.Params.RequestID), From: convert.Value(r.Params.From), To: convert.Value(r.Params.To),
-		Before: before, Limit: p.Limit + 1,
+		Object:    convert.Text(r.Params.Object),
+		Actor:     convert.Text(r.Params.Actor),
+		Action:    convert.Text(r.Params.Action),
+		RequestID: convert.Text(r.Params.RequestID),
+		From:      convert.Value(r.Params.From),
+		To:        convert.Value(r.Params.To),
+		Before:    before,
+		Limit:     p.Limit + 1,
 	}
+
 	var invalid validation.Errors
 	if convert.CheckTimeRange(&invalid, q.From, q.To); invalid.Err() != nil {
 		return nil, invalid.Err()
 	}
+
 	found, err := h.Audit.List(ctx, q)
 	if err != nil {
 		return nil, err
 	}
+
 	found, cursor := convert.NextPage(p, found, func(e *audit.Entry) []byte { return strconv.AppendInt(nil, e.ID, 10) })
 	return gen.ListAudit200JSONResponse{
 		NextCursor: cursor,
 		Data: convert.All(found, func(e *audit.Entry) gen.AuditEntry {
 			return gen.AuditEntry{
-				ID: e.ID, At: e.At, Actor: e.Actor, Action: e.Action, Object: e.Object, RequestID: convert.Optional(e.RequestID),
-				Before: whole(e.Before), After: whole(e.After),
+				ID:        e.ID,
+				At:        e.At,
+				Actor:     e.Actor,
+				Action:    e.Action,
+				Object:    e.Object,
+				RequestID: convert.Optional(e.RequestID),
+				Before:    whole(e.Before),
+				After:     whole(e.After),
 			}
 		}),
 	}, nil
@@ -89,7 +122,12 @@ func whole(text json.RawMessage) any {
 // GetIdentity implements gen.StrictServerInterface.
 func (h *Handlers) GetIdentity(ctx context.Context, _ *gen.Call, _ gen.GetIdentityRequestObject) (gen.GetIdentityResponseObject, error) {
 	p := admin.PrincipalOf(ctx)
-	view := gen.Identity{Name: p.Name, Method: gen.IdentityMethod(p.Method), ExpiresAt: p.ExpiresAt, RevealsPerDay: p.Limits.RevealsPerDay}
+	view := gen.Identity{
+		Name:          p.Name,
+		Method:        gen.IdentityMethod(p.Method),
+		ExpiresAt:     p.ExpiresAt,
+		RevealsPerDay: p.Limits.RevealsPerDay,
+	}
 	if limit := p.Limits.CreditsPerDay; limit != nil {
 		view.CreditsPerDay = convert.Optional(limit.String())
 	}
@@ -141,14 +179,21 @@ func (h *Handlers) RevokeToken(ctx context.Context, _ *gen.Call, r gen.RevokeTok
 
 func tokenView(t *admin.Token) gen.Token {
 	view := gen.Token{
-		ID: t.ID.String(), Name: t.Name, ExpiresAt: t.ExpiresAt, LastUsedAt: t.LastUsedAt, RevokedAt: t.RevokedAt, CreatedAt: t.CreatedAt,
+		ID:            t.ID.String(),
+		Name:          t.Name,
+		ExpiresAt:     t.ExpiresAt,
+		LastUsedAt:    t.LastUsedAt,
+		RevokedAt:     t.RevokedAt,
+		CreatedAt:     t.CreatedAt,
 		RevealsPerDay: t.Limits.RevealsPerDay,
 	}
 	if limit := t.Limits.CreditsPerDay; limit != nil {
 		view.CreditsPerDay = convert.Optional(limit.String())
 	}
+
 	for _, scope := range t.Scopes {
 		view.Scopes = append(view.Scopes, gen.Scope(scope))
 	}
+
 	return view
 }

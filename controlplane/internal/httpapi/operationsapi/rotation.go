@@ -17,26 +17,36 @@ func (h *Handlers) GetMasterKey(ctx context.Context, _ *gen.Call, _ gen.GetMaste
 	if err != nil {
 		return nil, err
 	}
+
 	held := map[string]rotation.Holding{}
 	ids := slices.Clone(m.Configured)
 	for _, h := range m.Holdings {
 		held[h.MasterKey] = h
 		ids = append(ids, h.MasterKey)
 	}
+
 	slices.Sort(ids)
 	view := gen.GetMasterKey200JSONResponse{Current: m.Current, Rotation: rotationView(m.Last)}
 	view.Keys = convert.All(slices.Compact(ids), func(id *string) gen.MasterKey {
 		h := held[*id]
 		return gen.MasterKey{
-			ID: *id, Configured: slices.Contains(m.Configured, *id), Current: *id == m.Current, DataKeys: h.DataKeys, Secrets: h.Secrets,
-			Removable: *id != m.Current && h.DataKeys+h.Secrets == 0,
+			ID:         *id,
+			Configured: slices.Contains(m.Configured, *id),
+			Current:    *id == m.Current,
+			DataKeys:   h.DataKeys,
+			Secrets:    h.Secrets,
+			Removable:  *id != m.Current && h.DataKeys+h.Secrets == 0,
 		}
 	})
 	return view, nil
 }
 
 // RotateMasterKey implements gen.StrictServerInterface.
-func (h *Handlers) RotateMasterKey(ctx context.Context, _ *gen.Call, _ gen.RotateMasterKeyRequestObject) (gen.RotateMasterKeyResponseObject, error) {
+func (h *Handlers) RotateMasterKey(
+	ctx context.Context,
+	_ *gen.Call,
+	_ gen.RotateMasterKeyRequestObject,
+) (gen.RotateMasterKeyResponseObject, error) {
 	r, err := h.Rotations.Start(ctx, rotation.MasterKey)
 	if err != nil {
 		return nil, err
@@ -51,32 +61,48 @@ func (h *Handlers) GetPepper(ctx context.Context, _ *gen.Call, _ gen.GetPepperRe
 		return nil, err
 	}
 	return gen.GetPepper200JSONResponse{
-		Current: p.Current, Configured: p.Configured, Ready: p.Keys.Ready, Waiting: p.Keys.Waiting, HashOnly: p.Keys.HashOnly,
-		Rotation: rotationView(p.Last),
+		Current:    p.Current,
+		Configured: p.Configured,
+		Ready:      p.Keys.Ready,
+		Waiting:    p.Keys.Waiting,
+		HashOnly:   p.Keys.HashOnly,
+		Rotation:   rotationView(p.Last),
 	}, nil
 }
 
 // ListHashOnlyKeys implements gen.StrictServerInterface.
-func (h *Handlers) ListHashOnlyKeys(ctx context.Context, _ *gen.Call, r gen.ListHashOnlyKeysRequestObject) (gen.ListHashOnlyKeysResponseObject, error) {
+func (h *Handlers) ListHashOnlyKeys(
+	ctx context.Context,
+	_ *gen.Call,
+	r gen.ListHashOnlyKeysRequestObject,
+) (gen.ListHashOnlyKeysResponseObject, error) {
 	p, err := convert.ReadPage(r.Params.Limit, r.Params.Cursor)
 	if err != nil {
 		return nil, err
 	}
+
 	after, err := p.UUID()
 	if err != nil {
 		return nil, err
 	}
+
 	found, err := h.Rotations.HashOnly(ctx, key.ID(after), p.Limit+1)
 	if err != nil {
 		return nil, err
 	}
+
 	found, cursor := convert.NextPage(p, found, func(k *rotation.HashOnlyKey) []byte { return k.ID[:] })
 	return gen.ListHashOnlyKeys200JSONResponse{
 		NextCursor: cursor,
 		Data: convert.All(found, func(k *rotation.HashOnlyKey) gen.HashOnlyKey {
 			return gen.HashOnlyKey{
-				ID: k.ID.String(), AccountID: k.AccountID.String(), Name: k.Name, ExternalID: convert.Optional(k.ExternalID), Pepper: convert.Optional(k.Pepper),
-				CreatedAt: k.CreatedAt, LastUsedOn: convert.Optional(k.LastUsedOn),
+				ID:         k.ID.String(),
+				AccountID:  k.AccountID.String(),
+				Name:       k.Name,
+				ExternalID: convert.Optional(k.ExternalID),
+				Pepper:     convert.Optional(k.Pepper),
+				CreatedAt:  k.CreatedAt,
+				LastUsedOn: convert.Optional(k.LastUsedOn),
 			}
 		}),
 	}, nil
@@ -96,7 +122,11 @@ func rotationView(r *rotation.Rotation) *gen.Rotation {
 		return nil
 	}
 	view := &gen.Rotation{
-		ID: ident.Rotation.Format(r.ID), Target: r.Target, State: gen.RotationStateRunning, Changed: r.Changed, StartedAt: r.StartedAt,
+		ID:         ident.Rotation.Format(r.ID),
+		Target:     r.Target,
+		State:      gen.RotationStateRunning,
+		Changed:    r.Changed,
+		StartedAt:  r.StartedAt,
 		FinishedAt: r.FinishedAt,
 	}
 	if r.FinishedAt != nil {

@@ -11,7 +11,11 @@ import (
 )
 
 // ListConsoleSessions implements gen.StrictServerInterface.
-func (h *Handlers) ListConsoleSessions(ctx context.Context, _ *gen.Call, r gen.ListConsoleSessionsRequestObject) (gen.ListConsoleSessionsResponseObject, error) {
+func (h *Handlers) ListConsoleSessions(
+	ctx context.Context,
+	_ *gen.Call,
+	r gen.ListConsoleSessionsRequestObject,
+) (gen.ListConsoleSessionsResponseObject, error) {
 	sessions, err := h.Sessions.List(ctx)
 	if err != nil {
 		return nil, err
@@ -22,7 +26,11 @@ func (h *Handlers) ListConsoleSessions(ctx context.Context, _ *gen.Call, r gen.L
 }
 
 // EndConsoleSession implements gen.StrictServerInterface.
-func (h *Handlers) EndConsoleSession(ctx context.Context, _ *gen.Call, r gen.EndConsoleSessionRequestObject) (gen.EndConsoleSessionResponseObject, error) {
+func (h *Handlers) EndConsoleSession(
+	ctx context.Context,
+	_ *gen.Call,
+	r gen.EndConsoleSessionRequestObject,
+) (gen.EndConsoleSessionResponseObject, error) {
 	id, err := signin.ParseID(r.SessionID)
 	if err != nil {
 		return nil, err
@@ -35,8 +43,15 @@ func (h *Handlers) EndConsoleSession(ctx context.Context, _ *gen.Call, r gen.End
 
 func sessionView(s *signin.Session) gen.ConsoleSession {
 	view := gen.ConsoleSession{
-		ID: s.ID.String(), Name: s.Name, Scopes: []gen.Scope{}, Method: gen.ConsoleSessionMethod(s.Method), Address: s.Address, Agent: s.Agent,
-		CreatedAt: s.CreatedAt, LastUsedAt: s.LastUsedAt, ExpiresAt: s.ExpiresAt,
+		ID:         s.ID.String(),
+		Name:       s.Name,
+		Scopes:     []gen.Scope{},
+		Method:     gen.ConsoleSessionMethod(s.Method),
+		Address:    s.Address,
+		Agent:      s.Agent,
+		CreatedAt:  s.CreatedAt,
+		LastUsedAt: s.LastUsedAt,
+		ExpiresAt:  s.ExpiresAt,
 	}
 	for _, scope := range s.Scopes {
 		view.Scopes = append(view.Scopes, gen.Scope(scope))
@@ -52,8 +67,11 @@ func (h *Handlers) Search(ctx context.Context, _ *gen.Call, r gen.SearchRequestO
 	}
 	return gen.Search200JSONResponse{Data: convert.All(found, func(r *search.Result) gen.SearchResult {
 		return gen.SearchResult{
-			Type: gen.SearchResultType(r.Type), ID: r.ID, Name: convert.Optional(r.Name), ExternalID: convert.Optional(r.ExternalID),
-			AccountID: convert.Optional(r.AccountID),
+			Type:       gen.SearchResultType(r.Type),
+			ID:         r.ID,
+			Name:       convert.Optional(r.Name),
+			ExternalID: convert.Optional(r.ExternalID),
+			AccountID:  convert.Optional(r.AccountID),
 		}
 	})}, nil
 }

@@ -62,11 +62,17 @@ var kinds = []struct {
 	{key.ErrNotFound, Kind{http.StatusNotFound, "not_found", "API key not found"}},
 	{key.ErrExternalIDTaken, Kind{http.StatusConflict, "external_id_taken", "Another API key of the account has this external id"}},
 	{key.ErrHashTaken, Kind{http.StatusConflict, "hash_taken", "Another account has an API key with this hash"}},
-	{key.ErrNotRevealable, Kind{http.StatusConflict, "not_revealable", "Only the hash of this API key is known, so its secret cannot be shown"}},
+	{
+		key.ErrNotRevealable,
+		Kind{http.StatusConflict, "not_revealable", "Only the hash of this API key is known, so its secret cannot be shown"},
+	},
 	{key.ErrRevoked, Kind{http.StatusConflict, "key_revoked", "The API key is revoked"}},
 	{ledger.ErrReferenceTaken, Kind{http.StatusConflict, "reference_taken", "The reference was used for another ledger transaction"}},
 	{ledger.ErrNoRequest, Kind{http.StatusConflict, "no_such_request", "The account has no settled request with this id"}},
-	{ledger.ErrOutOfRange, Kind{http.StatusConflict, "amount_out_of_range", "The sum of the account's top-ups and corrections would exceed the limit"}},
+	{
+		ledger.ErrOutOfRange,
+		Kind{http.StatusConflict, "amount_out_of_range", "The sum of the account's top-ups and corrections would exceed the limit"},
+	},
 	{ledgercheck.ErrNotFound, Kind{http.StatusNotFound, "not_found", "Run of a ledger check not found"}},
 	{catalog.ErrModelNotFound, Kind{http.StatusNotFound, "not_found", "Model not found"}},
 	{catalog.ErrProviderNotFound, Kind{http.StatusNotFound, "not_found", "Provider not found"}},
@@ -75,9 +81,19 @@ var kinds = []struct {
 	{catalog.ErrPriceNotFound, Kind{http.StatusNotFound, "not_found", "Scheduled price not found"}},
 	{catalog.ErrInUse, Kind{http.StatusConflict, "in_use", "Another catalog entry refers to it"}},
 	{archive.ErrNotClosed, Kind{http.StatusConflict, "month_not_closed", "The month is not closed yet"}},
-	{statement.ErrTooLong, Kind{http.StatusUnprocessableEntity, "statement_too_long", "The statement has too many lines: shorten the period or group by fewer properties"}},
+	{
+		statement.ErrTooLong,
+		Kind{
+			http.StatusUnprocessableEntity,
+			"statement_too_long",
+			"The statement has too many lines: shorten the period or group by fewer properties",
+		},
+	},
 	{usage.ErrNotFound, Kind{http.StatusNotFound, "not_found", "Request not found, or not settled yet"}},
-	{usage.ErrTooMany, Kind{http.StatusUnprocessableEntity, "preview_too_large", "The period has more than 5 million requests: shorten it"}},
+	{
+		usage.ErrTooMany,
+		Kind{http.StatusUnprocessableEntity, "preview_too_large", "The period has more than 5 million requests: shorten it"},
+	},
 	{usage.ErrBusy, Kind{http.StatusTooManyRequests, "too_many_previews", "Other previews are running. Retry later."}},
 	{rotation.ErrRunning, Kind{http.StatusConflict, "rotation_running", "A rotation to another key is running"}},
 	{webhook.ErrNotFound, Kind{http.StatusNotFound, "not_found", "Webhook endpoint not found"}},
@@ -86,7 +102,10 @@ var kinds = []struct {
 	{settle.ErrAlreadyResolved, Kind{http.StatusConflict, "already_resolved", "The event was already released or dismissed"}},
 	{settle.ErrCannotSettle, Kind{http.StatusConflict, "cannot_be_settled", "The event still cannot be settled"}},
 	{videojob.ErrNotFound, Kind{http.StatusNotFound, "not_found", "Video job not found"}},
-	{traffic.ErrTooManyTails, Kind{http.StatusTooManyRequests, "too_many_tails", "Too many tails of requests or streams of the traffic are open"}},
+	{
+		traffic.ErrTooManyTails,
+		Kind{http.StatusTooManyRequests, "too_many_tails", "Too many tails of requests or streams of the traffic are open"},
+	},
 	{admin.ErrUnauthenticated, Kind{http.StatusUnauthorized, "unauthenticated", "The admin token is missing or invalid"}},
 	{admin.ErrExpired, Kind{http.StatusUnauthorized, "token_expired", "The admin token has expired"}},
 	{admin.ErrLocked, Kind{http.StatusTooManyRequests, "too_many_failures", "Too many failed authentication attempts"}},
@@ -94,10 +113,24 @@ var kinds = []struct {
 	{recovery.ErrNotServing, recovering},
 	{recovery.ErrFenced, recovering},
 	{recovery.ErrNoAnswer, Kind{http.StatusServiceUnavailable, "database_unavailable", "The database is unavailable. Retry later."}},
-	{admin.ErrUnavailable, Kind{http.StatusServiceUnavailable, "identity_provider_unavailable", "The identity provider is unavailable, so the token cannot be verified"}},
+	{
+		admin.ErrUnavailable,
+		Kind{
+			http.StatusServiceUnavailable,
+			"identity_provider_unavailable",
+			"The identity provider is unavailable, so the token cannot be verified",
+		},
+	},
 	{signin.ErrNoSession, Kind{http.StatusNotFound, "not_found", "Console session not found"}},
 	{admin.ErrNotFound, Kind{http.StatusNotFound, "not_found", "Admin token not found"}},
-	{admin.ErrIssued, Kind{http.StatusConflict, "already_issued", "The token was already issued and its secret cannot be shown again: revoke it and create another"}},
+	{
+		admin.ErrIssued,
+		Kind{
+			http.StatusConflict,
+			"already_issued",
+			"The token was already issued and its secret cannot be shown again: revoke it and create another",
+		},
+	},
 	{etag.ErrExists, Kind{http.StatusPreconditionFailed, "already_exists", "The object exists already"}},
 	{etag.ErrMismatch, Kind{http.StatusPreconditionFailed, "precondition_failed", "The object has changed since the version in If-Match"}},
 	{idempotency.ErrConflict, Kind{http.StatusConflict, "idempotency_conflict", "The Idempotency-Key was used for another request"}},
@@ -125,15 +158,24 @@ func (p Writer) Handle(err error, c echo.Context) {
 		}
 		return
 	}
+
 	id := c.Response().Header().Get(echo.HeaderXRequestID)
 	of, errs := Classify(err)
 	if (of == internal || errors.Is(err, recovery.ErrNoAnswer)) && !clientGone(c.Request().Context()) {
 		p.Log.ErrorContext(c.Request().Context(), "admin request failed", "request_id", id, "route", c.Path(), "error", err)
 	}
-	doc := gen.Problem{Type: typePrefix + of.Code, Title: of.Title, Status: of.Status, Instance: &id, Errors: errs}
+
+	doc := gen.Problem{
+		Type:     typePrefix + of.Code,
+		Title:    of.Title,
+		Status:   of.Status,
+		Instance: &id,
+		Errors:   errs,
+	}
 	if withDetail, ok := errors.AsType[*explained](err); ok {
 		doc.Detail = &withDetail.detail
 	}
+
 	text, failure := json.Marshal(doc)
 	if failure != nil { // strings and integers always marshal
 		panic(failure)
@@ -147,6 +189,7 @@ func (p Writer) Handle(err error, c echo.Context) {
 	if of.Status == http.StatusUnauthorized {
 		c.Response().Header().Set(echo.HeaderWWWAuthenticate, `Bearer realm="admin"`)
 	}
+
 	_ = c.Blob(of.Status, "application/problem+json", text) // fails only if the client has closed the connection
 }
 
@@ -155,6 +198,7 @@ func Classify(err error) (Kind, []gen.FieldError) {
 	if web, ok := errors.AsType[*echo.HTTPError](err); ok {
 		err = fromEcho(web)
 	}
+
 	if invalid, ok := validation.As(err); ok {
 		errs := make([]gen.FieldError, len(invalid))
 		for i, f := range invalid {
@@ -162,14 +206,17 @@ func Classify(err error) (Kind, []gen.FieldError) {
 		}
 		return invalidInput, errs
 	}
+
 	if isTooLarge(err) {
 		err = ErrBodyTooLarge
 	}
+
 	for _, k := range kinds {
 		if errors.Is(err, k.err) {
 			return k.kind, nil
 		}
 	}
+
 	return internal, nil
 }
 

@@ -16,21 +16,36 @@ import (
 )
 
 // GetTrafficSeries implements gen.StrictServerInterface.
-func (h *Handlers) GetTrafficSeries(ctx context.Context, _ *gen.Call, r gen.GetTrafficSeriesRequestObject) (gen.GetTrafficSeriesResponseObject, error) {
+func (h *Handlers) GetTrafficSeries(
+	ctx context.Context,
+	_ *gen.Call,
+	r gen.GetTrafficSeriesRequestObject,
+) (gen.GetTrafficSeriesResponseObject, error) {
 	p := r.Params
 	step := gen.GetTrafficSeriesParamsStepN1M
 	if p.Step != nil {
 		step = *p.Step
 	}
+
 	series, err := h.Past.Series(ctx, traffic.Query{
-		Measure: traffic.Measure(p.Measure), By: string(convert.Value(p.By)), Step: traffic.Steps[string(step)], From: convert.Value(p.From), To: convert.Value(p.To),
+		Measure: traffic.Measure(p.Measure),
+		By:      string(convert.Value(p.By)),
+		Step:    traffic.Steps[string(step)],
+		From:    convert.Value(p.From),
+		To:      convert.Value(p.To),
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	return gen.GetTrafficSeries200JSONResponse{
-		Measure: string(series.Measure), By: convert.Optional(series.By), Step: string(step), From: series.From, To: series.To, FromRecords: series.FromRecords,
-		Points: convert.All(series.Points, func(p *traffic.Point) gen.SeriesPoint { return seriesPoint(series, p) }),
+		Measure:     string(series.Measure),
+		By:          convert.Optional(series.By),
+		Step:        string(step),
+		From:        series.From,
+		To:          series.To,
+		FromRecords: series.FromRecords,
+		Points:      convert.All(series.Points, func(p *traffic.Point) gen.SeriesPoint { return seriesPoint(series, p) }),
 	}, nil
 }
 
@@ -41,6 +56,7 @@ func seriesPoint(s *traffic.Series, p *traffic.Point) gen.SeriesPoint {
 	} else if !s.FromRecords {
 		return view
 	}
+
 	view.Values = []gen.SeriesValue{}
 	for _, label := range slices.Sorted(maps.Keys(p.Sums)) {
 		sum := p.Sums[label]
@@ -55,6 +71,7 @@ func seriesPoint(s *traffic.Series, p *traffic.Point) gen.SeriesPoint {
 		}
 		view.Values = append(view.Values, value)
 	}
+
 	return view
 }
 
@@ -81,14 +98,21 @@ func (h *Handlers) ListRefusals(ctx context.Context, _ *gen.Call, r gen.ListRefu
 	if err != nil {
 		return nil, err
 	}
+
 	before, err := p.Number()
 	if err != nil {
 		return nil, err
 	}
+
 	q := traffic.RefusalQuery{
-		Code: convert.Text(r.Params.Code), RequestID: convert.Text(r.Params.RequestID),
-		From: convert.Value(r.Params.From), To: convert.Value(r.Params.To), Before: before, Limit: p.Limit + 1,
+		Code:      convert.Text(r.Params.Code),
+		RequestID: convert.Text(r.Params.RequestID),
+		From:      convert.Value(r.Params.From),
+		To:        convert.Value(r.Params.To),
+		Before:    before,
+		Limit:     p.Limit + 1,
 	}
+
 	var invalid validation.Errors
 	ofAccount, ofKey := convert.ReadOwner(&invalid, r.Params.AccountID, r.Params.KeyID)
 	convert.CheckTimeRange(&invalid, q.From, q.To)
@@ -101,18 +125,29 @@ func (h *Handlers) ListRefusals(ctx context.Context, _ *gen.Call, r gen.ListRefu
 	if r.Params.KeyID != nil {
 		q.Key = &ofKey
 	}
+
 	found, err := h.Past.Refusals(ctx, q)
 	if err != nil {
 		return nil, err
 	}
+
 	found, cursor := convert.NextPage(p, found, func(r *traffic.HourlyRefusal) []byte { return strconv.AppendInt(nil, r.ID, 10) })
 	return gen.ListRefusals200JSONResponse{Data: convert.All(found, refusalView), NextCursor: cursor}, nil
 }
 
 func refusalView(r *traffic.HourlyRefusal) gen.Refusal {
 	return gen.Refusal{
-		Hour: r.Hour.UTC(), AccountID: convert.Optional(r.Account), KeyID: convert.Optional(r.Key), Code: r.Code, Status: r.Status, Other: r.Other, Count: r.N,
-		FirstAt: r.First.UTC().Round(time.Millisecond), LastAt: r.Last.UTC().Round(time.Millisecond), RequestID: r.RequestID, Model: convert.Optional(r.Model),
-		Short: shortView(r.Short),
+		Hour:      r.Hour.UTC(),
+		AccountID: convert.Optional(r.Account),
+		KeyID:     convert.Optional(r.Key),
+		Code:      r.Code,
+		Status:    r.Status,
+		Other:     r.Other,
+		Count:     r.N,
+		FirstAt:   r.First.UTC().Round(time.Millisecond),
+		LastAt:    r.Last.UTC().Round(time.Millisecond),
+		RequestID: r.RequestID,
+		Model:     convert.Optional(r.Model),
+		Short:     shortView(r.Short),
 	}
 }

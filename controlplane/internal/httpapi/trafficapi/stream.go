@@ -55,10 +55,12 @@ func (s *stream) write(w http.ResponseWriter) error {
 	if s.events {
 		media = mediaEvents
 	}
+
 	header.Set("Content-Type", media)
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
+
 	// The stream ends when the client has gone, the server stops, or the time is over: none of them is an error.
 	_ = s.run(ctx, func(name string, value any) error {
 		text, err := json.Marshal(value)
@@ -77,6 +79,7 @@ func (s *stream) write(w http.ResponseWriter) error {
 		}
 		return nil
 	})
+
 	return nil
 }
 
@@ -125,11 +128,16 @@ func (s tailStream) VisitTailRequestsResponse(w http.ResponseWriter) error {
 }
 
 // StreamTraffic implements gen.StrictServerInterface.
-func (h *Handlers) StreamTraffic(ctx context.Context, _ *gen.Call, r gen.StreamTrafficRequestObject) (gen.StreamTrafficResponseObject, error) {
+func (h *Handlers) StreamTraffic(
+	ctx context.Context,
+	_ *gen.Call,
+	r gen.StreamTrafficRequestObject,
+) (gen.StreamTrafficResponseObject, error) {
 	reader := admin.PrincipalOf(ctx).Name
 	if err := h.Tails.Watchers.Enter(reader); err != nil {
 		return nil, err
 	}
+
 	s := h.newStream(ctx, r.Params.Accept)
 	s.run = func(ctx context.Context, send func(string, any) error) error {
 		ticker := time.NewTicker(pulse.Interval)
@@ -152,16 +160,22 @@ func (h *Handlers) StreamTraffic(ctx context.Context, _ *gen.Call, r gen.StreamT
 func (h *Handlers) TailRequests(ctx context.Context, _ *gen.Call, r gen.TailRequestsRequestObject) (gen.TailRequestsResponseObject, error) {
 	p := r.Params
 	filter := pulse.Filter{
-		Account: convert.Text(p.AccountID), Key: convert.Text(p.KeyID), Model: convert.Text(p.Model), Route: convert.Text(p.Route), Code: convert.Text(p.Code),
-		Class: convert.Value(p.StatusClass),
+		Account: convert.Text(p.AccountID),
+		Key:     convert.Text(p.KeyID),
+		Model:   convert.Text(p.Model),
+		Route:   convert.Text(p.Route),
+		Code:    convert.Text(p.Code),
+		Class:   convert.Value(p.StatusClass),
 	}
 	if p.StatusClass != nil && (filter.Class < 2 || filter.Class > 5) {
 		return nil, validation.New("status_class", "must be 2, 4 or 5")
 	}
+
 	tail, err := h.Tails.Open(admin.PrincipalOf(ctx).Name, filter)
 	if err != nil {
 		return nil, err
 	}
+
 	s := h.newStream(ctx, p.Accept)
 	s.run = func(ctx context.Context, send func(string, any) error) error { return h.follow(ctx, tail, send) }
 	return tailStream{s, tail}, nil
@@ -175,6 +189,7 @@ func (h *Handlers) follow(ctx context.Context, tail *traffic.Tail, send func(str
 	if err := event(h.coverage()); err != nil {
 		return err
 	}
+
 	for {
 		select {
 		case <-tail.Ready():
@@ -185,6 +200,7 @@ func (h *Handlers) follow(ctx context.Context, tail *traffic.Tail, send func(str
 		case <-ctx.Done():
 			return event(gen.TailEvent{Type: gen.TailEventTypeEnd})
 		}
+
 		lines, dropped := tail.Take()
 		for i := range lines {
 			line := lineView(&lines[i])
@@ -192,6 +208,7 @@ func (h *Handlers) follow(ctx context.Context, tail *traffic.Tail, send func(str
 				return err
 			}
 		}
+
 		if dropped > 0 {
 			if err := event(gen.TailEvent{Type: gen.TailEventTypeDropped, Dropped: &dropped}); err != nil {
 				return err
@@ -211,10 +228,24 @@ func (h *Handlers) coverage() gen.TailEvent {
 
 func lineView(l *traffic.Line) gen.RequestLine {
 	view := gen.RequestLine{
-		At: time.UnixMilli(l.EndedMS).UTC(), Proxy: l.Proxy, RequestID: l.RequestID, Method: l.Method, Endpoint: convert.Optional(l.Endpoint), Status: l.Status,
-		Outcome: l.Outcome, Code: convert.Optional(l.Code), AccountID: convert.Optional(l.Account), KeyID: convert.Optional(l.Key), Model: convert.Optional(l.Model),
-		Stream: l.Stream, End: convert.Optional(l.End), ProviderID: convert.Optional(l.Provider), RouteID: convert.Optional(l.Route), Attempts: l.Attempts,
-		DurationUs: l.DurationUS, Short: shortView(l.Short),
+		At:         time.UnixMilli(l.EndedMS).UTC(),
+		Proxy:      l.Proxy,
+		RequestID:  l.RequestID,
+		Method:     l.Method,
+		Endpoint:   convert.Optional(l.Endpoint),
+		Status:     l.Status,
+		Outcome:    l.Outcome,
+		Code:       convert.Optional(l.Code),
+		AccountID:  convert.Optional(l.Account),
+		KeyID:      convert.Optional(l.Key),
+		Model:      convert.Optional(l.Model),
+		Stream:     l.Stream,
+		End:        convert.Optional(l.End),
+		ProviderID: convert.Optional(l.Provider),
+		RouteID:    convert.Optional(l.Route),
+		Attempts:   l.Attempts,
+		DurationUs: l.DurationUS,
+		Short:      shortView(l.Short),
 	}
 	if l.Attempts > 0 {
 		view.UpstreamUs, view.FirstByteUs = &l.UpstreamUS, &l.FirstByteUS
@@ -222,6 +253,7 @@ func lineView(l *traffic.Line) gen.RequestLine {
 	if l.Charged {
 		view.InputTokens, view.OutputTokens, view.Cost = &l.InputTokens, &l.OutputTokens, convert.Optional(money.Nano(l.CostNano).String())
 	}
+
 	return view
 }
 
@@ -229,11 +261,19 @@ func shortView(s *pulse.Short) *gen.Short {
 	if s == nil {
 		return nil
 	}
+
 	amount := func(n int64) string {
 		if s.Pool.Money() {
 			return money.Nano(n).String()
 		}
 		return strconv.FormatInt(n, 10)
 	}
-	return &gen.Short{Pool: gen.ShortPool(s.Pool), Reason: s.Reason, Wanted: amount(s.Wanted), Available: amount(s.Free), Reserved: amount(s.Reserved)}
+
+	return &gen.Short{
+		Pool:      gen.ShortPool(s.Pool),
+		Reason:    s.Reason,
+		Wanted:    amount(s.Wanted),
+		Available: amount(s.Free),
+		Reserved:  amount(s.Reserved),
+	}
 }

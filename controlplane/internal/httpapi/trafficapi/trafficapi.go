@@ -43,8 +43,12 @@ func (h *Handlers) GetTraffic(context.Context, *gen.Call, gen.GetTrafficRequestO
 
 func trafficView(n *traffic.Now) gen.Traffic {
 	view := gen.Traffic{
-		At: n.At.UTC(), WindowSeconds: int(n.Window.Seconds()), Heard: n.Heard, Silent: n.Silent,
-		Proxies: convert.All(n.Proxies, proxyView), History: convert.All(n.History, func(p **traffic.Period) gen.TrafficPoint { return pointView(*p) }),
+		At:            n.At.UTC(),
+		WindowSeconds: int(n.Window.Seconds()),
+		Heard:         n.Heard,
+		Silent:        n.Silent,
+		Proxies:       convert.All(n.Proxies, proxyView),
+		History:       convert.All(n.History, func(p **traffic.Period) gen.TrafficPoint { return pointView(*p) }),
 	}
 	if n.Heard > 0 {
 		view.Current = figuresView(n)
@@ -64,29 +68,38 @@ func proxyView(p *traffic.Proxy) gen.TrafficProxy {
 	if !p.Silent {
 		view.InFlight = &p.InFlight
 		view.UnsettledMS = &p.Spool.UnsettledMS
-		view.SpoolUsed, view.SpoolCapacity, view.SpoolBytes, view.SpoolMaxBytes = &p.Spool.Used, &p.Spool.Capacity, &p.Spool.Bytes, &p.Spool.MaxBytes
+		view.SpoolUsed = &p.Spool.Used
+		view.SpoolCapacity = &p.Spool.Capacity
+		view.SpoolBytes = &p.Spool.Bytes
+		view.SpoolMaxBytes = &p.Spool.MaxBytes
 	}
 	return view
 }
 
 func figuresView(n *traffic.Now) *gen.TrafficFigures {
 	f := &gen.TrafficFigures{
-		InFlight: n.InFlight, TtftMS: quantiles(n.Recent, pulse.FirstToken), DurationMS: quantiles(n.Recent, pulse.Duration),
-		Refusals: n.Recent.Rate(pulse.Requests, n.Window, refusedCode),
-		Attempts: n.Recent.Rate(pulse.Attempts, n.Window, func(s pulse.Series) string { return s.Outcome }),
-		Tokens:   n.Recent.Rate(pulse.Tokens, n.Window, func(s pulse.Series) string { return s.Outcome }),
+		InFlight:   n.InFlight,
+		TtftMS:     quantiles(n.Recent, pulse.FirstToken),
+		DurationMS: quantiles(n.Recent, pulse.Duration),
+		Refusals:   n.Recent.Rate(pulse.Requests, n.Window, refusedCode),
+		Attempts:   n.Recent.Rate(pulse.Attempts, n.Window, func(s pulse.Series) string { return s.Outcome }),
+		Tokens:     n.Recent.Rate(pulse.Tokens, n.Window, func(s pulse.Series) string { return s.Outcome }),
 	}
+
 	var charged int64
 	n.Minute.Each(pulse.Charges, func(_ pulse.Series, sum *traffic.Sum) { charged += sum.N })
 	f.ChargedPerMinute = money.Nano(charged).String()
+
 	type answer struct {
 		endpoint string
 		class    int
 	}
+
 	rates := map[answer]float64{}
 	n.Recent.Each(pulse.Requests, func(s pulse.Series, sum *traffic.Sum) {
 		rates[answer{s.Endpoint, s.Status / 100}] += float64(sum.N) / n.Window.Seconds()
 	})
+
 	f.Requests = []gen.TrafficRate{}
 	for _, a := range slices.SortedFunc(maps.Keys(rates), func(a, b answer) int {
 		if c := strings.Compare(a.endpoint, b.endpoint); c != 0 {
@@ -96,6 +109,7 @@ func figuresView(n *traffic.Now) *gen.TrafficFigures {
 	}) {
 		f.Requests = append(f.Requests, gen.TrafficRate{Endpoint: a.endpoint, StatusClass: a.class, PerSecond: rates[a]})
 	}
+
 	return f
 }
 
@@ -130,6 +144,7 @@ func pointView(p *traffic.Period) gen.TrafficPoint {
 	if len(p.Heard) == 0 {
 		return view
 	}
+
 	const seconds = traffic.HistoryStep
 	rate := func(of string) *float64 {
 		n := 0.0
@@ -140,14 +155,17 @@ func pointView(p *traffic.Period) gen.TrafficPoint {
 		}
 		return &n
 	}
+
 	var running int64
 	for _, n := range p.Heard {
 		running += n
 	}
+
 	view.Requests, view.Refused, view.Failed, view.InFlight = rate(""), rate(outcomeRefused), rate(outcomeFailed), &running
 	if high := p.Times(pulse.FirstToken).Quantile(pulse.FirstToken, 0.95); high != nil {
 		ms := milliseconds(*high)
 		view.TtftP95Ms = &ms
 	}
+
 	return view
 }

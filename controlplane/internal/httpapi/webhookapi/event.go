@@ -18,6 +18,7 @@ func (h *Handlers) ListEvents(ctx context.Context, _ *gen.Call, r gen.ListEvents
 	if err != nil {
 		return nil, err
 	}
+
 	q := webhook.EventQuery{Type: webhook.Type(convert.Value(r.Params.Type)), Limit: p.Limit + 1}
 	var invalid validation.Errors
 	q.AccountID, _ = convert.ReadOwner(&invalid, r.Params.AccountID, nil)
@@ -28,13 +29,16 @@ func (h *Handlers) ListEvents(ctx context.Context, _ *gen.Call, r gen.ListEvents
 	default:
 		invalid.Add("order", "must be newest or oldest")
 	}
+
 	if q.From, err = position(p.Cursor); invalid.Err() != nil || err != nil {
 		return nil, validation.Merge(invalid.Err(), err)
 	}
+
 	found, err := h.Webhooks.Events(ctx, q)
 	if err != nil {
 		return nil, err
 	}
+
 	found, cursor := convert.NextPage(p, found, cursorOf)
 	if q.OldestFirst && cursor == nil {
 		// Whoever pulls continues here when there are new events.
@@ -42,6 +46,7 @@ func (h *Handlers) ListEvents(ctx context.Context, _ *gen.Call, r gen.ListEvents
 			cursor = convert.CursorOf(cursorOf(&found[len(found)-1]))
 		}
 	}
+
 	return gen.ListEvents200JSONResponse{NextCursor: cursor, Data: convert.All(found, func(e *webhook.Listed) gen.ListedEvent {
 		return gen.ListedEvent{Event: e.Body, Deliveries: convert.All(e.Deliveries, deliveryView)}
 	})}, nil

@@ -52,10 +52,16 @@ func alertsView(a *webhook.Alerts) gen.Alerts {
 }
 
 // CreateWebhook implements gen.StrictServerInterface.
-func (h *Handlers) CreateWebhook(ctx context.Context, call *gen.Call, r gen.CreateWebhookRequestObject) (gen.CreateWebhookResponseObject, error) {
+func (h *Handlers) CreateWebhook(
+	ctx context.Context,
+	call *gen.Call,
+	r gen.CreateWebhookRequestObject,
+) (gen.CreateWebhookResponseObject, error) {
 	e := webhook.Endpoint{
-		ID: webhook.ID(call.OperationID), URL: r.Body.URL, Description: convert.Text(r.Body.Description),
-		Enabled: r.Body.Enabled == nil || *r.Body.Enabled,
+		ID:          webhook.ID(call.OperationID),
+		URL:         r.Body.URL,
+		Description: convert.Text(r.Body.Description),
+		Enabled:     r.Body.Enabled == nil || *r.Body.Enabled,
 	}
 	e.EventTypes = eventTypes(r.Body.EventTypes)
 	made, secret, err := h.Webhooks.Create(ctx, e)
@@ -102,34 +108,52 @@ func (h *Handlers) GetWebhook(ctx context.Context, call *gen.Call, r gen.GetWebh
 }
 
 // UpdateWebhook implements gen.StrictServerInterface.
-func (h *Handlers) UpdateWebhook(ctx context.Context, call *gen.Call, r gen.UpdateWebhookRequestObject) (gen.UpdateWebhookResponseObject, error) {
+func (h *Handlers) UpdateWebhook(
+	ctx context.Context,
+	call *gen.Call,
+	r gen.UpdateWebhookRequestObject,
+) (gen.UpdateWebhookResponseObject, error) {
 	id, err := webhook.ParseID(r.WebhookID)
 	if err != nil {
 		return nil, err
 	}
+
 	match, err := etag.Parse(convert.Text(r.Params.IfMatch))
 	if err != nil {
 		return nil, err
 	}
-	patch := webhook.Patch{Match: match, URL: r.Body.URL, Description: r.Body.Description, Enabled: r.Body.Enabled}
+
+	patch := webhook.Patch{
+		Match:       match,
+		URL:         r.Body.URL,
+		Description: r.Body.Description,
+		Enabled:     r.Body.Enabled,
+	}
 	if r.Body.EventTypes != nil {
 		types := eventTypes(*r.Body.EventTypes)
 		patch.EventTypes = &types
 	}
+
 	e, err := h.Webhooks.Patch(ctx, id, patch)
 	if err != nil {
 		return nil, err
 	}
+
 	tag, err := e.Tag()
 	if err != nil {
 		return nil, err
 	}
+
 	call.ETag = tag
 	return gen.UpdateWebhook200JSONResponse(webhookView(&e)), nil
 }
 
 // DeleteWebhook implements gen.StrictServerInterface.
-func (h *Handlers) DeleteWebhook(ctx context.Context, _ *gen.Call, r gen.DeleteWebhookRequestObject) (gen.DeleteWebhookResponseObject, error) {
+func (h *Handlers) DeleteWebhook(
+	ctx context.Context,
+	_ *gen.Call,
+	r gen.DeleteWebhookRequestObject,
+) (gen.DeleteWebhookResponseObject, error) {
 	id, err := webhook.ParseID(r.WebhookID)
 	if err != nil {
 		return nil, err
@@ -141,7 +165,11 @@ func (h *Handlers) DeleteWebhook(ctx context.Context, _ *gen.Call, r gen.DeleteW
 }
 
 // RotateWebhookSecret implements gen.StrictServerInterface.
-func (h *Handlers) RotateWebhookSecret(ctx context.Context, call *gen.Call, r gen.RotateWebhookSecretRequestObject) (gen.RotateWebhookSecretResponseObject, error) {
+func (h *Handlers) RotateWebhookSecret(
+	ctx context.Context,
+	call *gen.Call,
+	r gen.RotateWebhookSecretRequestObject,
+) (gen.RotateWebhookSecretResponseObject, error) {
 	id, err := webhook.ParseID(r.WebhookID)
 	if err != nil {
 		return nil, err
@@ -167,7 +195,11 @@ func (h *Handlers) TestWebhook(ctx context.Context, call *gen.Call, r gen.TestWe
 }
 
 // RedeliverFailed implements gen.StrictServerInterface.
-func (h *Handlers) RedeliverFailed(ctx context.Context, _ *gen.Call, r gen.RedeliverFailedRequestObject) (gen.RedeliverFailedResponseObject, error) {
+func (h *Handlers) RedeliverFailed(
+	ctx context.Context,
+	_ *gen.Call,
+	r gen.RedeliverFailedRequestObject,
+) (gen.RedeliverFailedResponseObject, error) {
 	id, err := webhook.ParseID(r.WebhookID)
 	if err != nil {
 		return nil, err
@@ -180,27 +212,36 @@ func (h *Handlers) RedeliverFailed(ctx context.Context, _ *gen.Call, r gen.Redel
 }
 
 // ListDeliveries implements gen.StrictServerInterface.
-func (h *Handlers) ListDeliveries(ctx context.Context, _ *gen.Call, r gen.ListDeliveriesRequestObject) (gen.ListDeliveriesResponseObject, error) {
+func (h *Handlers) ListDeliveries(
+	ctx context.Context,
+	_ *gen.Call,
+	r gen.ListDeliveriesRequestObject,
+) (gen.ListDeliveriesResponseObject, error) {
 	id, err := webhook.ParseID(r.WebhookID)
 	if err != nil {
 		return nil, err
 	}
+
 	p, err := convert.ReadPage(r.Params.Limit, r.Params.Cursor)
 	if err != nil {
 		return nil, err
 	}
+
 	before, err := p.UUID()
 	if err != nil {
 		return nil, err
 	}
+
 	query := webhook.DeliveryQuery{EndpointID: id, Before: webhook.DeliveryID(before), Limit: p.Limit + 1}
 	if r.Params.State != nil {
 		query.State = webhook.State(*r.Params.State)
 	}
+
 	found, err := h.Webhooks.Deliveries(ctx, query)
 	if err != nil {
 		return nil, err
 	}
+
 	found, cursor := convert.NextPage(p, found, func(d *webhook.Delivery) []byte { return d.ID[:] })
 	return gen.ListDeliveries200JSONResponse{Data: convert.All(found, deliveryView), NextCursor: cursor}, nil
 }
@@ -241,26 +282,46 @@ func eventTypes(texts []gen.EventType) []webhook.Type {
 
 func webhookView(e *webhook.Endpoint) gen.Webhook {
 	return gen.Webhook{
-		ID: e.ID.String(), URL: e.URL, Description: e.Description, Enabled: e.Enabled, DisabledReason: convert.Optional(e.DisabledReason),
-		EventTypes:   convert.All(e.EventTypes, func(t *webhook.Type) gen.EventType { return gen.EventType(*t) }),
-		FailingSince: e.FailingSince, CreatedAt: e.CreatedAt, UpdatedAt: e.UpdatedAt,
+		ID:             e.ID.String(),
+		URL:            e.URL,
+		Description:    e.Description,
+		Enabled:        e.Enabled,
+		DisabledReason: convert.Optional(e.DisabledReason),
+		EventTypes:     convert.All(e.EventTypes, func(t *webhook.Type) gen.EventType { return gen.EventType(*t) }),
+		FailingSince:   e.FailingSince,
+		CreatedAt:      e.CreatedAt,
+		UpdatedAt:      e.UpdatedAt,
 	}
 }
 
 func deliveryView(d *webhook.Delivery) gen.Delivery {
 	view := gen.Delivery{
-		ID: d.ID.String(), WebhookID: d.EndpointID.String(), EventID: ident.Event.Format(d.EventID), Type: string(d.Type),
-		State: gen.DeliveryState(d.State), Attempts: d.Attempts, NextAttemptAt: d.NextAttemptAt, CreatedAt: d.CreatedAt, EndedAt: d.EndedAt,
+		ID:            d.ID.String(),
+		WebhookID:     d.EndpointID.String(),
+		EventID:       ident.Event.Format(d.EventID),
+		Type:          string(d.Type),
+		State:         gen.DeliveryState(d.State),
+		Attempts:      d.Attempts,
+		NextAttemptAt: d.NextAttemptAt,
+		CreatedAt:     d.CreatedAt,
+		EndedAt:       d.EndedAt,
 	}
 	if d.Last != nil {
 		last := attemptView(d.Last)
 		view.LastAttempt = &last
 	}
+
 	return view
 }
 
 func attemptView(a *webhook.Attempt) gen.DeliveryAttempt {
-	view := gen.DeliveryAttempt{N: a.N, At: a.At, LatencyMS: a.Latency.Milliseconds(), Error: convert.Optional(a.Error), Excerpt: convert.Optional(a.Excerpt)}
+	view := gen.DeliveryAttempt{
+		N:         a.N,
+		At:        a.At,
+		LatencyMS: a.Latency.Milliseconds(),
+		Error:     convert.Optional(a.Error),
+		Excerpt:   convert.Optional(a.Excerpt),
+	}
 	if a.Status != 0 {
 		view.Status = &a.Status
 	}

@@ -35,25 +35,34 @@ func New(db *postgres.DB) *Store { return &Store{db} }
 func (s *Store) Create(ctx context.Context, a account.Account) (made account.Account, err error) {
 	err = s.db.InRevision(ctx, "create account", func(q *sqlcgen.Queries, rev int64) error {
 		row, err := q.InsertAccount(ctx, sqlcgen.InsertAccountParams{
-			ID: ident.UUID(a.ID), ExternalID: a.ExternalID, Name: a.Name, Status: string(a.Status),
-			MaxConcurrentRequests: int32(a.MaxConcurrentRequests), MaxOpenVideoJobs: narrow(a.MaxOpenVideoJobs), Revision: rev,
-			PriceMultiplier: int64(a.PriceMultiplier.Or(price.One)), ModelMultipliers: encodeMap(a.ModelMultipliers),
-			Metadata: encodeMap(a.Metadata),
+			ID:                    ident.UUID(a.ID),
+			ExternalID:            a.ExternalID,
+			Name:                  a.Name,
+			Status:                string(a.Status),
+			MaxConcurrentRequests: int32(a.MaxConcurrentRequests),
+			MaxOpenVideoJobs:      narrow(a.MaxOpenVideoJobs),
+			Revision:              rev,
+			PriceMultiplier:       int64(a.PriceMultiplier.Or(price.One)),
+			ModelMultipliers:      encodeMap(a.ModelMultipliers),
+			Metadata:              encodeMap(a.Metadata),
 		})
 		if errors.Is(err, pgx.ErrNoRows) {
 			made, err = existingAccount(ctx, q, a.ID)
 			return err
 		}
+
 		if err != nil {
 			return err
 		}
 		if made, err = toAccount(&row); err != nil {
 			return err
 		}
+
 		err = q.InsertAccountPools(ctx, sqlcgen.InsertAccountPoolsParams{AccountID: row.ID, Slots: int64(a.MaxConcurrentRequests)})
 		if err != nil {
 			return err
 		}
+
 		return auditstore.Insert(ctx, q, "account.create", a.ID, nil, made)
 	})
 	return made, err
@@ -101,21 +110,33 @@ func (s *Store) list(ctx context.Context, query *account.Query) ([]sqlcgen.Accou
 	q := s.db.PlannedQueries()
 	if query.Sort == "" || query.Sort == account.ByCreation {
 		return q.ListAccounts(ctx, sqlcgen.ListAccountsParams{
-			After: ident.UUID(query.After), ExternalID: query.ExternalID, Status: string(query.Status), Part: pgconv.Containing(query.Text),
-			RowLimit: int32(query.Limit),
+			After:      ident.UUID(query.After),
+			ExternalID: query.ExternalID,
+			Status:     string(query.Status),
+			Part:       pgconv.Containing(query.Text),
+			RowLimit:   int32(query.Limit),
 		})
 	}
+
 	ranked, err := q.RankAccounts(ctx, sqlcgen.RankAccountsParams{
-		Sort: string(query.Sort), ExternalID: query.ExternalID, Status: string(query.Status), Part: pgconv.Containing(query.Text),
-		FirstPage: query.After == account.ID{}, AfterRank: query.AfterRank, After: ident.UUID(query.After), RowLimit: int32(query.Limit),
+		Sort:       string(query.Sort),
+		ExternalID: query.ExternalID,
+		Status:     string(query.Status),
+		Part:       pgconv.Containing(query.Text),
+		FirstPage:  query.After == account.ID{},
+		AfterRank:  query.AfterRank,
+		After:      ident.UUID(query.After),
+		RowLimit:   int32(query.Limit),
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	ids, order := make([]ident.UUID, len(ranked)), make(map[ident.UUID]int, len(ranked))
 	for i := range ranked {
 		ids[i], order[ranked[i].ID] = ranked[i].ID, i
 	}
+
 	rows, err := q.GetAccounts(ctx, ids)
 	slices.SortFunc(rows, func(a, b sqlcgen.Account) int { return cmp.Compare(order[a.ID], order[b.ID]) })
 	return rows, err
@@ -131,29 +152,40 @@ func (s *Store) Update(
 		if err != nil {
 			return postgres.NotFoundAs("lock account", err, account.ErrNotFound)
 		}
+
 		before, err := toAccount(&row)
 		if err != nil {
 			return err
 		}
+
 		update, err := decide(before)
 		if err != nil {
 			return err
 		}
+
 		if update.Unchanged {
 			after, err = withBalance(ctx, q, &row)
 			return err
 		}
+
 		if row, err = q.UpdateAccount(ctx, sqlcgen.UpdateAccountParams{
-			ID: row.ID, Name: update.Account.Name, Status: string(update.Account.Status),
-			MaxConcurrentRequests: int32(update.Account.MaxConcurrentRequests), MaxOpenVideoJobs: narrow(update.Account.MaxOpenVideoJobs), Revision: rev,
-			PriceMultiplier: int64(update.Account.PriceMultiplier), ModelMultipliers: encodeMap(update.Account.ModelMultipliers),
-			Metadata: encodeMap(update.Account.Metadata),
+			ID:                    row.ID,
+			Name:                  update.Account.Name,
+			Status:                string(update.Account.Status),
+			MaxConcurrentRequests: int32(update.Account.MaxConcurrentRequests),
+			MaxOpenVideoJobs:      narrow(update.Account.MaxOpenVideoJobs),
+			Revision:              rev,
+			PriceMultiplier:       int64(update.Account.PriceMultiplier),
+			ModelMultipliers:      encodeMap(update.Account.ModelMultipliers),
+			Metadata:              encodeMap(update.Account.Metadata),
 		}); err != nil {
 			return err
 		}
+
 		if err := setSlots(ctx, q, row.ID, int64(row.MaxConcurrentRequests)); err != nil {
 			return err
 		}
+
 		if update.Announce {
 			c, err := keychange.Insert(ctx, q, rev, wire.AccountUpdated, row.ID, nil)
 			if err != nil {
@@ -161,9 +193,11 @@ func (s *Store) Update(
 			}
 			announce = &c
 		}
+
 		if after, err = withBalance(ctx, q, &row); err != nil {
 			return err
 		}
+
 		return auditstore.Insert(ctx, q, "account.update", id, before, after)
 	})
 	return after, announce, err
@@ -180,9 +214,15 @@ func setSlots(ctx context.Context, q *sqlcgen.Queries, id ident.UUID, slots int6
 
 func toAccount(row *sqlcgen.Account) (account.Account, error) {
 	a := account.Account{
-		ID: account.ID(row.ID), ExternalID: pgconv.Deref(row.ExternalID), Name: row.Name, Status: account.Status(row.Status),
-		MaxConcurrentRequests: int(row.MaxConcurrentRequests), PriceMultiplier: price.Multiplier(row.PriceMultiplier),
-		Rev: row.Revision, CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt,
+		ID:                    account.ID(row.ID),
+		ExternalID:            pgconv.Deref(row.ExternalID),
+		Name:                  row.Name,
+		Status:                account.Status(row.Status),
+		MaxConcurrentRequests: int(row.MaxConcurrentRequests),
+		PriceMultiplier:       price.Multiplier(row.PriceMultiplier),
+		Rev:                   row.Revision,
+		CreatedAt:             row.CreatedAt,
+		UpdatedAt:             row.UpdatedAt,
 	}
 	if limit := row.MaxOpenVideoJobs; limit != nil {
 		a.MaxOpenVideoJobs = new(int(*limit))
@@ -193,6 +233,7 @@ func toAccount(row *sqlcgen.Account) (account.Account, error) {
 	if err := json.Unmarshal(row.Metadata, &a.Metadata); err != nil {
 		return account.Account{}, fmt.Errorf("postgres: read the metadata of %s: %w", a.ID, err)
 	}
+
 	return a, nil
 }
 
@@ -231,17 +272,21 @@ func fillBalances(ctx context.Context, q *sqlcgen.Queries, accounts []account.Ac
 	for i := range accounts {
 		ids[i] = ident.UUID(accounts[i].ID)
 	}
+
 	rows, err := q.AccountBalances(ctx, ids)
 	if err != nil {
 		return err
 	}
+
 	balances := make(map[account.ID]account.Balance, len(rows))
 	for i := range rows {
 		balances[account.ID(rows[i].AccountID)] = BalanceOf(&rows[i])
 	}
+
 	for i := range accounts {
 		accounts[i].Balance = balances[accounts[i].ID]
 	}
+
 	return fillFigures(ctx, q, ids, accounts)
 }
 
@@ -250,6 +295,7 @@ func fillFigures(ctx context.Context, q *sqlcgen.Queries, ids []ident.UUID, acco
 	if err != nil {
 		return err
 	}
+
 	figures := make(map[account.ID]account.Figures, len(rows))
 	for i := range rows {
 		r := &rows[i]
@@ -259,16 +305,21 @@ func fillFigures(ctx context.Context, q *sqlcgen.Queries, ids []ident.UUID, acco
 		}
 		figures[account.ID(r.AccountID)] = f
 	}
+
 	for i := range accounts {
 		accounts[i].Figures = figures[accounts[i].ID]
 	}
+
 	return nil
 }
 
 // BalanceOf returns the balance of an account from its row.
 func BalanceOf(row *sqlcgen.AccountBalancesRow) account.Balance {
 	return account.Balance{
-		Pool: wire.PoolID(row.PoolID), Balance: money.Nano(row.Balance), Reserved: money.Nano(row.Reserved), Available: money.Nano(row.Available),
+		Pool:      wire.PoolID(row.PoolID),
+		Balance:   money.Nano(row.Balance),
+		Reserved:  money.Nano(row.Reserved),
+		Available: money.Nano(row.Available),
 	}
 }
 
@@ -276,7 +327,12 @@ func BalanceOf(row *sqlcgen.AccountBalancesRow) account.Balance {
 func (s *Store) SummarizeBalances(ctx context.Context) (account.BalanceSummary, error) {
 	row, err := s.db.Queries().SummarizeBalances(ctx)
 	return account.BalanceSummary{
-		Negative: row.Negative, Exhausted: row.Exhausted, Low: row.Low, Sufficient: row.Sufficient, Overdrawn: money.Nano(row.Overdrawn),
-		Overrun: money.Nano(row.Overrun), Late: money.Nano(row.Late),
+		Negative:   row.Negative,
+		Exhausted:  row.Exhausted,
+		Low:        row.Low,
+		Sufficient: row.Sufficient,
+		Overdrawn:  money.Nano(row.Overdrawn),
+		Overrun:    money.Nano(row.Overrun),
+		Late:       money.Nano(row.Late),
 	}, postgres.Translate("summarize balances", err)
 }

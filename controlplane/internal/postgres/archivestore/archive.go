@@ -57,6 +57,7 @@ func (s *Store) CloseBefore(ctx context.Context, end time.Time) error {
 	if err != nil {
 		return postgres.Translate("read span of usage partitions", err)
 	}
+
 	lowest := span.Lowest.Time().UTC()
 	first := time.Date(lowest.Year(), lowest.Month(), 1, 0, 0, 0, 0, time.UTC)
 	for next := first; !next.AddDate(0, 1, 0).After(end); next = next.AddDate(0, 1, 0) {
@@ -71,6 +72,7 @@ func (s *Store) CloseBefore(ctx context.Context, end time.Time) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -108,8 +110,15 @@ func (s *Store) Months(ctx context.Context) ([]archive.Month, error) {
 
 func toMonth(row *sqlcgen.UsageMonth) archive.Month {
 	return archive.Month{
-		Month: row.Month.Time, ClosedAt: row.ClosedAt, Records: row.Records, Cost: money.Nano(row.Cost), ExportedAt: pgconv.Deref(row.ExportedAt),
-		ExportedBy: row.ExportedBy, File: row.File, SHA256: row.Sha256, DroppedAt: pgconv.Deref(row.DroppedAt),
+		Month:      row.Month.Time,
+		ClosedAt:   row.ClosedAt,
+		Records:    row.Records,
+		Cost:       money.Nano(row.Cost),
+		ExportedAt: pgconv.Deref(row.ExportedAt),
+		ExportedBy: row.ExportedBy,
+		File:       row.File,
+		SHA256:     row.Sha256,
+		DroppedAt:  pgconv.Deref(row.DroppedAt),
 	}
 }
 
@@ -125,9 +134,16 @@ func (s *Store) MarkExported(ctx context.Context, m archive.Month) error {
 		if err != nil || row.ExportedAt != nil {
 			return postgres.Translate("lock month", err)
 		}
-		if err := q.MarkMonthExported(ctx, sqlcgen.MarkMonthExportedParams{Month: month, ExportedBy: m.ExportedBy, File: m.File, Sha256: m.SHA256}); err != nil {
+
+		if err := q.MarkMonthExported(ctx, sqlcgen.MarkMonthExportedParams{
+			Month:      month,
+			ExportedBy: m.ExportedBy,
+			File:       m.File,
+			Sha256:     m.SHA256,
+		}); err != nil {
 			return postgres.Translate("mark month", err)
 		}
+
 		after := map[string]any{"records": row.Records, "file": m.File}
 		return postgres.Translate("write audit entry", auditstore.Insert(ctx, q, "usage.export_month", monthName(m.Month), nil, after))
 	})
@@ -156,9 +172,17 @@ func (s *Store) AuditBefore(ctx context.Context, before time.Time, after int64, 
 	for i := range rows {
 		row := &rows[i]
 		entries[i] = audit.Entry{
-			ID: row.ID, At: row.CreatedAt, Actor: row.Actor, Action: row.Action, Object: row.Object, Before: row.Before, After: row.After, RequestID: row.RequestID,
+			ID:        row.ID,
+			At:        row.CreatedAt,
+			Actor:     row.Actor,
+			Action:    row.Action,
+			Object:    row.Object,
+			Before:    row.Before,
+			After:     row.After,
+			RequestID: row.RequestID,
 		}
 	}
+
 	return entries, postgres.Translate("read audit log", err)
 }
 
@@ -166,7 +190,12 @@ func (s *Store) AuditBefore(ctx context.Context, before time.Time, after int64, 
 func (s *Store) RemoveAudit(ctx context.Context, lastID, entries int64, file string, sha256 []byte) error {
 	return postgres.Translate("remove audit entries", s.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
-		if err := q.InsertAuditArchive(ctx, sqlcgen.InsertAuditArchiveParams{LastID: lastID, Entries: entries, File: file, Sha256: sha256}); err != nil {
+		if err := q.InsertAuditArchive(ctx, sqlcgen.InsertAuditArchiveParams{
+			LastID:  lastID,
+			Entries: entries,
+			File:    file,
+			Sha256:  sha256,
+		}); err != nil {
 			return err
 		}
 		removed, err := q.RemoveAudit(ctx, lastID)

@@ -17,7 +17,13 @@ import (
 // that the object did not exist.
 func Insert(ctx context.Context, q *sqlcgen.Queries, action string, object fmt.Stringer, before, after any) error {
 	by := audit.By(ctx)
-	entry := sqlcgen.InsertAuditParams{Actor: by.Name, RequestID: by.RequestID, Action: action, Object: object.String()}
+	entry := sqlcgen.InsertAuditParams{
+		Actor:     by.Name,
+		RequestID: by.RequestID,
+		Action:    action,
+		Object:    object.String(),
+	}
+
 	for _, side := range []struct {
 		value any
 		into  *[]byte
@@ -31,6 +37,7 @@ func Insert(ctx context.Context, q *sqlcgen.Queries, action string, object fmt.S
 		}
 		*side.into = text
 	}
+
 	return q.InsertAudit(ctx, entry)
 }
 
@@ -58,23 +65,40 @@ func New(db *postgres.DB) *Store { return &Store{db} }
 // Record implements audit.Store.
 func (s *Store) Record(ctx context.Context, action, object string) error {
 	by := audit.By(ctx)
-	err := s.db.Queries().InsertAudit(ctx, sqlcgen.InsertAuditParams{Actor: by.Name, RequestID: by.RequestID, Action: action, Object: object})
+	err := s.db.Queries().InsertAudit(ctx, sqlcgen.InsertAuditParams{
+		Actor:     by.Name,
+		RequestID: by.RequestID,
+		Action:    action,
+		Object:    object,
+	})
 	return postgres.Translate("write audit entry", err)
 }
 
 // List implements audit.Store.
 func (s *Store) List(ctx context.Context, query audit.Query) ([]audit.Entry, error) {
 	rows, err := s.db.PlannedQueries().ListAudit(ctx, sqlcgen.ListAuditParams{
-		Object: query.Object, Actor: query.Actor, Action: query.Action, RequestID: query.RequestID,
-		FromTime: pgconv.OptionalTime(query.From), ToTime: pgconv.OptionalTime(query.To),
-		BeforeID: query.Before, RowLimit: int32(query.Limit),
+		Object:    query.Object,
+		Actor:     query.Actor,
+		Action:    query.Action,
+		RequestID: query.RequestID,
+		FromTime:  pgconv.OptionalTime(query.From),
+		ToTime:    pgconv.OptionalTime(query.To),
+		BeforeID:  query.Before,
+		RowLimit:  int32(query.Limit),
 	})
 	entries := make([]audit.Entry, len(rows))
 	for i, row := range rows {
 		entries[i] = audit.Entry{
-			ID: row.ID, At: row.CreatedAt, Actor: row.Actor, Action: row.Action, Object: row.Object,
-			Before: row.Before, After: row.After, RequestID: row.RequestID,
+			ID:        row.ID,
+			At:        row.CreatedAt,
+			Actor:     row.Actor,
+			Action:    row.Action,
+			Object:    row.Object,
+			Before:    row.Before,
+			After:     row.After,
+			RequestID: row.RequestID,
 		}
 	}
+
 	return entries, postgres.Translate("list audit log", err)
 }

@@ -66,11 +66,18 @@ func (s *Store) Apply(ctx context.Context, plan catalog.PlanFunc, entries catalo
 
 // apply reads the catalog, plans the change and writes it at a revision, with
 // the changed entries and the audit entry. An empty plan gives errNothing.
-func apply(ctx context.Context, q *sqlcgen.Queries, rev int64, plan catalog.PlanFunc, entries catalog.EntriesFunc) (catalog.Applied, error) {
+func apply(
+	ctx context.Context,
+	q *sqlcgen.Queries,
+	rev int64,
+	plan catalog.PlanFunc,
+	entries catalog.EntriesFunc,
+) (catalog.Applied, error) {
 	before, err := loadCatalog(ctx, q)
 	if err != nil {
 		return catalog.Applied{}, err
 	}
+
 	p, err := plan(before)
 	if err != nil {
 		return catalog.Applied{}, err
@@ -81,10 +88,12 @@ func apply(ctx context.Context, q *sqlcgen.Queries, rev int64, plan catalog.Plan
 	if err := writePlan(ctx, q, rev, p); err != nil {
 		return catalog.Applied{}, err
 	}
+
 	after, err := loadCatalog(ctx, q)
 	if err != nil {
 		return catalog.Applied{}, err
 	}
+
 	changed, err := entries(before, after)
 	if err != nil {
 		return catalog.Applied{}, err
@@ -92,7 +101,19 @@ func apply(ctx context.Context, q *sqlcgen.Queries, rev int64, plan catalog.Plan
 	if err := writeOutbox(ctx, q, rev, changed); err != nil {
 		return catalog.Applied{}, err
 	}
-	return catalog.Applied{Before: before, After: after, Plan: p}, auditstore.Insert(ctx, q, "catalog.apply", catalogObject{}, nil, p.Changes)
+
+	return catalog.Applied{
+			Before: before,
+			After:  after,
+			Plan:   p,
+		}, auditstore.Insert(
+			ctx,
+			q,
+			"catalog.apply",
+			catalogObject{},
+			nil,
+			p.Changes,
+		)
 }
 
 // catalogObject names the catalog in the audit log.
@@ -206,7 +227,12 @@ func (l *loader) models() error {
 func (l *loader) scheduled() error {
 	rows, err := l.q.ListScheduledPrices(l.ctx)
 	for _, row := range rows {
-		later := catalog.Scheduled{ID: catalog.PriceID(row.ID), EffectiveFrom: row.EffectiveFrom, CreatedAt: row.CreatedAt, Due: row.Due}
+		later := catalog.Scheduled{
+			ID:            catalog.PriceID(row.ID),
+			EffectiveFrom: row.EffectiveFrom,
+			CreatedAt:     row.CreatedAt,
+			Due:           row.Due,
+		}
 		if err := json.Unmarshal(row.Sheet, &later.Sheet); err != nil {
 			return fmt.Errorf("read scheduled price %s: %w", later.ID, err)
 		}
@@ -215,6 +241,7 @@ func (l *loader) scheduled() error {
 			l.state.Models[row.ModelID] = m
 		}
 	}
+
 	return err
 }
 
@@ -228,7 +255,10 @@ func (s *Store) Prices(ctx context.Context, model string) ([]catalog.PriceVersio
 			return nil, fmt.Errorf("postgres: read price %d: %w", row.Version, err)
 		}
 		versions[i] = catalog.PriceVersion{
-			Version: row.Version, EffectiveFrom: row.EffectiveFrom, CreatedAt: row.CreatedAt, Price: catalog.PriceEntryOf(&sheet),
+			Version:       row.Version,
+			EffectiveFrom: row.EffectiveFrom,
+			CreatedAt:     row.CreatedAt,
+			Price:         catalog.PriceEntryOf(&sheet),
 		}
 	}
 	return versions, postgres.Translate("list prices", err)
@@ -264,7 +294,12 @@ func (l *loader) grants() error {
 // writePlan writes the changes. The order keeps every reference valid: providers
 // are written before routes, and routes are removed before their providers.
 func writePlan(ctx context.Context, q *sqlcgen.Queries, rev int64, p *catalog.Plan) error {
-	w := planWriter{ctx: ctx, q: q, rev: rev, plan: p}
+	w := planWriter{
+		ctx:  ctx,
+		q:    q,
+		rev:  rev,
+		plan: p,
+	}
 	for _, step := range []func() error{w.settings, w.providers, w.credentials, w.models, w.routes, w.removals, w.grants} {
 		if err := step(); err != nil {
 			return err
@@ -303,7 +338,12 @@ func (w *planWriter) providers() error {
 		if err != nil {
 			return fmt.Errorf("encode provider %s: %w", spec.ID, err)
 		}
-		row := sqlcgen.PutProviderParams{ID: spec.ID, Name: spec.Name, Spec: text, Revision: w.rev}
+		row := sqlcgen.PutProviderParams{
+			ID:       spec.ID,
+			Name:     spec.Name,
+			Spec:     text,
+			Revision: w.rev,
+		}
 		if err := w.q.PutProvider(w.ctx, row); err != nil {
 			return err
 		}
@@ -316,20 +356,27 @@ func (w *planWriter) credentials() error {
 	if err := w.q.RemoveCredentials(w.ctx, w.plan.RemoveCredentials); err != nil {
 		return err
 	}
+
 	for _, c := range w.plan.Credentials {
 		row := sqlcgen.InsertCredentialParams{
-			ID: c.ID, ProviderID: c.Provider, Name: c.Name, Sealed: c.Sealed.Text, CipherKeyID: c.Sealed.KeyID,
-			Enabled: c.Enabled,
+			ID:          c.ID,
+			ProviderID:  c.Provider,
+			Name:        c.Name,
+			Sealed:      c.Sealed.Text,
+			CipherKeyID: c.Sealed.KeyID,
+			Enabled:     c.Enabled,
 		}
 		if err := w.q.InsertCredential(w.ctx, row); err != nil {
 			return err
 		}
 	}
+
 	for id, enabled := range w.plan.EnableCredentials {
 		if err := w.q.EnableCredential(w.ctx, sqlcgen.EnableCredentialParams{ID: id, Enabled: enabled}); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -340,12 +387,18 @@ func (w *planWriter) models() error {
 			return fmt.Errorf("encode model %s: %w", spec.ID, err)
 		}
 		row := sqlcgen.PutModelParams{
-			ID: spec.ID, Type: string(spec.Type), Enabled: spec.Enabled, Public: spec.Public, Spec: text, Revision: w.rev,
+			ID:       spec.ID,
+			Type:     string(spec.Type),
+			Enabled:  spec.Enabled,
+			Public:   spec.Public,
+			Spec:     text,
+			Revision: w.rev,
 		}
 		if err := w.q.PutModel(w.ctx, row); err != nil {
 			return err
 		}
 	}
+
 	for _, p := range w.plan.Prices {
 		text, err := json.Marshal(p.Sheet)
 		if err != nil {
@@ -355,6 +408,7 @@ func (w *planWriter) models() error {
 			return err
 		}
 	}
+
 	return w.scheduled()
 }
 
@@ -364,15 +418,22 @@ func (w *planWriter) scheduled() error {
 		if err != nil {
 			return fmt.Errorf("encode scheduled price of %s: %w", s.Model, err)
 		}
-		row := sqlcgen.InsertScheduledPriceParams{ID: ident.UUID(s.ID), ModelID: s.Model, Sheet: text, EffectiveFrom: s.EffectiveFrom}
+		row := sqlcgen.InsertScheduledPriceParams{
+			ID:            ident.UUID(s.ID),
+			ModelID:       s.Model,
+			Sheet:         text,
+			EffectiveFrom: s.EffectiveFrom,
+		}
 		if err := w.q.InsertScheduledPrice(w.ctx, row); err != nil {
 			return err
 		}
 	}
+
 	ids := make([]ident.UUID, len(w.plan.Unschedule))
 	for i, id := range w.plan.Unschedule {
 		ids[i] = ident.UUID(id)
 	}
+
 	return w.q.RemoveScheduledPrices(w.ctx, ids)
 }
 
@@ -382,7 +443,12 @@ func (w *planWriter) routes() error {
 		if err != nil {
 			return fmt.Errorf("encode route %s: %w", r.Route.ID, err)
 		}
-		row := sqlcgen.PutRouteParams{ID: r.Route.ID, ModelID: r.Model, ProviderID: r.Route.Provider, Spec: text}
+		row := sqlcgen.PutRouteParams{
+			ID:         r.Route.ID,
+			ModelID:    r.Model,
+			ProviderID: r.Route.Provider,
+			Spec:       text,
+		}
 		if err := w.q.PutRoute(w.ctx, row); err != nil {
 			return err
 		}

@@ -17,7 +17,10 @@ import (
 // Active implements catalog.Store. Days are those of UTC.
 func (s *Store) Active(ctx context.Context, models []string, since time.Time) (byModel map[string]int64, total int64, err error) {
 	q := sqlcgen.New(s.db.Pool())
-	rows, err := q.ActiveAccountsByModel(ctx, sqlcgen.ActiveAccountsByModelParams{Since: pgconv.Day(since, pgtype.NegativeInfinity), Models: models})
+	rows, err := q.ActiveAccountsByModel(
+		ctx,
+		sqlcgen.ActiveAccountsByModelParams{Since: pgconv.Day(since, pgtype.NegativeInfinity), Models: models},
+	)
 	if err != nil {
 		return nil, 0, postgres.Translate("count active accounts", err)
 	}
@@ -31,14 +34,23 @@ func (s *Store) Active(ctx context.Context, models []string, since time.Time) (b
 
 // Traffic implements catalog.Store.
 func (s *Store) Traffic(ctx context.Context, models []string, since time.Time, limit int) ([]catalog.Traffic, error) {
-	rows, err := sqlcgen.New(s.db.Pool()).ModelTraffic(ctx, sqlcgen.ModelTrafficParams{Since: pgconv.Day(since, pgtype.NegativeInfinity), Models: models, RowLimit: int32(limit)})
+	rows, err := sqlcgen.New(s.db.Pool()).
+		ModelTraffic(ctx, sqlcgen.ModelTrafficParams{
+			Since:    pgconv.Day(since, pgtype.NegativeInfinity),
+			Models:   models,
+			RowLimit: int32(limit),
+		})
 	if err != nil {
 		return nil, postgres.Translate("read traffic of models", err)
 	}
 	found := make([]catalog.Traffic, len(rows))
 	for i, row := range rows {
 		found[i] = catalog.Traffic{
-			Account: account.ID(row.AccountID), Name: row.Name, Models: row.Models, Requests: row.Requests, Cost: money.Nano(row.Cost),
+			Account:  account.ID(row.AccountID),
+			Name:     row.Name,
+			Models:   row.Models,
+			Requests: row.Requests,
+			Cost:     money.Nano(row.Cost),
 		}
 	}
 	return found, nil

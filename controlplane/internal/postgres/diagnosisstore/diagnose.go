@@ -35,27 +35,36 @@ func (s *Store) Diagnose(ctx context.Context) (facts diagnosis.Postgres, err err
 
 // server reads the settings and the clock of the server.
 func (s *Store) server(ctx context.Context, facts *diagnosis.Postgres) error {
-	rows, err := s.db.Pool().Query(ctx, "select name, setting from pg_settings where name in ('fsync', 'full_page_writes', 'synchronous_commit', 'synchronous_standby_names')")
+	rows, err := s.db.Pool().
+		Query(ctx, "select name, setting from pg_settings where name in ('fsync', 'full_page_writes', 'synchronous_commit', "+
+			"'synchronous_standby_names')")
 	if err != nil {
 		return err //nolint:wrapcheck // Diagnose translates
 	}
+
 	facts.Settings = map[string]string{}
 	var name, value string
 	if _, err := pgx.ForEachRow(rows, []any{&name, &value}, func() error { facts.Settings[name] = value; return nil }); err != nil {
 		return err //nolint:wrapcheck // Diagnose translates
 	}
+
 	// The type of a backend of another role is hidden; its database and role are not. Postgres's own processes lack one of them.
 	const about = `select current_setting('server_version_num')::int, pg_is_in_recovery(), current_setting('max_connections')::int,
 		(select count(*) from pg_stat_activity where datid is not null and usesysid is not null)`
-	if err := s.db.Pool().QueryRow(ctx, about).Scan(&facts.Version, &facts.InRecovery, &facts.MaxConnections, &facts.Connections); err != nil {
+
+	if err := s.db.Pool().
+		QueryRow(ctx, about).
+		Scan(&facts.Version, &facts.InRecovery, &facts.MaxConnections, &facts.Connections); err != nil {
 		return err //nolint:wrapcheck // Diagnose translates
 	}
+
 	// The clock is read last, on an open connection: opening one takes longer than the query.
 	var clock time.Time
 	sent := time.Now()
 	if err := s.db.Pool().QueryRow(ctx, "select clock_timestamp()").Scan(&clock); err != nil {
 		return err //nolint:wrapcheck // Diagnose translates
 	}
+
 	facts.Skew, facts.Uncertainty = diagnosis.Skew(sent, clock, time.Now())
 	return nil
 }
@@ -66,6 +75,7 @@ func (s *Store) contents(ctx context.Context, facts *diagnosis.Postgres) error {
 	if err != nil {
 		return err
 	}
+
 	facts.OutboxAge = time.Duration(seconds * float64(time.Second))
 	if facts.Quarantined, err = s.db.Queries().CountOpenQuarantined(ctx); err != nil {
 		return err
@@ -73,10 +83,12 @@ func (s *Store) contents(ctx context.Context, facts *diagnosis.Postgres) error {
 	if facts.ControlPlanes, err = s.db.Queries().CountActiveReplicas(ctx); err != nil {
 		return err
 	}
+
 	loss, err := s.db.Queries().Recovering(ctx)
 	if err != nil {
 		return err
 	}
+
 	facts.Recovering = loss.Recovering
 	if facts.UnusableModels, err = s.db.Queries().UnusableModels(ctx); err != nil {
 		return err
@@ -84,27 +96,34 @@ func (s *Store) contents(ctx context.Context, facts *diagnosis.Postgres) error {
 	if facts.RefusingProviders, err = s.db.Queries().RefusingProviders(ctx); err != nil {
 		return err
 	}
+
 	providers, err := s.db.Queries().EnabledProviders(ctx)
 	if err != nil {
 		return err
 	}
+
 	for _, row := range providers {
 		facts.Providers = append(facts.Providers, diagnosis.Provider{ID: row.ID, BaseURL: row.BaseUrl})
 	}
+
 	unpriced, err := s.db.Queries().UnpricedTools(ctx)
 	if err != nil {
 		return err
 	}
+
 	for _, row := range unpriced {
 		facts.UnpricedTools = append(facts.UnpricedTools, diagnosis.UnpricedTools{Model: row.Model, Calls: row.Calls})
 	}
+
 	sealed, err := s.db.Queries().CountSecretsByMasterKey(ctx)
 	if err != nil {
 		return err
 	}
+
 	facts.SecretsByMasterKey = map[string]int64{}
 	for _, row := range sealed {
 		facts.SecretsByMasterKey[row.KeyID] = row.Secrets
 	}
+
 	return nil
 }

@@ -25,12 +25,14 @@ func Insert(ctx context.Context, q *sqlcgen.Queries, events ...webhook.Event) er
 			return err
 		}
 	}
+
 	if len(arg.Ids) == 0 {
 		return nil
 	}
 	if err := q.InsertEvents(ctx, arg); err != nil {
 		return fmt.Errorf("write events: %w", err)
 	}
+
 	return nil
 }
 

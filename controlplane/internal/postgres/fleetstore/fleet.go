@@ -25,20 +25,24 @@ func (s *Store) Fleet(ctx context.Context) (fleet.Fleet, error) {
 	if err != nil {
 		return fleet.Fleet{}, postgres.Translate("list proxy sessions", err)
 	}
+
 	f := fleet.Fleet{Proxies: make([]fleet.Proxy, len(rows))}
 	for i := range rows {
 		f.Proxies[i] = toProxy(&rows[i])
 	}
+
 	if f.Rev, err = s.db.Queries().LatestChange(ctx); err != nil {
 		return fleet.Fleet{}, postgres.Translate("read latest key change", err)
 	}
 	if f.RefusedCredentials, err = refusedCredentials(ctx, s.db.Queries()); err != nil {
 		return fleet.Fleet{}, postgres.Translate("read refused credentials", err)
 	}
+
 	loss, err := s.db.Queries().Recovering(ctx)
 	if err != nil {
 		return fleet.Fleet{}, postgres.Translate("read the last loss of commits", err)
 	}
+
 	f.Recovering, f.LostAt = loss.Recovering, loss.LostAt
 	f.CatalogRev, err = catalogstore.ReadHead(ctx, s.db.Queries())
 	return f, postgres.Translate("read catalog head", err)
@@ -68,11 +72,23 @@ func toProxy(row *sqlcgen.ListSessionsRow) fleet.Proxy {
 	case row.State == 3:
 		state = fleet.Closed
 	}
+
 	return fleet.Proxy{
-		Session: row.ID, Name: row.Name, BootID: row.BootID, Build: row.Build, State: state, Draining: row.Draining,
-		ValidUntil: row.ValidUntil, RegisteredAt: row.RegisteredAt, RenewedAt: row.LastHeartbeatAt,
-		AppliedRev: row.AppliedRevision, CatalogRev: row.CatalogRevision,
-		Running: row.Running, SpoolUsed: row.SpoolUsed, SpoolCapacity: row.SpoolCapacity, Left: row.Unsettled,
+		Session:       row.ID,
+		Name:          row.Name,
+		BootID:        row.BootID,
+		Build:         row.Build,
+		State:         state,
+		Draining:      row.Draining,
+		ValidUntil:    row.ValidUntil,
+		RegisteredAt:  row.RegisteredAt,
+		RenewedAt:     row.LastHeartbeatAt,
+		AppliedRev:    row.AppliedRevision,
+		CatalogRev:    row.CatalogRevision,
+		Running:       row.Running,
+		SpoolUsed:     row.SpoolUsed,
+		SpoolCapacity: row.SpoolCapacity,
+		Left:          row.Unsettled,
 	}
 }
 
@@ -82,7 +98,12 @@ func refusedCredentials(ctx context.Context, q *sqlcgen.Queries) ([]fleet.Refuse
 	found := make([]fleet.RefusedCredential, len(rows))
 	for i, r := range rows {
 		found[i] = fleet.RefusedCredential{
-			Provider: r.ProviderID, Credential: r.Name, CredentialID: r.ID, Reason: r.RefusedReason, Since: r.Since, Proxies: r.Proxies,
+			Provider:     r.ProviderID,
+			Credential:   r.Name,
+			CredentialID: r.ID,
+			Reason:       r.RefusedReason,
+			Since:        r.Since,
+			Proxies:      r.Proxies,
 		}
 	}
 	return found, err

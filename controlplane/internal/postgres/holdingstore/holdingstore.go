@@ -23,35 +23,56 @@ func New(db *postgres.DB) *Store { return &Store{db} }
 // Pools implements holding.Store.
 func (s *Store) Pools(ctx context.Context, id account.ID, after wire.PoolID, limit int) ([]holding.Pool, error) {
 	q := s.db.Queries()
-	rows, err := q.ListAccountPools(ctx, sqlcgen.ListAccountPoolsParams{AccountID: ident.UUID(id), After: int64(after), RowLimit: int32(limit)})
+	rows, err := q.ListAccountPools(
+		ctx,
+		sqlcgen.ListAccountPoolsParams{AccountID: ident.UUID(id), After: int64(after), RowLimit: int32(limit)},
+	)
 	if err != nil {
 		return nil, postgres.Translate("list pools", err)
 	}
+
 	pools, ids, index := make([]holding.Pool, len(rows)), make([]int64, len(rows)), make(map[int64]int, len(rows))
 	for i := range rows {
 		r := &rows[i]
 		ids[i], index[r.ID] = r.ID, i
 		pools[i] = holding.Pool{
-			ID: wire.PoolID(r.ID), Kind: wire.PoolKind(r.Kind), Unlimited: r.Unlimited, Total: r.Total, Free: r.Free, Settled: r.Settled,
-			Overrun: r.Overrun, Late: r.Late, Central: r.Central,
+			ID:        wire.PoolID(r.ID),
+			Kind:      wire.PoolKind(r.Kind),
+			Unlimited: r.Unlimited,
+			Total:     r.Total,
+			Free:      r.Free,
+			Settled:   r.Settled,
+			Overrun:   r.Overrun,
+			Late:      r.Late,
+			Central:   r.Central,
 		}
 		if r.KeyID != nil {
 			pools[i].KeyID = key.ID(*r.KeyID)
 		}
 	}
+
 	leases, err := q.ListPoolLeases(ctx, ids)
 	for i := range leases {
 		l := &leases[i]
 		at := index[l.PoolID]
-		lease := holding.Lease{Session: l.SessionID, Proxy: l.Name, State: state(l), Outstanding: l.Granted - l.Returned - l.Charged, Recall: holding.NoRecall}
+
+		lease := holding.Lease{
+			Session:     l.SessionID,
+			Proxy:       l.Name,
+			State:       state(l),
+			Outstanding: l.Granted - l.Returned - l.Charged,
+			Recall:      holding.NoRecall,
+		}
 		if p := &rows[at]; p.Central {
 			lease.Recall = holding.RecallAnswered
 			if l.RecalledGeneration < p.Generation {
 				lease.Recall = holding.RecallPending
 			}
 		}
+
 		pools[at].Leases = append(pools[at].Leases, lease)
 	}
+
 	return pools, postgres.Translate("list leases", err)
 }
 

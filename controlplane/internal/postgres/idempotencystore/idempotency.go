@@ -24,7 +24,12 @@ func New(db *postgres.DB) *Store { return &Store{db} }
 func (s *Store) Begin(ctx context.Context, fresh idempotency.Stored) (idempotency.Stored, error) {
 	r := &fresh.Request
 	inserted, err := s.db.Queries().InsertIdempotencyKey(ctx, sqlcgen.InsertIdempotencyKeyParams{
-		Actor: r.Actor, Key: r.Key, Method: r.Method, Path: r.Path, BodyHash: r.BodyHash[:], OperationID: fresh.Operation,
+		Actor:       r.Actor,
+		Key:         r.Key,
+		Method:      r.Method,
+		Path:        r.Path,
+		BodyHash:    r.BodyHash[:],
+		OperationID: fresh.Operation,
 	})
 	if err != nil {
 		return idempotency.Stored{}, postgres.Translate("insert idempotency key", err)
@@ -32,24 +37,39 @@ func (s *Store) Begin(ctx context.Context, fresh idempotency.Stored) (idempotenc
 	if inserted == 1 {
 		return fresh, nil
 	}
+
 	row, err := s.db.Queries().GetIdempotencyKey(ctx, sqlcgen.GetIdempotencyKeyParams{Actor: r.Actor, Key: r.Key})
 	if err != nil {
 		return idempotency.Stored{}, postgres.Translate("read idempotency key", err)
 	}
+
 	return idempotency.Stored{
 		Request: idempotency.Request{
-			Actor: row.Actor, Key: row.Key, Method: row.Method, Path: row.Path, BodyHash: [sha256.Size]byte(row.BodyHash),
+			Actor:    row.Actor,
+			Key:      row.Key,
+			Method:   row.Method,
+			Path:     row.Path,
+			BodyHash: [sha256.Size]byte(row.BodyHash),
 		},
-		Operation: row.OperationID, Status: int(pgconv.Deref(row.Status)), ContentType: pgconv.Deref(row.ContentType), ETag: row.Etag,
-		Sealed: vault.Sealed{Text: row.Body, KeyID: pgconv.Deref(row.CipherKeyID)},
+		Operation:   row.OperationID,
+		Status:      int(pgconv.Deref(row.Status)),
+		ContentType: pgconv.Deref(row.ContentType),
+		ETag:        row.Etag,
+		Sealed:      vault.Sealed{Text: row.Body, KeyID: pgconv.Deref(row.CipherKeyID)},
 	}, nil
 }
 
 // Finish implements idempotency.Store.
 func (s *Store) Finish(ctx context.Context, done idempotency.Stored) error {
 	return postgres.Translate("write response", s.db.Queries().FinishIdempotencyKey(ctx, sqlcgen.FinishIdempotencyKeyParams{
-		Actor: done.Request.Actor, Key: done.Request.Key, OperationID: done.Operation,
-		Status: int32(done.Status), ContentType: done.ContentType, Etag: done.ETag, Body: done.Sealed.Text, CipherKeyID: done.Sealed.KeyID,
+		Actor:       done.Request.Actor,
+		Key:         done.Request.Key,
+		OperationID: done.Operation,
+		Status:      int32(done.Status),
+		ContentType: done.ContentType,
+		Etag:        done.ETag,
+		Body:        done.Sealed.Text,
+		CipherKeyID: done.Sealed.KeyID,
 	}))
 }
 
@@ -63,7 +83,8 @@ func (s *Store) Release(ctx context.Context, refused idempotency.Stored) error {
 // Expire implements idempotency.Store.
 func (s *Store) Expire(ctx context.Context, age time.Duration) (int64, error) {
 	removed, err := postgres.DeleteInBatches(func() (int64, error) {
-		return s.db.Queries().ExpireIdempotencyKeys(ctx, sqlcgen.ExpireIdempotencyKeysParams{AgeSeconds: age.Seconds(), MaxRows: postgres.BatchRows})
+		return s.db.Queries().
+			ExpireIdempotencyKeys(ctx, sqlcgen.ExpireIdempotencyKeysParams{AgeSeconds: age.Seconds(), MaxRows: postgres.BatchRows})
 	})
 	return removed, postgres.Translate("expire idempotency keys", err)
 }

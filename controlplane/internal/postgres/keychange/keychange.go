@@ -15,16 +15,25 @@ import (
 // A proxy may have cached a key under any of its hashes, so each hash gets a
 // change. The change of the key's own hash is the last one and is returned: a
 // proxy that has applied it has applied the others.
-func Insert(ctx context.Context, q *sqlcgen.Queries, rev int64, kind wire.KeyChangeKind, account ident.UUID, key *sqlcgen.ApiKey) (wire.KeyChange, error) {
+func Insert(
+	ctx context.Context,
+	q *sqlcgen.Queries,
+	rev int64,
+	kind wire.KeyChangeKind,
+	account ident.UUID,
+	key *sqlcgen.ApiKey,
+) (wire.KeyChange, error) {
 	row := sqlcgen.InsertKeyChangeParams{Revision: rev, Kind: string(kind), AccountID: account}
 	if key == nil {
 		return insertChange(ctx, q, row, nil)
 	}
+
 	row.KeyID = &key.ID
 	hashes, err := q.FurtherHashes(ctx, key.ID)
 	if err != nil {
 		return wire.KeyChange{}, err
 	}
+
 	for _, row.LookupHash = range hashes {
 		if _, err := insertChange(ctx, q, row, row.LookupHash); err != nil {
 			return wire.KeyChange{}, err
@@ -33,6 +42,7 @@ func Insert(ctx context.Context, q *sqlcgen.Queries, rev int64, kind wire.KeyCha
 			return wire.KeyChange{}, err
 		}
 	}
+
 	row.LookupHash = nil
 	return insertChange(ctx, q, row, key.LookupHash)
 }
@@ -48,7 +58,13 @@ func insertChange(ctx context.Context, q *sqlcgen.Queries, row sqlcgen.InsertKey
 // New returns a change as it is pushed to the proxies; a nil hash is that of an
 // account.
 func New(rev, prev int64, kind wire.KeyChangeKind, account ident.UUID, hash []byte) wire.KeyChange {
-	c := wire.KeyChange{V: wire.Version, Revision: rev, PreviousRevision: prev, Kind: kind, Account: ident.Account.Format(account)}
+	c := wire.KeyChange{
+		V:                wire.Version,
+		Revision:         rev,
+		PreviousRevision: prev,
+		Kind:             kind,
+		Account:          ident.Account.Format(account),
+	}
 	if hash != nil {
 		c.KeyHash = apikey.Hash(hash)
 	}

@@ -52,6 +52,7 @@ func createKeys(ctx context.Context, q *sqlcgen.Queries, rev int64, records []ke
 	if err != nil {
 		return nil, err
 	}
+
 	made, keys := make([]key.Record, len(records)), make([]key.Key, len(records))
 	for i := range records {
 		row := created[ident.UUID(records[i].Key.ID)]
@@ -63,12 +64,15 @@ func createKeys(ctx context.Context, q *sqlcgen.Queries, rev int64, records []ke
 		made[i].Secret = key.Secret{Hash: apikey.Hash(row.LookupHash), Sealed: toSealed(row)}
 		keys[i] = toKey(row)
 	}
+
 	if err := fillSpending(ctx, q, keys); err != nil {
 		return nil, err
 	}
+
 	for i := range made {
 		made[i].Key = keys[i]
 	}
+
 	return made, nil
 }
 
@@ -111,6 +115,7 @@ func newRows(rev int64, records []key.Record) sqlcgen.InsertKeysParams {
 		}
 		rows.SpendLimits = append(rows.SpendLimits, limit)
 	}
+
 	return rows
 }
 
@@ -134,6 +139,7 @@ func (s *Store) Import(ctx context.Context, records []key.Record) (made []key.Re
 	if postgres.Violates(err, "api_keys_account_id_fkey") {
 		err = account.ErrNotFound
 	}
+
 	return made, announce, err
 }
 
@@ -190,8 +196,10 @@ func (s *Store) ByHash(ctx context.Context, hash apikey.Hash) (key.ID, error) {
 // List implements key.Store.
 func (s *Store) List(ctx context.Context, query key.Query) ([]key.Key, error) {
 	rows, err := s.db.Queries().ListKeys(ctx, sqlcgen.ListKeysParams{
-		AccountID: ident.UUID(query.AccountID), ExternalID: query.ExternalID,
-		After: ident.UUID(query.After), RowLimit: int32(query.Limit),
+		AccountID:  ident.UUID(query.AccountID),
+		ExternalID: query.ExternalID,
+		After:      ident.UUID(query.After),
+		RowLimit:   int32(query.Limit),
 	})
 	if err != nil {
 		return nil, postgres.Translate("list keys", err)
@@ -213,23 +221,32 @@ func (s *Store) Update(
 		if err != nil {
 			return postgres.NotFoundAs("lock key", err, key.ErrNotFound)
 		}
+
 		before := toKey(&row)
 		update, err := decide(before)
 		if err != nil {
 			return err
 		}
+
 		if update.Unchanged {
 			after, err = withSpending(ctx, q, &row)
 			return err
 		}
+
 		limit := (*int64)(update.Key.SpendLimit)
-		row, err = q.UpdateKey(ctx, sqlcgen.UpdateKeyParams{ID: row.ID, Name: update.Key.Name, SpendLimit: limit, Revision: rev})
+		row, err = q.UpdateKey(ctx, sqlcgen.UpdateKeyParams{
+			ID:         row.ID,
+			Name:       update.Key.Name,
+			SpendLimit: limit,
+			Revision:   rev,
+		})
 		if err != nil {
 			return err
 		}
 		if err := setLimit(ctx, q, row.ID, limit); err != nil {
 			return err
 		}
+
 		if update.Announce {
 			c, err := keychange.Insert(ctx, q, rev, wire.KeyUpdated, row.AccountID, &row)
 			if err != nil {
@@ -237,9 +254,11 @@ func (s *Store) Update(
 			}
 			announce = &c
 		}
+
 		if after, err = withSpending(ctx, q, &row); err != nil {
 			return err
 		}
+
 		return auditstore.Insert(ctx, q, "key.update", id, before, after)
 	})
 	return after, announce, err
@@ -252,6 +271,7 @@ func (s *Store) Revoke(ctx context.Context, id key.ID) (revoked key.Key, c wire.
 		if err != nil {
 			return postgres.NotFoundAs("lock key", err, key.ErrNotFound)
 		}
+
 		if row.RevokedAt != nil {
 			first, err := q.RevocationOfKey(ctx, row.ID)
 			if err != nil {
@@ -261,6 +281,7 @@ func (s *Store) Revoke(ctx context.Context, id key.ID) (revoked key.Key, c wire.
 			revoked, err = withSpending(ctx, q, &row)
 			return err
 		}
+
 		before := toKey(&row)
 		if row, err = q.RevokeKey(ctx, sqlcgen.RevokeKeyParams{ID: row.ID, Revision: rev}); err != nil {
 			return err
@@ -274,6 +295,7 @@ func (s *Store) Revoke(ctx context.Context, id key.ID) (revoked key.Key, c wire.
 		if err := eventstore.Insert(ctx, q, webhook.Event{Type: webhook.Revoked, AccountID: row.AccountID, KeyID: row.ID}); err != nil {
 			return err
 		}
+
 		return auditstore.Insert(ctx, q, "key.revoke", id, before, revoked)
 	})
 	return revoked, c, err
@@ -320,9 +342,17 @@ func toSealed(row *sqlcgen.ApiKey) vault.Sealed {
 
 func toKey(row *sqlcgen.ApiKey) key.Key {
 	return key.Key{
-		ID: key.ID(row.ID), AccountID: account.ID(row.AccountID), ExternalID: pgconv.Deref(row.ExternalID), Name: row.Name,
-		Hint: row.Hint, SpendLimit: (*money.Nano)(row.SpendLimit), Revealable: row.Ciphertext != nil, RevokedAt: row.RevokedAt,
-		Rev: row.Revision, CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt,
+		ID:         key.ID(row.ID),
+		AccountID:  account.ID(row.AccountID),
+		ExternalID: pgconv.Deref(row.ExternalID),
+		Name:       row.Name,
+		Hint:       row.Hint,
+		SpendLimit: (*money.Nano)(row.SpendLimit),
+		Revealable: row.Ciphertext != nil,
+		RevokedAt:  row.RevokedAt,
+		Rev:        row.Revision,
+		CreatedAt:  row.CreatedAt,
+		UpdatedAt:  row.UpdatedAt,
 	}
 }
 
@@ -338,17 +368,21 @@ func fillSpending(ctx context.Context, q *sqlcgen.Queries, keys []key.Key) error
 	for i := range keys {
 		ids[i] = ident.UUID(keys[i].ID)
 	}
+
 	rows, err := q.KeySpending(ctx, ids)
 	if err != nil {
 		return err
 	}
+
 	spending := make(map[key.ID]sqlcgen.KeySpendingRow, len(rows))
 	for _, row := range rows {
 		spending[key.ID(row.KeyID)] = row
 	}
+
 	for i := range keys {
 		found := spending[keys[i].ID]
 		keys[i].Spent, keys[i].Reserved, keys[i].LimitPool = money.Nano(found.Spent), money.Nano(found.Reserved), wire.PoolID(found.PoolID)
 	}
+
 	return nil
 }

@@ -47,7 +47,10 @@ func (l *Store) EndingSessions(ctx context.Context, all bool) (sessions []change
 		return nil, 0, postgres.Translate("list ending sessions", err)
 	}
 	for _, row := range rows {
-		sessions = append(sessions, changestream.EndingSession{ID: wire.SessionID(row.ID), Window: time.Duration(row.FreshnessMs) * time.Millisecond})
+		sessions = append(
+			sessions,
+			changestream.EndingSession{ID: wire.SessionID(row.ID), Window: time.Duration(row.FreshnessMs) * time.Millisecond},
+		)
 	}
 	epoch, err = q.RecoveringEpoch(ctx)
 	return sessions, epoch, postgres.Translate("read the recovery wait", err)

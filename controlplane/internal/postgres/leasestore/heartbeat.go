@@ -26,14 +26,21 @@ func (l *Store) Register(ctx context.Context, r *wire.RegisterRequest, valid tim
 		if err != nil {
 			return fmt.Errorf("read cluster state: %w", err)
 		}
+
 		id, err := q.InsertSession(ctx, sqlcgen.InsertSessionParams{
-			Name: r.Name, BootID: r.BootID, Build: r.Build, SpoolCapacity: r.Capacity, AppliedRevision: state.Revision, ValidSeconds: valid.Seconds(),
+			Name:            r.Name,
+			BootID:          r.BootID,
+			Build:           r.Build,
+			SpoolCapacity:   r.Capacity,
+			AppliedRevision: state.Revision,
+			ValidSeconds:    valid.Seconds(),
 		})
 		reply.Session, reply.Revision = wire.SessionID(id), state.Revision
 		reply.StreamIncarnation, reply.ClusterEpoch = fmt.Sprintf("%x", state.StreamIncarnation), state.ClusterEpoch
 		if err != nil {
 			return fmt.Errorf("insert session: %w", err)
 		}
+
 		return restore(ctx, q, r, reply.Session)
 	})
 	return reply, postgres.Translate("register session", err)
@@ -41,7 +48,10 @@ func (l *Store) Register(ctx context.Context, r *wire.RegisterRequest, valid tim
 
 // NeedFreshness implements leasing.Store.
 func (l *Store) NeedFreshness(ctx context.Context, id wire.SessionID, window time.Duration) error {
-	return postgres.Translate("set freshness", l.db.Queries().SetFreshness(ctx, sqlcgen.SetFreshnessParams{ID: int64(id), FreshnessMs: window.Milliseconds()}))
+	return postgres.Translate(
+		"set freshness",
+		l.db.Queries().SetFreshness(ctx, sqlcgen.SetFreshnessParams{ID: int64(id), FreshnessMs: window.Milliseconds()}),
+	)
 }
 
 // Heartbeat implements leasing.Store. A change may be committed while the
@@ -56,38 +66,57 @@ func (l *Store) Heartbeat(ctx context.Context, r *wire.HeartbeatRequest, valid t
 		if err != nil {
 			return fmt.Errorf("read cluster state: %w", err)
 		}
+
 		t, err := lockForHeartbeat(ctx, q, r.Session)
 		if err != nil {
 			return err
 		}
+
 		before := t.State
 		if !t.Heartbeat(r, state.Revision, valid) {
 			*reply = wire.HeartbeatResponse{V: wire.Version, Status: wire.Fenced}
 			return saveFencing(ctx, q, t, before)
 		}
+
 		refused, err := refusedOf(r)
 		if err != nil {
 			return err
 		}
+
 		err = q.ExtendSession(ctx, sqlcgen.ExtendSessionParams{
-			ID: int64(t.ID), ValidSeconds: t.Remaining.Seconds(), AppliedRevision: t.AppliedRevision, HeartbeatNumber: t.HeartbeatNumber,
-			CatalogRevision: r.CatalogRevision,
-			Running:         r.Running, Started: r.Started, SpoolUsed: r.SpoolUsed, Draining: r.Draining, RefusedCredentials: refused,
+			ID:                 int64(t.ID),
+			ValidSeconds:       t.Remaining.Seconds(),
+			AppliedRevision:    t.AppliedRevision,
+			HeartbeatNumber:    t.HeartbeatNumber,
+			CatalogRevision:    r.CatalogRevision,
+			Running:            r.Running,
+			Started:            r.Started,
+			SpoolUsed:          r.SpoolUsed,
+			Draining:           r.Draining,
+			RefusedCredentials: refused,
 		})
 		if err != nil {
 			return fmt.Errorf("extend session: %w", err)
 		}
+
 		changes, err := q.ChangesAfter(ctx, sqlcgen.ChangesAfterParams{Revision: r.AppliedRevision, MaxRows: int32(limit)})
 		if err != nil {
 			return fmt.Errorf("read changes: %w", err)
 		}
+
 		*reply = wire.HeartbeatResponse{
-			V: wire.Version, Status: wire.Done, ValidMS: valid.Milliseconds(), More: len(changes) == limit,
-			StreamIncarnation: fmt.Sprintf("%x", state.StreamIncarnation), ClusterEpoch: state.ClusterEpoch,
+			V:                 wire.Version,
+			Status:            wire.Done,
+			ValidMS:           valid.Milliseconds(),
+			More:              len(changes) == limit,
+			StreamIncarnation: fmt.Sprintf("%x", state.StreamIncarnation),
+			ClusterEpoch:      state.ClusterEpoch,
 		}
+
 		for _, c := range changes {
 			reply.Changes = append(reply.Changes, keychange.FromRow(c))
 		}
+
 		return nil
 	})
 	return reply, postgres.Translate("extend session", err)
@@ -128,6 +157,7 @@ func (l *Store) release(ctx context.Context, r *wire.CloseRequest) (done, more b
 		if err != nil {
 			return err
 		}
+
 		before := *t
 		settled := int64(0)
 		if t.CanReturn() {
@@ -135,17 +165,21 @@ func (l *Store) release(ctx context.Context, r *wire.CloseRequest) (done, more b
 				return fmt.Errorf("count settled events: %w", err)
 			}
 		}
+
 		if done = t.Close(r, settled); done && *t == before {
 			return nil // closed already, or the session of another process of the proxy
 		}
+
 		if t.State == session.Closed {
 			if more, err = releaseLeases(ctx, q, t.ID); err != nil {
 				return err
 			}
 		}
+
 		if more {
 			t.State, done = session.Fenced, false
 		}
+
 		ended := sqlcgen.EndSessionParams{ID: int64(t.ID), State: int16(t.State)}
 		if r.FinalCount != wire.NotFinal {
 			ended.FinalCount = &r.FinalCount
@@ -153,6 +187,7 @@ func (l *Store) release(ctx context.Context, r *wire.CloseRequest) (done, more b
 		if err := q.EndSession(ctx, ended); err != nil {
 			return fmt.Errorf("end session: %w", err)
 		}
+
 		return nil
 	})
 	return done, more, err
@@ -208,16 +243,19 @@ func (l *Store) Sweep(ctx context.Context, ttl, margin, closeAfter time.Duration
 	if fenced, err = l.fence(ctx, ttl, margin); err != nil {
 		return 0, 0, postgres.Translate("fence sessions", err)
 	}
+
 	l.presence.seen(connected, ttl)
 	heardFor := min(l.db.ServingFor(), l.presence.hearingFor(ttl))
 	rows, err := l.db.Queries().FencedSessions(ctx)
 	if err != nil {
 		return fenced, 0, postgres.Translate("list fenced sessions", err)
 	}
+
 	// Until the recovery wait is over, a proxy may still admit under a session that the loss has fenced.
 	if epoch, err := l.db.Queries().RecoveringEpoch(ctx); epoch != 0 || err != nil {
 		return fenced, 0, postgres.Translate("read the recovery wait", err)
 	}
+
 	var errs []error
 	for _, row := range rows {
 		t := session.Record{ID: wire.SessionID(row.ID), State: session.Fenced, Remaining: pgconv.Seconds(row.LeftSeconds)}
@@ -232,6 +270,7 @@ func (l *Store) Sweep(ctx context.Context, ttl, margin, closeAfter time.Duration
 			closed++
 		}
 	}
+
 	return fenced, closed, errors.Join(errs...)
 }
 
@@ -250,6 +289,7 @@ func (l *Store) fence(ctx context.Context, ttl, margin time.Duration) (fenced in
 		if err != nil {
 			return err
 		}
+
 		servingFor := l.servingFor(ttl) // within the transaction, so that it belongs to this server incarnation
 		var over, fresh []int64
 		for _, row := range rows {
@@ -261,14 +301,17 @@ func (l *Store) fence(ctx context.Context, ttl, margin time.Duration) (fenced in
 				over = append(over, row.ID)
 			}
 		}
+
 		if len(fresh) > 0 {
 			if err := q.EndSessions(ctx, fresh); err != nil {
 				return err
 			}
 		}
+
 		if fenced = len(over); fenced == 0 {
 			return nil
 		}
+
 		return q.FenceSessions(ctx, over)
 	})
 	return fenced, err

@@ -36,9 +36,14 @@ func (l *Store) Keys(ctx context.Context, since int64, after ident.UUID, limit i
 		for _, row := range all {
 			rows = append(rows, sqlcgen.HashesOfChangedKeysRow(row))
 		}
-	} else if rows, err = l.db.PlannedQueries().HashesOfChangedKeys(ctx, sqlcgen.HashesOfChangedKeysParams{Since: since, After: after, RowLimit: int32(limit)}); err != nil {
+	} else if rows, err = l.db.PlannedQueries().HashesOfChangedKeys(ctx, sqlcgen.HashesOfChangedKeysParams{
+		Since:    since,
+		After:    after,
+		RowLimit: int32(limit),
+	}); err != nil {
 		return page, postgres.Translate("list changed keys", err)
 	}
+
 	page.Last = after
 	for _, row := range rows {
 		if row.ID != page.Last {
@@ -46,6 +51,7 @@ func (l *Store) Keys(ctx context.Context, since int64, after ident.UUID, limit i
 		}
 		page.Hashes = append(page.Hashes, apikey.Hash(row.Hash))
 	}
+
 	return page, nil
 }
 
@@ -55,11 +61,19 @@ func (l *Store) KeyEntries(ctx context.Context, hashes []apikey.Hash) ([]wire.Ke
 	if err != nil {
 		return nil, err
 	}
+
 	entries := make([]wire.KeyEntry, 0, len(hashes))
 	for _, hash := range hashes {
 		if found := loaded[hash]; found != nil && found.Record != nil {
-			entries = append(entries, wire.KeyEntry{V: wire.Version, Hash: hash, Epoch: epoch, Revision: found.ReadRevision, Record: *found.Record})
+			entries = append(entries, wire.KeyEntry{
+				V:        wire.Version,
+				Hash:     hash,
+				Epoch:    epoch,
+				Revision: found.ReadRevision,
+				Record:   *found.Record,
+			})
 		}
 	}
+
 	return entries, nil
 }

@@ -126,6 +126,7 @@ func keysOf(requests []*wire.LeaseRequest, returns []*wire.Return) batchKeys {
 			pools[int64(report.Pool)] = true
 		}
 	}
+
 	k := batchKeys{needed: map[wire.PoolID]int64{}}
 	for _, r := range requests {
 		add(r.Session, r.Reports)
@@ -137,9 +138,11 @@ func keysOf(requests []*wire.LeaseRequest, returns []*wire.Return) batchKeys {
 			}
 		}
 	}
+
 	for _, r := range returns {
 		add(r.Session, r.Reports)
 	}
+
 	k.sessions, k.pools = slices.Sorted(maps.Keys(sessions)), slices.Sorted(maps.Keys(pools))
 	return k
 }
@@ -151,21 +154,25 @@ func (k *batchKeys) load(ctx context.Context, q *sqlcgen.Queries) (*allocator.Ba
 	if err != nil {
 		return nil, nil, err
 	}
+
 	batch.Allocator = stored.Allocator()
 	for _, id := range k.sessions {
 		s := batch.Sessions[wire.SessionID(id)]
 		batch.Allocator.EndedSessions[wire.SessionID(id)] = s == nil || !s.MayAdmit()
 	}
+
 	if err := poolstore.LoadHolders(ctx, q, batch.Allocator, k.needed); err != nil {
 		return nil, nil, err
 	}
 	if batch.LiveProxies, err = q.CountLiveProxies(ctx); err != nil {
 		return nil, nil, fmt.Errorf("count proxies: %w", err)
 	}
+
 	loss, err := q.Recovering(ctx)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the recovery wait: %w", err)
 	}
+
 	batch.Recovering, batch.SinceLoss = loss.Recovering, pgconv.Seconds(loss.SinceLoss)
 	return batch, stored, k.loadResults(ctx, q, batch.Results)
 }
@@ -191,6 +198,7 @@ func (k *batchKeys) loadResults(ctx context.Context, q *sqlcgen.Queries, results
 	if len(k.requests) == 0 {
 		return nil
 	}
+
 	var arg sqlcgen.LeaseResponsesParams
 	for _, key := range k.requests {
 		account, err := ident.Account.Parse(key.Account)
@@ -200,10 +208,12 @@ func (k *batchKeys) loadResults(ctx context.Context, q *sqlcgen.Queries, results
 		arg.SessionIds = append(arg.SessionIds, int64(key.Session))
 		arg.AccountIds = append(arg.AccountIds, account)
 	}
+
 	rows, err := q.LeaseResponses(ctx, arg)
 	if err != nil {
 		return fmt.Errorf("read lease responses: %w", err)
 	}
+
 	for _, row := range rows {
 		result := &allocator.Result{Number: row.RequestNumber}
 		if err := json.Unmarshal(row.Response, &result.Response); err != nil {
@@ -211,6 +221,7 @@ func (k *batchKeys) loadResults(ctx context.Context, q *sqlcgen.Queries, results
 		}
 		results[allocator.RequestKey{Session: wire.SessionID(row.SessionID), Account: ident.Account.Format(row.AccountID)}] = result
 	}
+
 	return nil
 }
 
@@ -232,9 +243,11 @@ func saveResults(ctx context.Context, q *sqlcgen.Queries, results map[allocator.
 		arg.RequestNumbers = append(arg.RequestNumbers, result.Number)
 		arg.Responses = append(arg.Responses, response)
 	}
+
 	if len(arg.RequestNumbers) == 0 {
 		return nil
 	}
+
 	return q.UpsertLeaseResponses(ctx, arg)
 }
 

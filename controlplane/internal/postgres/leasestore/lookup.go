@@ -28,10 +28,12 @@ func (l *Store) loadKeys(ctx context.Context, hashes []apikey.Hash) (loaded map[
 	for i := range hashes {
 		lookups[i] = hashes[i][:]
 	}
+
 	rows, err := l.db.Queries().LoadKeys(ctx, lookups)
 	if err != nil {
 		return nil, 0, postgres.Translate("load keys", err)
 	}
+
 	loaded = make(map[apikey.Hash]*wire.LoadKeyResponse, len(rows))
 	var errs []error
 	for i := range rows {
@@ -45,6 +47,7 @@ func (l *Store) loadKeys(ctx context.Context, hashes []apikey.Hash) (loaded map[
 		}
 		loaded[apikey.Hash(rows[i].LookupHash)] = reply
 	}
+
 	return loaded, epoch, errors.Join(errs...)
 }
 
@@ -54,8 +57,12 @@ func toKeyRecord(row *sqlcgen.LoadKeysRow) *wire.KeyRecord {
 		return nil
 	}
 	return &wire.KeyRecord{
-		KeyID: ident.Key.Format(*row.KeyID), AccountID: ident.Account.Format(*row.AccountID), Active: row.Active,
-		BalancePool: wire.PoolID(*row.BalancePool), SlotsPool: wire.PoolID(*row.SlotsPool), LimitPool: wire.PoolID(row.LimitPool),
+		KeyID:         ident.Key.Format(*row.KeyID),
+		AccountID:     ident.Account.Format(*row.AccountID),
+		Active:        row.Active,
+		BalancePool:   wire.PoolID(*row.BalancePool),
+		SlotsPool:     wire.PoolID(*row.SlotsPool),
+		LimitPool:     wire.PoolID(row.LimitPool),
 		MaxConcurrent: row.MaxConcurrentRequests,
 	}
 }
@@ -81,23 +88,35 @@ func (l *Store) Balance(ctx context.Context, r *wire.BalanceRequest) (*wire.Bala
 	if err != nil {
 		return nil, err
 	}
+
 	key, err := ident.Key.Parse(r.KeyID)
 	if err != nil {
 		return nil, err
 	}
+
 	row, err := l.db.Queries().ReadBalance(ctx, sqlcgen.ReadBalanceParams{AccountID: account, KeyID: key})
 	if err != nil {
 		return nil, postgres.Translate("read balance", err)
 	}
+
 	return &wire.BalanceResponse{
-		V: wire.Version, Status: wire.Done, BalancePool: wire.PoolID(row.BalancePool), LimitPool: wire.PoolID(row.LimitPool), Balance: row.Balance, Reserved: row.Reserved,
-		Limited: row.Limited, Limit: row.KeyLimit, KeySpent: row.KeySpent, KeyReserved: row.KeyReserved,
+		V:           wire.Version,
+		Status:      wire.Done,
+		BalancePool: wire.PoolID(row.BalancePool),
+		LimitPool:   wire.PoolID(row.LimitPool),
+		Balance:     row.Balance,
+		Reserved:    row.Reserved,
+		Limited:     row.Limited,
+		Limit:       row.KeyLimit,
+		KeySpent:    row.KeySpent,
+		KeyReserved: row.KeyReserved,
 	}, nil
 }
 
 // KeyRecord implements explain.Store.
 func (l *Store) KeyRecord(ctx context.Context, ofAccount *account.ID, ofKey *key.ID) (*wire.KeyRecord, error) {
-	row, err := l.db.Queries().ReadKeyRecord(ctx, sqlcgen.ReadKeyRecordParams{AccountID: (*ident.UUID)(ofAccount), KeyID: (*ident.UUID)(ofKey)})
+	row, err := l.db.Queries().
+		ReadKeyRecord(ctx, sqlcgen.ReadKeyRecordParams{AccountID: (*ident.UUID)(ofAccount), KeyID: (*ident.UUID)(ofKey)})
 	switch err = postgres.Translate("read key record", err); {
 	case errors.Is(err, postgres.ErrNotFound) && ofKey != nil:
 		return nil, key.ErrNotFound
@@ -106,12 +125,18 @@ func (l *Store) KeyRecord(ctx context.Context, ofAccount *account.ID, ofKey *key
 	case err != nil:
 		return nil, err
 	}
+
 	record := &wire.KeyRecord{
-		AccountID: ident.Account.Format(row.AccountID), Active: row.Active, BalancePool: wire.PoolID(row.BalancePool), SlotsPool: wire.PoolID(row.SlotsPool),
-		LimitPool: wire.PoolID(row.LimitPool), MaxConcurrent: row.MaxConcurrentRequests,
+		AccountID:     ident.Account.Format(row.AccountID),
+		Active:        row.Active,
+		BalancePool:   wire.PoolID(row.BalancePool),
+		SlotsPool:     wire.PoolID(row.SlotsPool),
+		LimitPool:     wire.PoolID(row.LimitPool),
+		MaxConcurrent: row.MaxConcurrentRequests,
 	}
 	if row.KeyID != nil {
 		record.KeyID = ident.Key.Format(*row.KeyID)
 	}
+
 	return record, setMultipliers(record, row.PriceMultiplier, row.ModelMultipliers)
 }

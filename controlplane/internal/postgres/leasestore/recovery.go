@@ -34,13 +34,16 @@ func (l *Store) ActiveSessions(ctx context.Context, c wire.KeyChange, ttl, margi
 			active, _, err = l.activeSessions(ctx, c.Revision, ttl, margin)
 		}
 	}
+
 	if err != nil {
 		return nil, postgres.Translate("list sessions", err)
 	}
+
 	loss, err := l.db.Queries().Recovering(ctx)
 	if err != nil {
 		return nil, postgres.Translate("read the recovery wait", err)
 	}
+
 	if c.Kind == wire.KeyRevoked {
 		revoked, err := l.db.Queries().IsRevoked(ctx, c.KeyHash[:])
 		if err != nil {
@@ -50,18 +53,26 @@ func (l *Store) ActiveSessions(ctx context.Context, c wire.KeyChange, ttl, margi
 			return nil, leasing.ErrChangeLost
 		}
 	}
+
 	return append(active, rollback.UnknownSessions(loss.Recovering, ttl)...), nil
 }
 
 // activeSessions lists the active sessions. expired means that one that has not
 // applied the revision can be fenced by time.
-func (l *Store) activeSessions(ctx context.Context, revision int64, ttl, margin time.Duration) (active []session.ActiveSession, expired bool, err error) {
+func (l *Store) activeSessions(
+	ctx context.Context,
+	revision int64,
+	ttl, margin time.Duration,
+) (active []session.ActiveSession, expired bool, err error) {
 	rows, err := l.db.Queries().ActiveSessions(ctx)
 	servingFor := l.servingFor(ttl)
 	for _, row := range rows {
 		s := session.ActiveSession{
-			Session: wire.SessionID(row.ID), Proxy: row.Name, AppliedRevision: row.AppliedRevision, Window: time.Duration(row.FreshnessMs) * time.Millisecond,
-			Remaining: session.Remaining(pgconv.Seconds(row.LeftSeconds), servingFor, ttl),
+			Session:         wire.SessionID(row.ID),
+			Proxy:           row.Name,
+			AppliedRevision: row.AppliedRevision,
+			Window:          time.Duration(row.FreshnessMs) * time.Millisecond,
+			Remaining:       session.Remaining(pgconv.Seconds(row.LeftSeconds), servingFor, ttl),
 		}
 		expired = expired || (s.Window == 0 && s.AppliedRevision < revision && s.Remaining < -margin)
 		active = append(active, s)

@@ -20,6 +20,7 @@ func (l *Store) DeleteOld(ctx context.Context, sessionAge, changeAge time.Durati
 	if err != nil {
 		return 0, postgres.Translate("list closed sessions", err)
 	}
+
 	for _, id := range ids {
 		n, err := l.clear(ctx, id)
 		deleted += n
@@ -27,6 +28,7 @@ func (l *Store) DeleteOld(ctx context.Context, sessionAge, changeAge time.Durati
 			return deleted, postgres.Translate("clear closed session", err)
 		}
 	}
+
 	sessions, err := postgres.DeleteInBatches(func() (int64, error) {
 		return q.RemoveSessions(ctx, sqlcgen.RemoveSessionsParams{AgeSeconds: sessionAge.Seconds(), MaxRows: postgres.BatchRows})
 	})
@@ -34,6 +36,7 @@ func (l *Store) DeleteOld(ctx context.Context, sessionAge, changeAge time.Durati
 	if err != nil {
 		return deleted, postgres.Translate("delete sessions", err)
 	}
+
 	changes, err := postgres.DeleteInBatches(func() (int64, error) {
 		return q.RemoveKeyChanges(ctx, sqlcgen.RemoveKeyChangesParams{AgeSeconds: changeAge.Seconds(), MaxRows: postgres.BatchRows})
 	})

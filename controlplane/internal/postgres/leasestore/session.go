@@ -25,29 +25,38 @@ func ShareSessions(ctx context.Context, q *sqlcgen.Queries, ids []int64) (map[wi
 
 // shareFreeSessions is like ShareSessions, but does not wait: locked has the
 // sessions whose rows another transaction holds.
-func shareFreeSessions(ctx context.Context, q *sqlcgen.Queries, ids []int64) (records map[wire.SessionID]*session.Record, locked map[wire.SessionID]bool, err error) {
+func shareFreeSessions(
+	ctx context.Context,
+	q *sqlcgen.Queries,
+	ids []int64,
+) (records map[wire.SessionID]*session.Record, locked map[wire.SessionID]bool, err error) {
 	free, err := q.ShareFreeSessions(ctx, ids)
 	if err != nil {
 		return nil, nil, fmt.Errorf("lock sessions: %w", err)
 	}
+
 	rows := make([]sqlcgen.ShareSessionsRow, len(free))
 	for i, r := range free {
 		rows[i] = sqlcgen.ShareSessionsRow(r)
 	}
+
 	records = recordsOf(rows)
 	if len(records) == len(ids) {
 		return records, nil, nil
 	}
+
 	existing, err := q.ExistingSessions(ctx, ids)
 	if err != nil {
 		return nil, nil, fmt.Errorf("find locked sessions: %w", err)
 	}
+
 	locked = map[wire.SessionID]bool{}
 	for _, id := range existing {
 		if records[wire.SessionID(id)] == nil {
 			locked[wire.SessionID(id)] = true
 		}
 	}
+
 	return records, locked, nil
 }
 
@@ -55,7 +64,13 @@ func recordsOf(rows []sqlcgen.ShareSessionsRow) map[wire.SessionID]*session.Reco
 	records := make(map[wire.SessionID]*session.Record, len(rows))
 	for _, r := range rows {
 		id := wire.SessionID(r.ID)
-		records[id] = &session.Record{ID: id, BootID: r.BootID, State: session.State(r.State), Remaining: pgconv.Seconds(r.LeftSeconds), AppliedRevision: r.AppliedRevision}
+		records[id] = &session.Record{
+			ID:              id,
+			BootID:          r.BootID,
+			State:           session.State(r.State),
+			Remaining:       pgconv.Seconds(r.LeftSeconds),
+			AppliedRevision: r.AppliedRevision,
+		}
 	}
 	return records
 }
@@ -81,7 +96,12 @@ func recordOf(id wire.SessionID, r sqlcgen.LockSessionForHeartbeatRow, err error
 		return nil, fmt.Errorf("lock session: %w", err)
 	}
 	return &session.Record{
-		ID: id, BootID: r.BootID, State: session.State(r.State), Ending: r.Ending, Remaining: pgconv.Seconds(r.LeftSeconds),
-		AppliedRevision: r.AppliedRevision, HeartbeatNumber: r.HeartbeatNumber,
+		ID:              id,
+		BootID:          r.BootID,
+		State:           session.State(r.State),
+		Ending:          r.Ending,
+		Remaining:       pgconv.Seconds(r.LeftSeconds),
+		AppliedRevision: r.AppliedRevision,
+		HeartbeatNumber: r.HeartbeatNumber,
 	}, nil
 }

@@ -31,10 +31,14 @@ var _ ledgercheck.Store = (*Store)(nil)
 func (s *Store) Start(ctx context.Context, r ledgercheck.Run) (kept ledgercheck.Run, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
-		inserted, err := q.InsertLedgerCheck(ctx, sqlcgen.InsertLedgerCheckParams{ID: ident.UUID(r.ID), Kind: string(r.Kind), Actor: r.Actor})
+		inserted, err := q.InsertLedgerCheck(
+			ctx,
+			sqlcgen.InsertLedgerCheckParams{ID: ident.UUID(r.ID), Kind: string(r.Kind), Actor: r.Actor},
+		)
 		if err != nil {
 			return postgres.Translate("insert ledger check", err)
 		}
+
 		row, err := q.OpenLedgerCheck(ctx, string(r.Kind))
 		if errors.Is(err, pgx.ErrNoRows) { // the id was used by a run that has ended
 			row, err = q.GetLedgerCheck(ctx, ident.UUID(r.ID))
@@ -45,6 +49,7 @@ func (s *Store) Start(ctx context.Context, r ledgercheck.Run) (kept ledgercheck.
 		if kept, err = toRun(&row); err != nil || inserted == 0 {
 			return err
 		}
+
 		return auditstore.Insert(ctx, q, "ledger_check.start", r.ID, nil, map[string]any{"kind": r.Kind})
 	})
 	return kept, err
@@ -93,14 +98,25 @@ func (s *Store) Claim(ctx context.Context, duration time.Duration) (run ledgerch
 func (s *Store) Advance(ctx context.Context, r *ledgercheck.Run, duration time.Duration) error {
 	return s.change(ctx, "advance ledger check", func(q *sqlcgen.Queries) (int64, error) {
 		return q.AdvanceLedgerCheck(ctx, sqlcgen.AdvanceLedgerCheckParams{
-			ID: ident.UUID(r.ID), ClaimNumber: r.Claim, Done: r.Done, Total: r.Total, Seconds: duration.Seconds(),
+			ID:          ident.UUID(r.ID),
+			ClaimNumber: r.Claim,
+			Done:        r.Done,
+			Total:       r.Total,
+			Seconds:     duration.Seconds(),
 		})
 	})
 }
 
 // End implements ledgercheck.Store.
 func (s *Store) End(ctx context.Context, r *ledgercheck.Run) error {
-	p := sqlcgen.EndLedgerCheckParams{ID: ident.UUID(r.ID), ClaimNumber: r.Claim, State: string(r.State), Done: r.Done, Total: r.Total, TookMs: r.Took.Milliseconds()}
+	p := sqlcgen.EndLedgerCheckParams{
+		ID:          ident.UUID(r.ID),
+		ClaimNumber: r.Claim,
+		State:       string(r.State),
+		Done:        r.Done,
+		Total:       r.Total,
+		TookMs:      r.Took.Milliseconds(),
+	}
 	if r.State == ledgercheck.Done {
 		var err error
 		if p.Checks, err = json.Marshal(r.Checks); err != nil {
@@ -108,6 +124,7 @@ func (s *Store) End(ctx context.Context, r *ledgercheck.Run) error {
 		}
 		p.Ok = &r.OK
 	}
+
 	return s.change(ctx, "end ledger check", func(q *sqlcgen.Queries) (int64, error) { return q.EndLedgerCheck(ctx, p) })
 }
 
@@ -128,11 +145,18 @@ func (s *Store) Record(ctx context.Context, id ledgercheck.ID, kind ledgercheck.
 	if err != nil {
 		return fmt.Errorf("encode ledger check: %w", err)
 	}
+
 	ok := report.OK()
 	return s.db.InTx(ctx, func(tx pgx.Tx) error {
 		return postgres.Translate("record ledger check", sqlcgen.New(tx).InsertLedgerCheckResult(ctx, sqlcgen.InsertLedgerCheckResultParams{
-			ID: ident.UUID(id), Kind: string(kind), Actor: audit.By(ctx).Name, Total: int64(len(report.Checks)), Ok: &ok, Checks: checks,
-			TookMs: report.Took.Milliseconds(), TookSeconds: report.Took.Seconds(),
+			ID:          ident.UUID(id),
+			Kind:        string(kind),
+			Actor:       audit.By(ctx).Name,
+			Total:       int64(len(report.Checks)),
+			Ok:          &ok,
+			Checks:      checks,
+			TookMs:      report.Took.Milliseconds(),
+			TookSeconds: report.Took.Seconds(),
 		}))
 	})
 }
@@ -140,20 +164,33 @@ func (s *Store) Record(ctx context.Context, id ledgercheck.ID, kind ledgercheck.
 // DeleteOld implements ledgercheck.Store.
 func (s *Store) DeleteOld(ctx context.Context, kind ledgercheck.Kind, kept int) error {
 	return s.db.InTx(ctx, func(tx pgx.Tx) error {
-		return postgres.Translate("delete ledger checks", sqlcgen.New(tx).DeleteOldLedgerChecks(ctx, sqlcgen.DeleteOldLedgerChecksParams{Kind: string(kind), Kept: int32(kept)}))
+		return postgres.Translate(
+			"delete ledger checks",
+			sqlcgen.New(tx).DeleteOldLedgerChecks(ctx, sqlcgen.DeleteOldLedgerChecksParams{Kind: string(kind), Kept: int32(kept)}),
+		)
 	})
 }
 
 func toRun(row *sqlcgen.LedgerCheck) (ledgercheck.Run, error) {
 	r := ledgercheck.Run{
-		ID: ledgercheck.ID(row.ID), Kind: ledgercheck.Kind(row.Kind), State: ledgercheck.State(row.State), Actor: row.Actor,
-		Done: row.Done, Total: row.Total, OK: row.Ok != nil && *row.Ok, Took: time.Duration(row.TookMs) * time.Millisecond,
-		Claim: row.ClaimNumber, CreatedAt: row.CreatedAt, StartedAt: row.StartedAt, EndedAt: row.EndedAt,
+		ID:        ledgercheck.ID(row.ID),
+		Kind:      ledgercheck.Kind(row.Kind),
+		State:     ledgercheck.State(row.State),
+		Actor:     row.Actor,
+		Done:      row.Done,
+		Total:     row.Total,
+		OK:        row.Ok != nil && *row.Ok,
+		Took:      time.Duration(row.TookMs) * time.Millisecond,
+		Claim:     row.ClaimNumber,
+		CreatedAt: row.CreatedAt,
+		StartedAt: row.StartedAt,
+		EndedAt:   row.EndedAt,
 	}
 	if row.Checks != nil {
 		if err := json.Unmarshal(row.Checks, &r.Checks); err != nil {
 			return r, fmt.Errorf("postgres: read ledger check %s: %w", r.ID, err)
 		}
 	}
+
 	return r, nil
 }

@@ -27,7 +27,8 @@ func (s *Store) Books(ctx context.Context, p ledger.Period) (ledger.Books, error
 
 func (s *Store) sums(ctx context.Context, p ledger.Period) ([]sqlcgen.SumBooksRow, error) {
 	if p != (ledger.Period{}) {
-		return s.db.PlannedQueries().SumBooks(ctx, sqlcgen.SumBooksParams{FromTime: pgconv.OptionalTime(p.From), ToTime: pgconv.OptionalTime(p.To)})
+		return s.db.PlannedQueries().
+			SumBooks(ctx, sqlcgen.SumBooksParams{FromTime: pgconv.OptionalTime(p.From), ToTime: pgconv.OptionalTime(p.To)})
 	}
 	whole, err := s.db.Queries().SumAllBooks(ctx)
 	rows := make([]sqlcgen.SumBooksRow, len(whole))

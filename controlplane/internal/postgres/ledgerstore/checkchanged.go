@@ -28,6 +28,7 @@ func (s *Store) CheckChanged(ctx context.Context) (ledger.Report, error) {
 	if err := s.updateSums(ctx); err != nil {
 		return ledger.Report{}, postgres.Translate("update sums of the ledger check", err)
 	}
+
 	report := ledger.Report{At: time.Now().UTC()}
 	snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	err := pgx.BeginTxFunc(ctx, s.db.Pool(), snapshot, func(tx pgx.Tx) error {
@@ -55,19 +56,29 @@ func changedChecks(ctx context.Context, q *sqlcgen.Queries, since time.Time) ([]
 	if err != nil {
 		return nil, fmt.Errorf("check transactions: %w", err)
 	}
+
 	zero := checkRow{r.Compared, r.Differing, "transaction " + ledger.ID(r.FirstID).String(), 0, r.Got}
 	compared, err := q.CountChargedPools(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("count pools: %w", err)
 	}
+
 	rows, err := q.DifferingPools(ctx, sqlcgen.DifferingPoolsParams{Since: since, MaxRows: maxDifferences})
 	if err != nil {
 		return nil, fmt.Errorf("compare pools: %w", err)
 	}
-	balances, books, pools := ledger.Check{Name: "ledger_equals_balances"}, ledger.Check{Name: "usage_equals_ledger"}, ledger.Check{Name: "usage_equals_pools"}
+
+	balances, books, pools := ledger.Check{
+		Name: "ledger_equals_balances",
+	}, ledger.Check{
+		Name: "usage_equals_ledger",
+	}, ledger.Check{
+		Name: "usage_equals_pools",
+	}
 	for _, each := range []*ledger.Check{&balances, &books, &pools} {
 		each.Compared = compared
 	}
+
 	for _, r := range rows {
 		owner := "account " + account.ID(r.Owner).String()
 		if r.Kind == int16(poolBalance) {
@@ -76,6 +87,7 @@ func changedChecks(ctx context.Context, q *sqlcgen.Queries, since time.Time) ([]
 		}
 		differ(&pools, pool(r.ID), r.Used, r.Settled)
 	}
+
 	return []ledger.Check{zero.check("ledger_sums_to_zero"), balances, books, pools}, nil
 }
 
@@ -106,22 +118,29 @@ func (s *Store) updateSums(ctx context.Context) error {
 		if !first && time.Duration(state.AgeSeconds*float64(time.Second)) < maxSumAge {
 			return nil
 		}
+
 		if locked, err := q.TryLockLedgerCheck(ctx); err != nil || !locked {
 			if err == nil && first {
 				err = errors.New("another replica is computing the first sums")
 			}
 			return err
 		}
+
 		if now, err := q.LedgerCheckState(ctx); err == nil && !now.SummedUntil.Equal(state.SummedUntil) {
 			return nil // another replica has updated them
 		}
+
 		upto, err := q.LedgerCheckMoment(ctx)
 		if err != nil {
 			return err
 		}
-		if err := q.AddLedgerCheckSums(ctx, sqlcgen.AddLedgerCheckSumsParams{Since: state.SummedUntil, Upto: upto, Dropped: first}); err != nil {
+		if err := q.AddLedgerCheckSums(
+			ctx,
+			sqlcgen.AddLedgerCheckSumsParams{Since: state.SummedUntil, Upto: upto, Dropped: first},
+		); err != nil {
 			return err
 		}
+
 		return q.SetLedgerCheckState(ctx, upto)
 	})
 }

@@ -24,18 +24,22 @@ func (s *Store) Entries(ctx context.Context, query ledger.EntryQuery) ([]ledger.
 	if query.To.IsZero() {
 		query.To = distantFuture
 	}
+
 	read := s.entries
 	if query.AccountID != (account.ID{}) {
 		read = s.accountEntries
 	}
+
 	rows, err := read(ctx, &query)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, validation.New("cursor", "names no transaction")
 	}
+
 	entries := make([]ledger.Entry, len(rows))
 	for i := range rows {
 		entries[i] = toEntry(&rows[i])
 	}
+
 	return entries, postgres.Translate("export ledger", err)
 }
 
@@ -43,8 +47,12 @@ func (s *Store) Entries(ctx context.Context, query ledger.EntryQuery) ([]ledger.
 // transactions. It first reads the time of the cursor's transaction.
 func (s *Store) entries(ctx context.Context, query *ledger.EntryQuery) ([]sqlcgen.ExportLedgerRow, error) {
 	arg := sqlcgen.ExportLedgerParams{
-		FromMoment: query.From, ToMoment: query.To, AfterMoment: query.From, AfterID: ident.UUID(query.After), AfterLine: int32(query.AfterLine),
-		RowLimit: int32(query.Limit),
+		FromMoment:  query.From,
+		ToMoment:    query.To,
+		AfterMoment: query.From,
+		AfterID:     ident.UUID(query.After),
+		AfterLine:   int32(query.AfterLine),
+		RowLimit:    int32(query.Limit),
 	}
 	if query.After != (ledger.ID{}) {
 		var err error
@@ -57,8 +65,12 @@ func (s *Store) entries(ctx context.Context, query *ledger.EntryQuery) ([]sqlcge
 
 func (s *Store) accountEntries(ctx context.Context, query *ledger.EntryQuery) ([]sqlcgen.ExportLedgerRow, error) {
 	own, err := s.db.Queries().ExportAccountLedger(ctx, sqlcgen.ExportAccountLedgerParams{
-		AccountID: ident.UUID(query.AccountID), FromMoment: query.From, ToMoment: query.To, AfterID: ident.UUID(query.After),
-		AfterLine: int32(query.AfterLine), RowLimit: int32(query.Limit),
+		AccountID:  ident.UUID(query.AccountID),
+		FromMoment: query.From,
+		ToMoment:   query.To,
+		AfterID:    ident.UUID(query.After),
+		AfterLine:  int32(query.AfterLine),
+		RowLimit:   int32(query.Limit),
 	})
 	rows := make([]sqlcgen.ExportLedgerRow, len(own))
 	for i := range own {
@@ -69,11 +81,20 @@ func (s *Store) accountEntries(ctx context.Context, query *ledger.EntryQuery) ([
 
 func toEntry(row *sqlcgen.ExportLedgerRow) ledger.Entry {
 	e := ledger.Entry{
-		TransactionID: ledger.ID(row.ID), Line: int(row.Line), Kind: ledger.Kind(row.Kind), LedgerAccount: row.LedgerAccount, Amount: money.Nano(row.Amount),
-		Reference: row.Reference, Reason: row.Reason, Actor: row.Actor, RequestID: requestText(row.RequestID), CreatedAt: row.CreatedAt,
+		TransactionID: ledger.ID(row.ID),
+		Line:          int(row.Line),
+		Kind:          ledger.Kind(row.Kind),
+		LedgerAccount: row.LedgerAccount,
+		Amount:        money.Nano(row.Amount),
+		Reference:     row.Reference,
+		Reason:        row.Reason,
+		Actor:         row.Actor,
+		RequestID:     requestText(row.RequestID),
+		CreatedAt:     row.CreatedAt,
 	}
 	if row.AccountID != nil {
 		e.AccountID = account.ID(*row.AccountID)
 	}
+
 	return e
 }

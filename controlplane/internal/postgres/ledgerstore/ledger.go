@@ -37,6 +37,7 @@ func (s *Store) Post(ctx context.Context, t ledger.Transaction) (booked ledger.T
 	if err != nil {
 		return ledger.Transaction{}, false, err
 	}
+
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
 		rev := int64(0)
@@ -46,11 +47,17 @@ func (s *Store) Post(ctx context.Context, t ledger.Transaction) (booked ledger.T
 				return postgres.Translate("take revision", err)
 			}
 		}
+
 		if err := tokenstore.LockLimits(ctx, q); err != nil {
 			return err
 		}
+
 		row, err := q.InsertTransaction(ctx, sqlcgen.InsertTransactionParams{
-			ID: ident.UUID(t.ID), Kind: string(t.Kind), Reference: t.Reference, Reason: t.Reason, Actor: t.Actor,
+			ID:        ident.UUID(t.ID),
+			Kind:      string(t.Kind),
+			Reference: t.Reference,
+			Reason:    t.Reason,
+			Actor:     t.Actor,
 			RequestID: about,
 		})
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -58,16 +65,25 @@ func (s *Store) Post(ctx context.Context, t ledger.Transaction) (booked ledger.T
 			booked, err = existingTransaction(ctx, q, t)
 			return err
 		}
+
 		if err != nil {
 			return postgres.Translate("insert transaction", err)
 		}
 		if err := checkRequest(ctx, q, about, t.AccountID); err != nil {
 			return err
 		}
+
 		posted = true
 		booked = ledger.Transaction{
-			ID: ledger.ID(row.ID), AccountID: t.AccountID, Kind: t.Kind, Amount: t.Amount,
-			Reference: row.Reference, Reason: row.Reason, Actor: row.Actor, CreatedAt: row.CreatedAt, RequestID: t.RequestID,
+			ID:        ledger.ID(row.ID),
+			AccountID: t.AccountID,
+			Kind:      t.Kind,
+			Amount:    t.Amount,
+			Reference: row.Reference,
+			Reason:    row.Reason,
+			Actor:     row.Actor,
+			CreatedAt: row.CreatedAt,
+			RequestID: t.RequestID,
 		}
 		if err := s.writeEntries(ctx, q, &booked); err != nil {
 			return err
@@ -75,6 +91,7 @@ func (s *Store) Post(ctx context.Context, t ledger.Transaction) (booked ledger.T
 		if err := tokenstore.CheckCredits(ctx, q); err != nil || rev == 0 {
 			return err
 		}
+
 		c, err := keychange.Insert(ctx, q, rev, wire.AccountUpdated, ident.UUID(t.AccountID), nil)
 		booked.Change = &c
 		return postgres.Translate("write key change", err)
@@ -138,6 +155,7 @@ func (s *Store) writeEntries(ctx context.Context, q *sqlcgen.Queries, t *ledger.
 	if err := t.Fits(money.Nano(row.Total)); err != nil {
 		return err
 	}
+
 	pool, err := poolstore.Resize(ctx, q, (*sqlcgen.LockPoolsRow)(&row), func(p *allocator.Pool) { p.Adjust(int64(t.Amount)) })
 	if err != nil {
 		return postgres.Translate("change balance", err)
@@ -145,13 +163,19 @@ func (s *Store) writeEntries(ctx context.Context, q *sqlcgen.Queries, t *ledger.
 	if err := insertEvents(ctx, q, t, pool); err != nil {
 		return postgres.Translate("write events", err)
 	}
+
 	entries := sqlcgen.InsertCreditEntriesParams{
-		TransactionID: ident.UUID(t.ID), AccountID: ident.UUID(t.AccountID), Amount: int64(t.Amount), Negated: -int64(t.Amount), Against: t.Kind.OffsettingAccount(),
-		Kind: string(t.Kind),
+		TransactionID: ident.UUID(t.ID),
+		AccountID:     ident.UUID(t.AccountID),
+		Amount:        int64(t.Amount),
+		Negated:       -int64(t.Amount),
+		Against:       t.Kind.OffsettingAccount(),
+		Kind:          string(t.Kind),
 	}
 	if err := q.InsertCreditEntries(ctx, entries); err != nil {
 		return postgres.Translate("insert entries", err)
 	}
+
 	return postgres.Translate("write audit entry", auditstore.Insert(ctx, q, "ledger."+string(t.Kind), t.AccountID, nil, t))
 }
 
@@ -166,8 +190,10 @@ func existingTransaction(ctx context.Context, q *sqlcgen.Queries, t ledger.Trans
 // List implements ledger.Store.
 func (s *Store) List(ctx context.Context, query ledger.Query) ([]ledger.Transaction, error) {
 	rows, err := s.db.Queries().ListAccountTransactions(ctx, sqlcgen.ListAccountTransactionsParams{
-		AccountID: ident.UUID(query.AccountID), FirstPage: query.Before == ledger.ID{},
-		Before: ident.UUID(query.Before), RowLimit: int32(query.Limit),
+		AccountID: ident.UUID(query.AccountID),
+		FirstPage: query.Before == ledger.ID{},
+		Before:    ident.UUID(query.Before),
+		RowLimit:  int32(query.Limit),
 	})
 	if err != nil {
 		return nil, postgres.Translate("list transactions", err)
@@ -194,8 +220,15 @@ func (s *Store) Balance(ctx context.Context, id account.ID) (account.Balance, er
 // TransactionOf returns a transaction from its row.
 func TransactionOf(row sqlcgen.ListAccountTransactionsRow) ledger.Transaction {
 	return ledger.Transaction{
-		ID: ledger.ID(row.ID), AccountID: account.ID(row.AccountID), Kind: ledger.Kind(row.Kind), Amount: money.Nano(row.Amount),
-		Reference: row.Reference, Reason: row.Reason, Actor: row.Actor, CreatedAt: row.CreatedAt, RequestID: requestText(row.RequestID),
+		ID:        ledger.ID(row.ID),
+		AccountID: account.ID(row.AccountID),
+		Kind:      ledger.Kind(row.Kind),
+		Amount:    money.Nano(row.Amount),
+		Reference: row.Reference,
+		Reason:    row.Reason,
+		Actor:     row.Actor,
+		CreatedAt: row.CreatedAt,
+		RequestID: requestText(row.RequestID),
 	}
 }
 
@@ -205,12 +238,19 @@ func insertEvents(ctx context.Context, q *sqlcgen.Queries, t *ledger.Transaction
 	if t.Amount > 0 {
 		pool.ClearExhausted()
 	}
+
 	left := money.Nano(pool.Left())
 	if err := eventstore.Insert(ctx, q, webhook.Event{
 		Type: webhook.Credited, AccountID: pool.AccountID,
-		Facts: webhook.Facts{Amount: &t.Amount, Balance: &left, Kind: string(t.Kind), Reference: t.Reference},
+		Facts: webhook.Facts{
+			Amount:    &t.Amount,
+			Balance:   &left,
+			Kind:      string(t.Kind),
+			Reference: t.Reference,
+		},
 	}); err != nil {
 		return err
 	}
+
 	return poolstore.UpdateAlarms(ctx, q, *pool)
 }

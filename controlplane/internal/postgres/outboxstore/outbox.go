@@ -32,18 +32,22 @@ func (s *Store) Drain(
 		if leads, err = q.TryLockOutbox(ctx); err != nil || !leads {
 			return postgres.Translate("lock outbox", err)
 		}
+
 		rows, err := q.OldestOutbox(ctx, outboxBatch)
 		if err != nil {
 			return postgres.Translate("read outbox", err)
 		}
+
 		found = len(rows)
 		entries := make([]catalog.Entry, found)
 		for i, row := range rows {
 			entries[i] = catalog.Entry{Subject: row.Subject, Payload: row.Payload}
 		}
+
 		if err := publish(ctx, entries); err != nil || found == 0 {
 			return err
 		}
+
 		return postgres.Translate("clear outbox", q.RemoveOutbox(ctx, rows[found-1].ID))
 	})
 	return found, leads, err

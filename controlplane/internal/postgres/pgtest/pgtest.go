@@ -58,21 +58,25 @@ func create(t testing.TB, template string) string {
 	if err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}
+
 	name := "mgw_test_" + strings.ToLower(rand.Text())
 	quoted := pgx.Identifier{name}.Sanitize()
 	if err := exec(t.Context(), admin, "create database "+quoted+" template "+pgx.Identifier{template}.Sanitize()); err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}
+
 	t.Cleanup(func() {
 		// The context of the test has ended at this point.
 		if err := exec(context.Background(), admin, "drop database "+quoted+" with (force)"); err != nil {
 			t.Errorf("pgtest: %v", err)
 		}
 	})
+
 	at, err := withDatabase(admin, name)
 	if err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}
+
 	return at
 }
 
@@ -83,10 +87,15 @@ func Stop(t testing.TB, pool *pgxpool.Pool) (start func()) {
 	if err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}
+
 	name := pool.Config().ConnConfig.Database
 	allow := func(allowed string) {
 		t.Helper()
-		if err := exec(t.Context(), admin, "alter database "+pgx.Identifier{name}.Sanitize()+" with allow_connections "+allowed); err != nil {
+		if err := exec(
+			t.Context(),
+			admin,
+			"alter database "+pgx.Identifier{name}.Sanitize()+" with allow_connections "+allowed,
+		); err != nil {
 			t.Fatalf("pgtest: %v", err)
 		}
 	}
@@ -94,6 +103,7 @@ func Stop(t testing.TB, pool *pgxpool.Pool) (start func()) {
 	if err := exec(t.Context(), admin, "select pg_terminate_backend(pid) from pg_stat_activity where datname = '"+name+"'"); err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}
+
 	pool.Reset()
 	return func() { allow("true") }
 }

@@ -46,11 +46,13 @@ func ensureTemplate(ctx context.Context, admin, name string) error {
 	if _, err := conn.Exec(ctx, "select pg_advisory_lock($1)", int64(templateLock)); err != nil {
 		return fmt.Errorf("lock template: %w", err)
 	}
+
 	var exists bool
 	err = conn.QueryRow(ctx, "select exists (select from pg_database where datname = $1)", name).Scan(&exists)
 	if err != nil || exists {
 		return err
 	}
+
 	building := name + "_building"
 	for _, statement := range []string{
 		"drop database if exists " + building + " with (force)",
@@ -60,6 +62,7 @@ func ensureTemplate(ctx context.Context, admin, name string) error {
 			return fmt.Errorf("%s: %w", statement, err)
 		}
 	}
+
 	at, err := withDatabase(admin, building)
 	if err != nil {
 		return err
@@ -70,6 +73,7 @@ func ensureTemplate(ctx context.Context, admin, name string) error {
 	if _, err := conn.Exec(ctx, "alter database "+building+" rename to "+name); err != nil {
 		return fmt.Errorf("rename template: %w", err)
 	}
+
 	return nil
 }
 

@@ -39,12 +39,14 @@ func UpdateAlarms(ctx context.Context, q *sqlcgen.Queries, pools ...AlarmPool) e
 			events = append(events, p.Event(t, p.refused))
 		}
 	}
+
 	if len(changed.Ids) == 0 {
 		return nil
 	}
 	if err := q.SetRaisedAlarms(ctx, changed); err != nil {
 		return fmt.Errorf("write alarms: %w", err)
 	}
+
 	return eventstore.Insert(ctx, q, events...)
 }
 
@@ -55,8 +57,15 @@ func alarmPoolOf(r *sqlcgen.LockPoolsRow) *AlarmPool {
 	}
 	return &AlarmPool{
 		Pool: webhook.Pool{
-			AccountID: r.AccountID, KeyID: pgconv.Deref(r.KeyID), Kind: wire.PoolKind(r.Kind), Unlimited: r.Unlimited, Total: r.Total, Settled: r.Settled,
-			LowAt: pgconv.Deref(r.LowBalanceThreshold), Percent: r.LimitAlertPercent, Raised: webhook.AlarmSet(r.RaisedAlarms),
+			AccountID: r.AccountID,
+			KeyID:     pgconv.Deref(r.KeyID),
+			Kind:      wire.PoolKind(r.Kind),
+			Unlimited: r.Unlimited,
+			Total:     r.Total,
+			Settled:   r.Settled,
+			LowAt:     pgconv.Deref(r.LowBalanceThreshold),
+			Percent:   r.LimitAlertPercent,
+			Raised:    webhook.AlarmSet(r.RaisedAlarms),
 		},
 		id: r.ID, stored: webhook.AlarmSet(r.RaisedAlarms),
 	}

@@ -38,10 +38,12 @@ func LoadFree(ctx context.Context, q *sqlcgen.Queries, pools, sessions []int64) 
 	if err != nil {
 		return nil, nil, fmt.Errorf("lock pools: %w", err)
 	}
+
 	rows, ids := make([]sqlcgen.LockPoolsRow, len(free)), make([]int64, len(free))
 	for i, r := range free {
 		rows[i], ids[i] = sqlcgen.LockPoolsRow(r), r.ID
 	}
+
 	if len(ids) < len(pools) {
 		existing, err := q.ExistingPools(ctx, pools)
 		if err != nil {
@@ -54,6 +56,7 @@ func LoadFree(ctx context.Context, q *sqlcgen.Queries, pools, sessions []int64) 
 			}
 		}
 	}
+
 	s, err = load(ctx, q, rows, ids, sessions)
 	return s, locked, err
 }
@@ -69,22 +72,37 @@ func load(ctx context.Context, q *sqlcgen.Queries, rows []sqlcgen.LockPoolsRow, 
 		}
 		s.pools[wire.PoolID(r.ID)] = poolOf(r)
 	}
+
 	leases, err := q.LockLeases(ctx, sqlcgen.LockLeasesParams{PoolIds: pools, SessionIds: sessions})
 	if err != nil {
 		return nil, fmt.Errorf("lock leases: %w", err)
 	}
+
 	for _, r := range leases {
 		s.leases[allocator.LeaseKey{Pool: wire.PoolID(r.PoolID), Session: wire.SessionID(r.SessionID)}] = allocator.Lease{
-			Granted: r.Granted, Returned: r.Returned, Charged: r.Charged, RecalledGeneration: r.RecalledGeneration,
+			Granted:            r.Granted,
+			Returned:           r.Returned,
+			Charged:            r.Charged,
+			RecalledGeneration: r.RecalledGeneration,
 		}
 	}
+
 	return s, nil
 }
 
 func poolOf(r *sqlcgen.LockPoolsRow) allocator.Pool {
 	return allocator.Pool{
-		ID: wire.PoolID(r.ID), Kind: wire.PoolKind(r.Kind), Account: ident.Account.Format(r.AccountID), Unlimited: r.Unlimited, Central: r.Central, Generation: r.Generation,
-		Total: r.Total, Free: r.Free, Settled: r.Settled, Overrun: r.Overrun, Late: r.Late,
+		ID:         wire.PoolID(r.ID),
+		Kind:       wire.PoolKind(r.Kind),
+		Account:    ident.Account.Format(r.AccountID),
+		Unlimited:  r.Unlimited,
+		Central:    r.Central,
+		Generation: r.Generation,
+		Total:      r.Total,
+		Free:       r.Free,
+		Settled:    r.Settled,
+		Overrun:    r.Overrun,
+		Late:       r.Late,
 	}
 }
 
@@ -95,15 +113,22 @@ func Resize(ctx context.Context, q *sqlcgen.Queries, row *sqlcgen.LockPoolsRow, 
 	p := stored
 	if change(&p); p != stored {
 		if err := q.ResizePool(ctx, sqlcgen.ResizePoolParams{
-			ID: row.ID, Total: p.Total, Unlimited: p.Unlimited, Free: p.Free, Central: p.Central, Generation: p.Generation,
+			ID:         row.ID,
+			Total:      p.Total,
+			Unlimited:  p.Unlimited,
+			Free:       p.Free,
+			Central:    p.Central,
+			Generation: p.Generation,
 		}); err != nil {
 			return nil, fmt.Errorf("resize pool %d: %w", p.ID, err)
 		}
 	}
+
 	alarms := alarmPoolOf(row)
 	if alarms != nil {
 		alarms.Total, alarms.Unlimited = p.Total, p.Unlimited
 	}
+
 	return alarms, nil
 }
 
@@ -118,17 +143,24 @@ func LoadHolders(ctx context.Context, q *sqlcgen.Queries, b *allocator.Allocator
 		}
 		pools = append(pools, int64(id))
 	}
+
 	if len(pools) == 0 {
 		return nil
 	}
+
 	rows, err := q.LeaseHolders(ctx, pools)
 	if err != nil {
 		return fmt.Errorf("read holders: %w", err)
 	}
+
 	for _, r := range rows {
 		id := wire.PoolID(r.PoolID)
-		b.Holders[id] = append(b.Holders[id], allocator.LiveLease{Session: wire.SessionID(r.SessionID), RecalledGeneration: r.RecalledGeneration})
+		b.Holders[id] = append(
+			b.Holders[id],
+			allocator.LiveLease{Session: wire.SessionID(r.SessionID), RecalledGeneration: r.RecalledGeneration},
+		)
 	}
+
 	return nil
 }
 
@@ -159,11 +191,13 @@ func (s *Stored) Save(ctx context.Context, q *sqlcgen.Queries, b *allocator.Allo
 		pools.Central = append(pools.Central, p.Central)
 		pools.Generation = append(pools.Generation, p.Generation)
 	}
+
 	if len(pools.Ids) > 0 {
 		if err := q.UpdatePools(ctx, pools); err != nil {
 			return fmt.Errorf("write pools: %w", err)
 		}
 	}
+
 	var leases sqlcgen.UpsertLeasesParams
 	for key, l := range b.Leases {
 		if stored, ok := s.leases[key]; ok && *l == stored {
@@ -176,11 +210,13 @@ func (s *Stored) Save(ctx context.Context, q *sqlcgen.Queries, b *allocator.Allo
 		leases.Charged = append(leases.Charged, l.Charged)
 		leases.RecalledGeneration = append(leases.RecalledGeneration, l.RecalledGeneration)
 	}
+
 	if len(leases.PoolIds) == 0 {
 		return nil
 	}
 	if err := q.UpsertLeases(ctx, leases); err != nil {
 		return fmt.Errorf("write leases: %w", err)
 	}
+
 	return nil
 }

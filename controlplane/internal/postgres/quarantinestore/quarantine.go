@@ -32,10 +32,18 @@ func (s *Store) List(ctx context.Context, q settle.QuarantineQuery) ([]settle.Qu
 	found := make([]settle.Quarantined, len(rows))
 	for i, r := range rows {
 		found[i] = settle.Quarantined{
-			ID: r.ID, Session: r.SessionID, Seq: r.Seq, RequestID: r.RequestID, Reason: r.Reason, At: r.CreatedAt,
-			ResolvedAt: r.ResolvedAt, Resolution: settle.Resolution(r.Resolution), Note: r.Note,
+			ID:         r.ID,
+			Session:    r.SessionID,
+			Seq:        r.Seq,
+			RequestID:  r.RequestID,
+			Reason:     r.Reason,
+			At:         r.CreatedAt,
+			ResolvedAt: r.ResolvedAt,
+			Resolution: settle.Resolution(r.Resolution),
+			Note:       r.Note,
 		}
 	}
+
 	return found, postgres.Translate("list quarantine", err)
 }
 
@@ -49,9 +57,18 @@ func getQuarantined(ctx context.Context, q *sqlcgen.Queries, id int64) (settle.Q
 	if errors.Is(err, pgx.ErrNoRows) {
 		return settle.Quarantined{}, settle.ErrNotQuarantined
 	}
+
 	return settle.Quarantined{
-		ID: r.ID, Session: r.SessionID, Seq: r.Seq, RequestID: r.RequestID, Reason: r.Reason, Payload: r.Payload, At: r.CreatedAt,
-		ResolvedAt: r.ResolvedAt, Resolution: settle.Resolution(r.Resolution), Note: r.Note,
+		ID:         r.ID,
+		Session:    r.SessionID,
+		Seq:        r.Seq,
+		RequestID:  r.RequestID,
+		Reason:     r.Reason,
+		Payload:    r.Payload,
+		At:         r.CreatedAt,
+		ResolvedAt: r.ResolvedAt,
+		Resolution: settle.Resolution(r.Resolution),
+		Note:       r.Note,
 	}, postgres.Translate("read quarantine", err)
 }
 
@@ -81,6 +98,7 @@ func (s *Store) Resolve(ctx context.Context, id int64, r settle.Resolution, why 
 		if err != nil {
 			return err
 		}
+
 		n, err := q.ResolveQuarantined(ctx, sqlcgen.ResolveQuarantinedParams{ID: id, Resolution: string(r), Note: why})
 		if err != nil {
 			return err
@@ -91,6 +109,7 @@ func (s *Store) Resolve(ctx context.Context, id int64, r settle.Resolution, why 
 		if after, err = getQuarantined(ctx, q, id); err != nil {
 			return err
 		}
+
 		return auditstore.Insert(ctx, q, "quarantine."+string(r), quarantineID(id), resolvedOf(&before), resolvedOf(&after))
 	})
 	return after, postgres.Translate("resolve quarantine", err)

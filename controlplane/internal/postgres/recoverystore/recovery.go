@@ -26,7 +26,12 @@ func find(ctx context.Context, db sqlcgen.DBTX) (f rollback.Observation, err err
 		return f, postgres.Translate("read high-water mark", err)
 	}
 	f.Recovering = row.Recovering
-	f.Mark = rollback.HighWaterMark{Epoch: row.ClusterEpoch, Revision: row.Revision, Session: row.Session, Pool: row.Pool}
+	f.Mark = rollback.HighWaterMark{
+		Epoch:    row.ClusterEpoch,
+		Revision: row.Revision,
+		Session:  row.Session,
+		Pool:     row.Pool,
+	}
 	f.Incarnation, err = postgres.ReadIncarnation(ctx, db)
 	return f, err
 }
@@ -105,9 +110,13 @@ func (s *Store) AddReplica(ctx context.Context, id string, clusterEpoch int64) (
 // Checkpoint implements recovery.Store. The connections of the replicas to fence
 // are closed first, because fencing waits for their open transactions.
 func (s *Store) Checkpoint(ctx context.Context, c recovery.Checkpoint) (f rollback.Observation, err error) {
-	if err := s.terminate(ctx, slices.DeleteFunc(slices.Clone(c.Fence), func(id string) bool { return id == c.Marker.Replica })); err != nil {
+	if err := s.terminate(
+		ctx,
+		slices.DeleteFunc(slices.Clone(c.Fence), func(id string) bool { return id == c.Marker.Replica }),
+	); err != nil {
 		return f, err
 	}
+
 	err = pgx.BeginFunc(ctx, s.db.Pool(), func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
 		if err := postgres.WriteCommitMarker(ctx, q, c.Marker); err != nil {
@@ -116,17 +125,20 @@ func (s *Store) Checkpoint(ctx context.Context, c recovery.Checkpoint) (f rollba
 		if err := q.DeleteCommitMarkers(ctx, sqlcgen.DeleteCommitMarkersParams{ReplicaID: c.Marker.Replica, Oldest: c.Oldest}); err != nil {
 			return postgres.Translate("delete commit markers", err)
 		}
+
 		if len(c.Fence) > 0 {
 			if err := q.FenceReplicas(ctx, c.Fence); err != nil {
 				return postgres.Translate("fence replicas", err)
 			}
 		}
+
 		if f, err = find(ctx, tx); err != nil || !f.Recovering || f.Mark.Epoch != c.Recovered {
 			return err
 		}
 		if err := q.EndRecoveryWait(ctx, c.Recovered); err != nil {
 			return postgres.Translate("end the recovery wait", err)
 		}
+
 		f, err = find(ctx, tx)
 		return err
 	})
@@ -192,21 +204,29 @@ func declare(ctx context.Context, q *sqlcgen.Queries, mark *rollback.HighWaterMa
 	for i := range revoked {
 		hashes[i] = revoked[i][:]
 	}
+
 	lost, err := q.LostRevocations(ctx, hashes)
 	if err != nil {
 		return fmt.Errorf("find lost revocations: %w", err)
 	}
+
 	for _, hash := range lost {
 		mark.Revision++
 		key, err := q.RestoreRevocation(ctx, sqlcgen.RestoreRevocationParams{LookupHash: hash, Revision: mark.Revision})
 		if err != nil {
 			return fmt.Errorf("restore revocation: %w", err)
 		}
-		change := sqlcgen.InsertKeyChangeParams{Revision: mark.Revision, Kind: string(wire.KeyRevoked), AccountID: key.AccountID, KeyID: &key.ID}
+		change := sqlcgen.InsertKeyChangeParams{
+			Revision:  mark.Revision,
+			Kind:      string(wire.KeyRevoked),
+			AccountID: key.AccountID,
+			KeyID:     &key.ID,
+		}
 		if _, err := q.InsertKeyChange(ctx, change); err != nil {
 			return fmt.Errorf("write key change: %w", err)
 		}
 	}
+
 	if err := q.DeclareLoss(ctx, sqlcgen.DeclareLossParams{ClusterEpoch: mark.Epoch, Revision: mark.Revision}); err != nil {
 		return fmt.Errorf("begin epoch: %w", err)
 	}
@@ -219,6 +239,7 @@ func declare(ctx context.Context, q *sqlcgen.Queries, mark *rollback.HighWaterMa
 	if err := q.FenceAllSessions(ctx, sessionTTL.Seconds()); err != nil {
 		return fmt.Errorf("fence sessions: %w", err)
 	}
+
 	return nil
 }
 
@@ -235,6 +256,7 @@ func (s *Store) UsageReplay(ctx context.Context) (clusterEpoch int64, from *time
 	if err != nil {
 		return 0, nil, postgres.Translate("read epoch", err)
 	}
+
 	newest, err := s.db.Queries().NewestRecord(ctx)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
@@ -244,14 +266,17 @@ func (s *Store) UsageReplay(ctx context.Context) (clusterEpoch int64, from *time
 	case row.LostAt != nil && !newest.SettledAt.After(*row.LostAt):
 		return row.ClusterEpoch, row.UsageReplayFrom, nil
 	}
+
 	begun := newest.RequestID.Time()
 	if begun.After(newest.SettledAt) {
 		begun = newest.SettledAt // the clock of the proxy was ahead
 	}
+
 	begun = begun.Add(-settledOverlap)
 	if row.UsageReplayFrom != nil && begun.Before(*row.UsageReplayFrom) {
 		begun = *row.UsageReplayFrom
 	}
+
 	return row.ClusterEpoch, &begun, nil
 }
 

@@ -87,20 +87,27 @@ func (s *Store) Start(ctx context.Context, r rotation.Rotation, with *vault.Data
 		if err != nil {
 			return postgres.Translate("insert rotation", err)
 		}
+
 		row, err := q.RunningRotation(ctx, string(r.Kind))
 		if err != nil {
 			return postgres.Translate("get rotation", err)
 		}
+
 		kept = toRotation(&row)
 		if n == 0 {
 			return nil
 		}
+
 		if with != nil {
 			if err := insertDataKey(ctx, q, *with); err != nil {
 				return postgres.Translate("insert data key", err)
 			}
 		}
-		return postgres.Translate("write audit entry", auditstore.Insert(ctx, q, "rotation.start", rotationName(r.Kind), nil, map[string]any{"target": r.Target}))
+
+		return postgres.Translate(
+			"write audit entry",
+			auditstore.Insert(ctx, q, "rotation.start", rotationName(r.Kind), nil, map[string]any{"target": r.Target}),
+		)
 	})
 	return kept, err
 }
@@ -117,7 +124,12 @@ func (s *Store) Last(ctx context.Context, kind rotation.Kind) (*rotation.Rotatio
 
 func toRotation(row *sqlcgen.Rotation) rotation.Rotation {
 	return rotation.Rotation{
-		ID: row.ID, Kind: rotation.Kind(row.Kind), Target: row.Target, Changed: row.Changed, StartedAt: row.StartedAt, FinishedAt: row.FinishedAt,
+		ID:         row.ID,
+		Kind:       rotation.Kind(row.Kind),
+		Target:     row.Target,
+		Changed:    row.Changed,
+		StartedAt:  row.StartedAt,
+		FinishedAt: row.FinishedAt,
 	}
 }
 
@@ -139,12 +151,18 @@ func (s *Store) Keys(ctx context.Context, pepper string) (rotation.Keys, error) 
 
 // HashOnly implements rotation.Store.
 func (s *Store) HashOnly(ctx context.Context, pepper string, after key.ID, limit int) ([]rotation.HashOnlyKey, error) {
-	rows, err := s.db.Queries().HashOnlyKeys(ctx, sqlcgen.HashOnlyKeysParams{Pepper: pepper, After: ident.UUID(after), RowLimit: int32(limit)})
+	rows, err := s.db.Queries().
+		HashOnlyKeys(ctx, sqlcgen.HashOnlyKeysParams{Pepper: pepper, After: ident.UUID(after), RowLimit: int32(limit)})
 	keys := make([]rotation.HashOnlyKey, len(rows))
 	for i, r := range rows {
 		keys[i] = rotation.HashOnlyKey{
-			ID: key.ID(r.ID), AccountID: account.ID(r.AccountID), Name: r.Name, ExternalID: r.ExternalID, Pepper: r.PepperID,
-			CreatedAt: r.CreatedAt, LastUsedOn: r.LastUsedOn,
+			ID:         key.ID(r.ID),
+			AccountID:  account.ID(r.AccountID),
+			Name:       r.Name,
+			ExternalID: r.ExternalID,
+			Pepper:     r.PepperID,
+			CreatedAt:  r.CreatedAt,
+			LastUsedOn: r.LastUsedOn,
 		}
 	}
 	return keys, postgres.Translate("list hash-only keys", err)
@@ -154,7 +172,13 @@ func (s *Store) HashOnly(ctx context.Context, pepper string, after key.ID, limit
 // the rotation does not finish while there is one.
 func (s *Store) Step(ctx context.Context, kind rotation.Kind, with rotation.Step) (p rotation.Progress, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
-		t := rotationStep{ctx: ctx, q: sqlcgen.New(tx), with: with, next: with.From}
+		t := rotationStep{
+			ctx:  ctx,
+			q:    sqlcgen.New(tx),
+			with: with,
+			next: with.From,
+		}
+
 		p = rotation.Progress{Done: true}
 		row, err := t.q.ClaimRotation(ctx, string(kind))
 		if errors.Is(err, pgx.ErrNoRows) || (err == nil && row.Target != with.Target) {
@@ -163,25 +187,42 @@ func (s *Store) Step(ctx context.Context, kind rotation.Kind, with rotation.Step
 		if err != nil {
 			return err
 		}
+
 		t.position = row.Position
 		if kind == rotation.MasterKey {
 			err = t.masterKey(row.AgeSeconds)
 		} else {
 			err = t.pepper()
 		}
+
 		if err != nil {
 			return err
 		}
+
 		p = rotation.Progress{Done: t.found == 0, Next: t.next, Skipped: t.errs}
 		if t.changed == 0 && t.position == row.Position && !t.finished {
 			return nil
 		}
+
 		if t.finished {
-			if err := auditstore.Insert(ctx, t.q, "rotation.finish", rotationName(kind), nil, map[string]any{"target": row.Target, "changed": row.Changed}); err != nil {
+			if err := auditstore.Insert(
+				ctx,
+				t.q,
+				"rotation.finish",
+				rotationName(kind),
+				nil,
+				map[string]any{"target": row.Target, "changed": row.Changed},
+			); err != nil {
 				return err
 			}
 		}
-		return t.q.AdvanceRotation(ctx, sqlcgen.AdvanceRotationParams{ID: row.ID, Position: t.position, Changed: int64(t.changed), Finished: t.finished})
+
+		return t.q.AdvanceRotation(ctx, sqlcgen.AdvanceRotationParams{
+			ID:       row.ID,
+			Position: t.position,
+			Changed:  int64(t.changed),
+			Finished: t.finished,
+		})
 	})
 	return p, postgres.Translate("rotate", err)
 }
@@ -237,10 +278,14 @@ func (t *rotationStep) reseal(name string, old vault.Sealed, context string, wri
 }
 
 func (t *rotationStep) dataKeys() error {
-	rows, err := t.q.StaleDataKeys(t.ctx, sqlcgen.StaleDataKeysParams{Current: t.with.Target, After: t.next.DataKey, RowLimit: int32(t.with.Limit)})
+	rows, err := t.q.StaleDataKeys(
+		t.ctx,
+		sqlcgen.StaleDataKeysParams{Current: t.with.Target, After: t.next.DataKey, RowLimit: int32(t.with.Limit)},
+	)
 	if err != nil {
 		return fmt.Errorf("read data keys: %w", err)
 	}
+
 	for _, r := range rows {
 		t.found++
 		t.next.DataKey = r.ID
@@ -250,10 +295,14 @@ func (t *rotationStep) dataKeys() error {
 			continue
 		}
 		t.changed++
-		if err := t.q.RewrapDataKey(t.ctx, sqlcgen.RewrapDataKeyParams{ID: k.ID, Sealed: k.Sealed.Text, MasterKeyID: k.Sealed.KeyID}); err != nil {
+		if err := t.q.RewrapDataKey(
+			t.ctx,
+			sqlcgen.RewrapDataKeyParams{ID: k.ID, Sealed: k.Sealed.Text, MasterKeyID: k.Sealed.KeyID},
+		); err != nil {
 			return fmt.Errorf("write data key: %w", err)
 		}
 	}
+
 	return nil
 }
 
@@ -275,9 +324,14 @@ func (t *rotationStep) credentials() error {
 	rows, err := t.q.DirectCredentials(t.ctx, sqlcgen.DirectCredentialsParams{After: t.next.Credential, RowLimit: int32(t.with.Limit)})
 	for _, r := range rows {
 		t.next.Credential = r.ID
-		if err = t.reseal("credential "+r.ID, vault.Sealed{Text: r.Sealed, KeyID: r.CipherKeyID}, catalogkv.CredentialContext(r.ID), func(s vault.Sealed) error {
-			return t.q.ResealCredential(t.ctx, sqlcgen.ResealCredentialParams{ID: r.ID, Sealed: s.Text, CipherKeyID: s.KeyID})
-		}); err != nil {
+		if err = t.reseal(
+			"credential "+r.ID,
+			vault.Sealed{Text: r.Sealed, KeyID: r.CipherKeyID},
+			catalogkv.CredentialContext(r.ID),
+			func(s vault.Sealed) error {
+				return t.q.ResealCredential(t.ctx, sqlcgen.ResealCredentialParams{ID: r.ID, Sealed: s.Text, CipherKeyID: s.KeyID})
+			},
+		); err != nil {
 			break
 		}
 	}
@@ -321,10 +375,12 @@ func (t *rotationStep) pepper() error {
 	if err != nil {
 		return fmt.Errorf("take revision: %w", err)
 	}
+
 	rows, err := t.q.KeysToHash(t.ctx, sqlcgen.KeysToHashParams{Position: t.position, Pepper: t.with.Target, RowLimit: int32(t.with.Limit)})
 	if err != nil {
 		return fmt.Errorf("read keys: %w", err)
 	}
+
 	for _, r := range rows {
 		t.found++
 		t.position = r.ID
@@ -333,24 +389,34 @@ func (t *rotationStep) pepper() error {
 			t.skip("api key "+ident.Key.Format(r.ID), err)
 			continue
 		}
+
 		t.changed++
 		if string(hash[:]) == string(r.LookupHash) { // its hash is already under this pepper, which was not recorded
 			err = t.q.SetPepper(t.ctx, sqlcgen.SetPepperParams{ID: r.ID, Pepper: t.with.Target})
 		} else {
-			err = t.q.InsertKeyHash(t.ctx, sqlcgen.InsertKeyHashParams{Hash: hash[:], KeyID: r.ID, PepperID: t.with.Target, Revision: revision})
+			err = t.q.InsertKeyHash(t.ctx, sqlcgen.InsertKeyHashParams{
+				Hash:     hash[:],
+				KeyID:    r.ID,
+				PepperID: t.with.Target,
+				Revision: revision,
+			})
 		}
+
 		if err != nil {
 			return fmt.Errorf("write hash: %w", err)
 		}
 	}
+
 	if len(rows) > 0 {
 		return nil
 	}
+
 	t.position = ident.UUID{}
 	if begins { // locked rows were skipped, but the count includes them
 		left, err := t.q.CountPeppers(t.ctx, t.with.Target)
 		t.finished = err == nil && left.Waiting == 0
 		return err
 	}
+
 	return nil
 }

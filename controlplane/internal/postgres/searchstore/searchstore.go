@@ -25,29 +25,42 @@ func (s *Store) ByText(ctx context.Context, text string) ([]search.Result, error
 	q := s.db.PlannedQueries()
 	part, exact := pgconv.Beginning(strings.ToLower(text)), pgconv.Beginning(text)
 	accounts, err1 := q.SearchAccounts(ctx, sqlcgen.SearchAccountsParams{Part: part, ExactPart: &exact, RowLimit: search.PerType})
-	keys, err2 := q.SearchKeys(ctx, sqlcgen.SearchKeysParams{Part: part, ExactPart: &exact, Hint: text, RowLimit: search.PerType})
+
+	keys, err2 := q.SearchKeys(ctx, sqlcgen.SearchKeysParams{
+		Part:      part,
+		ExactPart: &exact,
+		Hint:      text,
+		RowLimit:  search.PerType,
+	})
+
 	requests, err3 := q.SearchRequests(ctx, sqlcgen.SearchRequestsParams{ProviderRequestID: text, RowLimit: search.PerType})
 	models, err4 := q.SearchModels(ctx, sqlcgen.SearchModelsParams{Part: part, RowLimit: search.PerType})
 	providers, err5 := q.SearchProviders(ctx, sqlcgen.SearchProvidersParams{Part: part, RowLimit: search.PerType})
 	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		return nil, postgres.Translate("search", err)
 	}
+
 	var found []search.Result
 	for _, r := range accounts {
 		found = append(found, accountResult(r.ID, r.Name, r.ExternalID))
 	}
+
 	for _, r := range keys {
 		found = append(found, keyResult(r.ID, r.AccountID, r.Name, r.ExternalID))
 	}
+
 	for _, r := range requests {
 		found = append(found, requestResult(r.RequestID, r.AccountID, r.Model))
 	}
+
 	for _, id := range models {
 		found = append(found, search.Result{Type: search.Model, ID: id})
 	}
+
 	for _, id := range providers {
 		found = append(found, search.Result{Type: search.Provider, ID: id})
 	}
+
 	return found, nil
 }
 
@@ -56,7 +69,10 @@ func (s *Store) ByID(ctx context.Context, r search.Range) (found []search.Result
 	q := s.db.PlannedQueries()
 	switch r.Type {
 	case search.Account:
-		rows, failed := q.AccountsInRange(ctx, sqlcgen.AccountsInRangeParams{Lowest: r.Lowest, Highest: r.Highest, RowLimit: search.PerType})
+		rows, failed := q.AccountsInRange(
+			ctx,
+			sqlcgen.AccountsInRangeParams{Lowest: r.Lowest, Highest: r.Highest, RowLimit: search.PerType},
+		)
 		for _, row := range rows {
 			found = append(found, accountResult(row.ID, row.Name, row.ExternalID))
 		}
@@ -68,20 +84,30 @@ func (s *Store) ByID(ctx context.Context, r search.Range) (found []search.Result
 		}
 		err = failed
 	case search.Request:
-		rows, failed := q.RequestsInRange(ctx, sqlcgen.RequestsInRangeParams{Lowest: r.Lowest, Highest: r.Highest, RowLimit: search.PerType})
+		rows, failed := q.RequestsInRange(
+			ctx,
+			sqlcgen.RequestsInRangeParams{Lowest: r.Lowest, Highest: r.Highest, RowLimit: search.PerType},
+		)
 		for _, row := range rows {
 			found = append(found, requestResult(row.RequestID, row.AccountID, row.Model))
 		}
 		err = failed
 	case search.Video:
-		rows, failed := q.VideoJobsInRange(ctx, sqlcgen.VideoJobsInRangeParams{Lowest: r.Lowest, Highest: r.Highest, RowLimit: search.PerType})
+		rows, failed := q.VideoJobsInRange(
+			ctx,
+			sqlcgen.VideoJobsInRangeParams{Lowest: r.Lowest, Highest: r.Highest, RowLimit: search.PerType},
+		)
 		for _, row := range rows {
-			found = append(found, search.Result{Type: search.Video, ID: ident.Video.Format(row.ID), AccountID: ident.Account.Format(row.AccountID)})
+			found = append(
+				found,
+				search.Result{Type: search.Video, ID: ident.Video.Format(row.ID), AccountID: ident.Account.Format(row.AccountID)},
+			)
 		}
 		err = failed
 	default:
 		return nil, nil
 	}
+
 	return found, postgres.Translate("search by id", err)
 }
 
@@ -100,13 +126,30 @@ func (s *Store) ByHash(ctx context.Context, hashes []apikey.Hash) (found []searc
 
 func accountResult(id ident.UUID, name, external string) search.Result {
 	text := ident.Account.Format(id)
-	return search.Result{Type: search.Account, ID: text, AccountID: text, Name: name, ExternalID: external}
+	return search.Result{
+		Type:       search.Account,
+		ID:         text,
+		AccountID:  text,
+		Name:       name,
+		ExternalID: external,
+	}
 }
 
 func keyResult(id, owner ident.UUID, name, external string) search.Result {
-	return search.Result{Type: search.Key, ID: ident.Key.Format(id), AccountID: ident.Account.Format(owner), Name: name, ExternalID: external}
+	return search.Result{
+		Type:       search.Key,
+		ID:         ident.Key.Format(id),
+		AccountID:  ident.Account.Format(owner),
+		Name:       name,
+		ExternalID: external,
+	}
 }
 
 func requestResult(id, owner ident.UUID, model string) search.Result {
-	return search.Result{Type: search.Request, ID: ident.Request.Format(id), AccountID: ident.Account.Format(owner), Name: model}
+	return search.Result{
+		Type:      search.Request,
+		ID:        ident.Request.Format(id),
+		AccountID: ident.Account.Format(owner),
+		Name:      model,
+	}
 }

@@ -76,18 +76,22 @@ func (t *settleTx) dropQuarantined(absent []int) ([]int, error) {
 	for _, i := range absent {
 		arg.SessionIds, arg.Seqs = append(arg.SessionIds, t.items[i].Session), append(arg.Seqs, t.items[i].Seq)
 	}
+
 	if len(absent) == 0 {
 		return nil, nil
 	}
+
 	rows, err := t.q.QuarantinedBefore(t.ctx, arg)
 	if err != nil {
 		return nil, fmt.Errorf("look up quarantine: %w", err)
 	}
+
 	type number struct{ session, seq int64 }
 	before := make(map[number]sqlcgen.QuarantinedBeforeRow, len(rows))
 	for _, r := range rows {
 		before[number{r.SessionID, r.Seq}] = r
 	}
+
 	var left []int
 	for _, i := range absent {
 		item := &t.items[i]
@@ -100,5 +104,6 @@ func (t *settleTx) dropQuarantined(absent []int) ([]int, error) {
 		t.quarantineReasons[i] = r.Reason
 		t.Charges[i].Invalid = true
 	}
+
 	return left, nil
 }

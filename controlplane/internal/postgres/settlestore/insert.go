@@ -38,32 +38,39 @@ func (t *settleTx) findAbsent() ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	t.fingerprints = map[[16]byte][32]byte{}
 	if len(doubtful) == 0 {
 		return absent, nil
 	}
+
 	ids := make([]ident.UUID, len(doubtful))
 	for n, i := range doubtful {
 		ids[n] = t.items[i].RequestID
 	}
+
 	rows, err := t.q.SettledCharges(t.ctx, ids)
 	if err != nil {
 		return nil, fmt.Errorf("read settled charges: %w", err)
 	}
+
 	for i := range rows {
 		if t.fingerprints[rows[i].RequestID], err = fingerprintOf(&rows[i]); err != nil {
 			return nil, err
 		}
 	}
+
 	var unrecorded []int
 	for _, i := range doubtful {
 		if _, recorded := t.fingerprints[t.items[i].RequestID]; !recorded {
 			unrecorded = append(unrecorded, i)
 		}
 	}
+
 	if unrecorded, err = t.dropQuarantined(unrecorded); err != nil {
 		return nil, err
 	}
+
 	absent = append(absent, unrecorded...)
 	slices.Sort(absent) // by request id, like the items, so that concurrent settlements of the same events insert in the same order
 	return absent, nil
@@ -73,8 +80,12 @@ func (t *settleTx) findAbsent() ([]int, error) {
 // record has every member on which it depends.
 func fingerprintOf(r *sqlcgen.SettledChargesRow) ([32]byte, error) {
 	e := event.Usage{
-		RequestID: ident.Request.Format(r.RequestID), AccountID: ident.Account.Format(r.AccountID), KeyID: ident.Key.Format(r.KeyID),
-		Model: r.Model, PriceVersion: r.PriceVersion, Cost: money.Nano(r.Cost),
+		RequestID:    ident.Request.Format(r.RequestID),
+		AccountID:    ident.Account.Format(r.AccountID),
+		KeyID:        ident.Key.Format(r.KeyID),
+		Model:        r.Model,
+		PriceVersion: r.PriceVersion,
+		Cost:         money.Nano(r.Cost),
 	}
 	if err := json.Unmarshal(r.Usage, &e.Usage); err != nil {
 		return [32]byte{}, fmt.Errorf("read usage of %s: %w", e.RequestID, err)
@@ -88,7 +99,12 @@ func (t *settleTx) copy(indices []int, transaction ident.UUID) error {
 	if err != nil {
 		return err
 	}
-	records := &recordCopy{items: t.items, indices: indices, transaction: transaction, settledAt: began}
+	records := &recordCopy{
+		items:       t.items,
+		indices:     indices,
+		transaction: transaction,
+		settledAt:   began,
+	}
 	if _, err := t.tx.Conn().PgConn().CopyFrom(t.ctx, records, copyRecords); err != nil {
 		return fmt.Errorf("copy records: %w", err)
 	}
@@ -104,10 +120,12 @@ func (t *settleTx) partition() (expected, doubtful []int, err error) {
 	if t.checkAll || len(candidates) == 0 {
 		return nil, candidates, nil
 	}
+
 	settled, err := t.settledSeqs()
 	if err != nil {
 		return nil, nil, err
 	}
+
 	for _, i := range candidates {
 		if numbers, known := settled[t.items[i].Session]; known && !numbers.Contains(t.items[i].Seq) {
 			expected = append(expected, i)
@@ -115,6 +133,7 @@ func (t *settleTx) partition() (expected, doubtful []int, err error) {
 			doubtful = append(doubtful, i)
 		}
 	}
+
 	return expected, doubtful, nil
 }
 

@@ -14,7 +14,8 @@ import (
 
 // copyRecords is the SQL that copies records, with the columns in the order of
 // recordCopy.append.
-const copyRecords = `copy usage_records (request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status,
+const copyRecords = `copy usage_records (request_id, session_id, seq, account_id, key_id, model, format, provider, route,
+	provider_request_id, status,
 	http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reservation, video_job,
 	price_multiplier, transaction_id, settled_at, attempts) from stdin (format binary)`
 
@@ -79,9 +80,11 @@ func (c *recordCopy) append(b row, item *settle.Item) row {
 	} else {
 		b = b.null() // records without a cost have no ledger transaction
 	}
+
 	if b = b.micros(microsOf(c.settledAt)); len(e.Attempts) == 0 {
 		return b.null()
 	}
+
 	return b.jsonb(e.AppendAttempts)
 }
 

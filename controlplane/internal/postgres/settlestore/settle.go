@@ -66,7 +66,14 @@ const settleAttempts = 5
 
 func (s *Store) attempt(ctx context.Context, items []settle.Item, checkAll bool) (result settle.Result, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
-		t := settleTx{ctx: ctx, tx: tx, q: sqlcgen.New(tx), items: items, quarantineReasons: map[int]string{}, checkAll: checkAll}
+		t := settleTx{
+			ctx:               ctx,
+			tx:                tx,
+			q:                 sqlcgen.New(tx),
+			items:             items,
+			quarantineReasons: map[int]string{},
+			checkAll:          checkAll,
+		}
 		result, err = t.run()
 		return err
 	})
@@ -103,10 +110,12 @@ func (t *settleTx) run() (settle.Result, error) {
 	if err := t.findPools(); err != nil {
 		return settle.Result{}, err
 	}
+
 	fresh, err := t.insert()
 	if err != nil {
 		return settle.Result{}, err
 	}
+
 	t.detectConflicts()
 	if err := t.charge(fresh); err != nil {
 		return settle.Result{}, err
@@ -114,16 +123,22 @@ func (t *settleTx) run() (settle.Result, error) {
 	if err := t.quarantine(); err != nil {
 		return settle.Result{}, err
 	}
+
 	marks, err := t.addSettledSeqs()
 	result := settle.Result{
-		Settled: len(fresh), Quarantined: len(t.quarantineReasons), Duplicates: len(t.items) - len(fresh) - len(t.quarantineReasons), Watermarks: marks,
+		Settled:     len(fresh),
+		Quarantined: len(t.quarantineReasons),
+		Duplicates:  len(t.items) - len(fresh) - len(t.quarantineReasons),
+		Watermarks:  marks,
 	}
+
 	for _, i := range fresh {
 		e := t.items[i].Event
 		if ms := e.FinishedMS; result.OldestFinishedMS == 0 || ms < result.OldestFinishedMS {
 			result.OldestFinishedMS = ms
 		}
 	}
+
 	return result, err
 }
 
@@ -136,13 +151,16 @@ func (t *settleTx) findPools() error {
 			pools[t.items[i].KeyID] = nil
 		}
 	}
+
 	rows, err := t.q.PoolsOfEvents(t.ctx, slices.Collect(maps.Keys(pools)))
 	if err != nil {
 		return fmt.Errorf("find pools: %w", err)
 	}
+
 	for i := range rows {
 		pools[rows[i].KeyID] = &rows[i]
 	}
+
 	charges := make([]settlement.Charge, len(t.items))
 	for i := range t.items {
 		item, c := &t.items[i], &charges[i]
@@ -160,6 +178,7 @@ func (t *settleTx) findPools() error {
 			c.Pools = [2]wire.PoolID{wire.PoolID(row.BalancePool), wire.PoolID(row.LimitPool)}
 		}
 	}
+
 	t.Batch = settlement.NewBatch(charges)
 	return nil
 }
@@ -173,9 +192,11 @@ func (t *settleTx) post(transaction ident.UUID, fresh []int) error {
 		sums[t.items[i].AccountID] += int64(t.items[i].Event.Cost)
 		total += int64(t.items[i].Event.Cost)
 	}
+
 	if total == 0 {
 		return nil
 	}
+
 	entries := sqlcgen.InsertUsageEntriesParams{TransactionID: transaction}
 	add := func(ledgerAccount string, account ident.UUID, amount int64) {
 		entries.Lines = append(entries.Lines, int32(len(entries.Lines)+1))
@@ -183,19 +204,25 @@ func (t *settleTx) post(transaction ident.UUID, fresh []int) error {
 		entries.AccountIds = append(entries.AccountIds, account)
 		entries.Amounts = append(entries.Amounts, amount)
 	}
+
 	for account, sum := range sums {
 		if sum > 0 {
 			add("customer", account, -sum)
 		}
 	}
+
 	add("revenue", ident.UUID{}, total)
-	err := t.q.InsertUsageTransaction(t.ctx, sqlcgen.InsertUsageTransactionParams{ID: transaction, Reference: ident.Transaction.Format(transaction)})
+	err := t.q.InsertUsageTransaction(
+		t.ctx,
+		sqlcgen.InsertUsageTransactionParams{ID: transaction, Reference: ident.Transaction.Format(transaction)},
+	)
 	if err != nil {
 		return fmt.Errorf("insert ledger transaction: %w", err)
 	}
 	if err := t.q.InsertUsageEntries(t.ctx, entries); err != nil {
 		return fmt.Errorf("insert ledger entries: %w", err)
 	}
+
 	return nil
 }
 
@@ -206,16 +233,19 @@ func (t *settleTx) detectConflicts() {
 	if len(doubtful) == 0 {
 		return
 	}
+
 	repeated := make(map[[16]byte]bool, len(doubtful))
 	for _, i := range doubtful {
 		repeated[t.items[i].RequestID] = true
 		t.Charges[i].Fingerprint = t.items[i].Event.Fingerprint()
 	}
+
 	for i, verdict := range t.Outcomes { // a batch can contain a new event twice
 		if verdict == settlement.Inserted && repeated[t.items[i].RequestID] {
 			t.fingerprints[t.items[i].RequestID] = t.items[i].Event.Fingerprint()
 		}
 	}
+
 	t.ResolveDuplicates(t.fingerprints)
 	for _, i := range doubtful {
 		if t.Outcomes[i] == settlement.Conflicting {
@@ -234,29 +264,35 @@ func (t *settleTx) charge(fresh []int) error {
 		_, err := leasestore.ShareSessions(t.ctx, t.q, t.sessions())
 		return err
 	}
+
 	if err := t.updateRollups(fresh); err != nil {
 		return err
 	}
+
 	pools := map[int64]bool{}
 	for _, i := range fresh {
 		for _, pool := range t.Charges[i].Pools {
 			pools[int64(pool)] = true
 		}
 	}
+
 	sessionIDs := t.sessions()
 	sessions, err := leasestore.ShareSessions(t.ctx, t.q, sessionIDs)
 	if err != nil {
 		return err
 	}
+
 	stored, err := poolstore.Load(t.ctx, t.q, slices.Sorted(maps.Keys(pools)), sessionIDs)
 	if err != nil {
 		return err
 	}
+
 	units := stored.Allocator()
 	t.ApplyCharges(units, sessions)
 	if err := stored.Save(t.ctx, t.q, units); err != nil {
 		return err
 	}
+
 	return stored.UpdateAlarms(t.ctx, t.q, units, nil)
 }
 
@@ -290,12 +326,14 @@ func (t *settleTx) quarantine() error {
 		arg.Reasons = append(arg.Reasons, fault)
 		arg.Payloads = append(arg.Payloads, item.Payload)
 	}
+
 	if len(arg.Seqs) == 0 {
 		return nil
 	}
 	if err := t.q.QuarantineEvents(t.ctx, arg); err != nil {
 		return fmt.Errorf("quarantine: %w", err)
 	}
+
 	return eventstore.Insert(t.ctx, t.q, webhook.QuarantineEvent(len(arg.Seqs), time.Now()))
 }
 
@@ -315,18 +353,22 @@ func (t *settleTx) addSettledSeqs() ([]event.Settled, error) {
 			numbers[item.Session] = numbers[item.Session].Add(item.Seq)
 		}
 	}
+
 	for session, ranges := range numbers {
 		for _, r := range ranges {
 			arg.SessionIds, arg.Lowest, arg.Highest = append(arg.SessionIds, session), append(arg.Lowest, r[0]), append(arg.Highest, r[1])
 		}
 	}
+
 	if err := t.q.LockSettledSeqs(t.ctx, arg.SessionIds); err != nil {
 		return nil, fmt.Errorf("queue for settled sequence numbers: %w", err)
 	}
+
 	rows, err := t.q.AddSettledSeqs(t.ctx, arg)
 	if err != nil {
 		return nil, fmt.Errorf("add settled sequence numbers: %w", err)
 	}
+
 	var marks []event.Settled
 	for _, r := range rows {
 		settled, err := numbersOf(r.ID, r.Ranges)
@@ -336,8 +378,10 @@ func (t *settleTx) addSettledSeqs() ([]event.Settled, error) {
 		marks = append(marks, settled.Settled(wire.SessionID(r.ID)))
 		delete(numbers, r.ID)
 	}
+
 	for session, ranges := range numbers { // unknown sessions
 		marks = append(marks, event.Settled{V: event.Version, Session: session, Beyond: ranges})
 	}
+
 	return marks, nil
 }

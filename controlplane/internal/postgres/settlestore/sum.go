@@ -47,10 +47,12 @@ func (s *daySums) add(item *settle.Item) {
 	if e.Estimated {
 		estimated = 1
 	}
+
 	cacheWrite := int64(0)
 	for _, n := range [...]int64{u.CacheWrite5m, u.CacheWrite1h, u.CacheWrite30m, u.CacheWrite12h, u.CacheWriteOther} {
 		s.sum(&cacheWrite, n)
 	}
+
 	for i, n := range [len(row.counts)]int64{
 		1, estimated, u.Input, u.CachedInput, cacheWrite, u.Output, u.Reasoning, u.AudioIn, u.AudioOut,
 		u.ImageIn, u.ImageOut, u.Images, u.Seconds, u.ServerToolRequests, int64(e.Cost),

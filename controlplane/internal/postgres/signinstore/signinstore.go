@@ -33,14 +33,26 @@ func (s *Store) Create(ctx context.Context, session *signin.Session, secret sign
 		if session.TokenHash != nil {
 			token = session.TokenHash[:]
 		}
+
 		row, err := q.InsertConsoleSession(ctx, sqlcgen.InsertConsoleSessionParams{
-			ID: ident.UUID(session.ID), SecretHash: secret[:], TokenHash: token, Name: session.Name, Scopes: pgconv.Strings(session.Scopes),
-			Method: string(session.Method), Address: session.Address, Agent: session.Agent, LengthSeconds: length.Seconds(),
+			ID:            ident.UUID(session.ID),
+			SecretHash:    secret[:],
+			TokenHash:     token,
+			Name:          session.Name,
+			Scopes:        pgconv.Strings(session.Scopes),
+			Method:        string(session.Method),
+			Address:       session.Address,
+			Agent:         session.Agent,
+			LengthSeconds: length.Seconds(),
 		})
 		if err != nil {
 			return postgres.Translate("insert console session", err)
 		}
-		session.CreatedAt, session.LastUsedAt, session.ExpiresAt, session.ReadAt = row.CreatedAt, row.LastUsedAt, row.ExpiresAt, row.CreatedAt
+
+		session.CreatedAt = row.CreatedAt
+		session.LastUsedAt = row.LastUsedAt
+		session.ExpiresAt = row.ExpiresAt
+		session.ReadAt = row.CreatedAt
 		return postgres.Translate("write audit entry", auditstore.Insert(ctx, q, "console.sign_in", session.ID, nil, session))
 	})
 }
@@ -51,11 +63,21 @@ func (s *Store) Use(ctx context.Context, secret signin.Hash, idle time.Duration)
 	if err != nil {
 		return nil, postgres.NotFoundAs("find console session", err, signin.ErrNoSession)
 	}
+
 	session := toSession(&sqlcgen.ConsoleSession{
-		ID: row.ID, TokenHash: row.TokenHash, Name: row.Name, Scopes: row.Scopes, Method: row.Method, Address: row.Address, Agent: row.Agent,
-		CreatedAt: row.CreatedAt, LastUsedAt: row.LastUsedAt, ExpiresAt: row.ExpiresAt,
+		ID:         row.ID,
+		TokenHash:  row.TokenHash,
+		Name:       row.Name,
+		Scopes:     row.Scopes,
+		Method:     row.Method,
+		Address:    row.Address,
+		Agent:      row.Agent,
+		CreatedAt:  row.CreatedAt,
+		LastUsedAt: row.LastUsedAt,
+		ExpiresAt:  row.ExpiresAt,
 	})
 	session.ReadAt = row.ReadAt
+
 	return &session, nil
 }
 
@@ -84,7 +106,12 @@ func (s *Store) End(ctx context.Context, id signin.ID) error {
 
 // Begin implements signin.Store.
 func (s *Store) Begin(ctx context.Context, state signin.Hash, p signin.Pending) error {
-	err := s.db.Queries().InsertConsoleSignIn(ctx, sqlcgen.InsertConsoleSignInParams{StateHash: state[:], Nonce: p.Nonce, Verifier: p.Verifier, ReturnTo: p.ReturnTo})
+	err := s.db.Queries().InsertConsoleSignIn(ctx, sqlcgen.InsertConsoleSignInParams{
+		StateHash: state[:],
+		Nonce:     p.Nonce,
+		Verifier:  p.Verifier,
+		ReturnTo:  p.ReturnTo,
+	})
 	return postgres.Translate("begin a sign-in", err)
 }
 
@@ -112,15 +139,23 @@ func (s *Store) DeleteOld(ctx context.Context) error {
 
 func toSession(row *sqlcgen.ConsoleSession) signin.Session {
 	session := signin.Session{
-		ID: signin.ID(row.ID), Name: row.Name, Method: admin.Method(row.Method), Address: row.Address, Agent: row.Agent,
-		CreatedAt: row.CreatedAt, LastUsedAt: row.LastUsedAt, ExpiresAt: row.ExpiresAt,
+		ID:         signin.ID(row.ID),
+		Name:       row.Name,
+		Method:     admin.Method(row.Method),
+		Address:    row.Address,
+		Agent:      row.Agent,
+		CreatedAt:  row.CreatedAt,
+		LastUsedAt: row.LastUsedAt,
+		ExpiresAt:  row.ExpiresAt,
 	}
 	if len(row.TokenHash) > 0 {
 		hash := admin.Hash(row.TokenHash)
 		session.TokenHash = &hash
 	}
+
 	for _, scope := range row.Scopes {
 		session.Scopes = append(session.Scopes, admin.Scope(scope))
 	}
+
 	return session
 }

@@ -49,19 +49,30 @@ func readEntries(ctx context.Context, q *sqlcgen.Queries, query *statement.Query
 	if err != nil {
 		return err
 	}
+
 	found.Opening = money.Nano(opening)
 	rows, err := q.StatementTransactions(ctx, sqlcgen.StatementTransactionsParams{
-		AccountID: id, FromMoment: query.Period.From, ToMoment: query.Period.To, RowLimit: int32(limit),
+		AccountID:  id,
+		FromMoment: query.Period.From,
+		ToMoment:   query.Period.To,
+		RowLimit:   int32(limit),
 	})
 	if err != nil {
 		return err
 	}
+
 	found.Transactions = make([]ledger.Transaction, len(rows))
 	for i := range rows {
 		found.Transactions[i] = ledgerstore.TransactionOf(sqlcgen.ListAccountTransactionsRow(rows[i]))
 	}
+
 	found.Lines, err = usagestore.ReadTotals(ctx, q, &usage.TotalQuery{
-		By: query.By, AccountID: query.AccountID, From: query.Period.From, To: query.Period.To, Booked: true, Limit: limit,
+		By:        query.By,
+		AccountID: query.AccountID,
+		From:      query.Period.From,
+		To:        query.Period.To,
+		Booked:    true,
+		Limit:     limit,
 	})
 	return err
 }

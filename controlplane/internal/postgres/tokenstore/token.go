@@ -27,8 +27,13 @@ func (s *Store) Create(ctx context.Context, t admin.Token, h admin.Hash) (made a
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
 		row, err := q.InsertToken(ctx, sqlcgen.InsertTokenParams{
-			ID: ident.UUID(t.ID), Name: t.Name, TokenHash: h[:], Scopes: pgconv.Strings(t.Scopes), ExpiresAt: t.ExpiresAt,
-			CreditsPerDay: (*int64)(t.Limits.CreditsPerDay), RevealsPerDay: t.Limits.RevealsPerDay,
+			ID:            ident.UUID(t.ID),
+			Name:          t.Name,
+			TokenHash:     h[:],
+			Scopes:        pgconv.Strings(t.Scopes),
+			ExpiresAt:     t.ExpiresAt,
+			CreditsPerDay: (*int64)(t.Limits.CreditsPerDay),
+			RevealsPerDay: t.Limits.RevealsPerDay,
 		})
 		if errors.Is(err, pgx.ErrNoRows) {
 			return admin.ErrIssued
@@ -36,6 +41,7 @@ func (s *Store) Create(ctx context.Context, t admin.Token, h admin.Hash) (made a
 		if err != nil {
 			return postgres.Translate("insert token", err)
 		}
+
 		made = toToken(&row)
 		return postgres.Translate("write audit entry", auditstore.Insert(ctx, q, "token.create", t.ID, nil, made))
 	})
@@ -80,9 +86,13 @@ func (s *Store) Use(ctx context.Context, h admin.Hash) (t admin.Token, expired b
 
 func toToken(row *sqlcgen.AdminToken) admin.Token {
 	t := admin.Token{
-		ID: admin.ID(row.ID), Name: row.Name, ExpiresAt: row.ExpiresAt, LastUsedAt: row.LastUsedAt,
-		RevokedAt: row.RevokedAt, CreatedAt: row.CreatedAt,
-		Limits: admin.Limits{CreditsPerDay: (*money.Nano)(row.CreditsPerDay), RevealsPerDay: row.RevealsPerDay},
+		ID:         admin.ID(row.ID),
+		Name:       row.Name,
+		ExpiresAt:  row.ExpiresAt,
+		LastUsedAt: row.LastUsedAt,
+		RevokedAt:  row.RevokedAt,
+		CreatedAt:  row.CreatedAt,
+		Limits:     admin.Limits{CreditsPerDay: (*money.Nano)(row.CreditsPerDay), RevealsPerDay: row.RevealsPerDay},
 	}
 	for _, scope := range row.Scopes {
 		t.Scopes = append(t.Scopes, admin.Scope(scope))

@@ -33,7 +33,12 @@ func (s *Store) Written(ctx context.Context, from, to time.Time) ([]traffic.Writ
 	rows, err := s.db.Queries().WrittenTraffic(ctx, sqlcgen.WrittenTrafficParams{FromTime: from, ToTime: to})
 	written := make([]traffic.Written, len(rows))
 	for i, r := range rows {
-		written[i] = traffic.Written{At: r.Minute, Minutes: 1, Heard: int(r.Heard), Silent: int(r.Silent)}
+		written[i] = traffic.Written{
+			At:      r.Minute,
+			Minutes: 1,
+			Heard:   int(r.Heard),
+			Silent:  int(r.Silent),
+		}
 	}
 	return written, postgres.Translate("read written minutes", err)
 }
@@ -75,21 +80,27 @@ func (s *Store) Write(ctx context.Context, m *traffic.Minute) error {
 	for i, r := range m.Rows {
 		counts[i] = count{r.Series, r.Endpoint, r.Model, r.Provider, r.Route, r.Status, r.Code, r.Outcome, r.N, r.SumMS, r.Buckets}
 	}
+
 	countsJSON, err := json.Marshal(counts)
 	if err != nil {
 		return fmt.Errorf("encode the rows of a minute: %w", err)
 	}
+
 	refusalsJSON, err := json.Marshal(refusalRows(m.Refusals))
 	if err != nil {
 		return fmt.Errorf("encode the refusals of a minute: %w", err)
 	}
+
 	hour := m.At.Truncate(time.Hour)
 	return s.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
 		if locked, err := q.TryLockTraffic(ctx); err != nil || !locked {
 			return postgres.Translate("lock the minutes", err)
 		}
-		inserted, err := q.InsertTrafficCoverage(ctx, sqlcgen.InsertTrafficCoverageParams{Minute: m.At, Heard: int32(m.Heard), Silent: int32(m.Silent)})
+		inserted, err := q.InsertTrafficCoverage(
+			ctx,
+			sqlcgen.InsertTrafficCoverageParams{Minute: m.At, Heard: int32(m.Heard), Silent: int32(m.Silent)},
+		)
 		if err != nil || inserted == 0 {
 			return postgres.Translate("write the coverage of a minute", err)
 		}
@@ -110,9 +121,19 @@ func refusalRows(refusals []traffic.Refusal) []refusal {
 	for i := range refusals {
 		r := &refusals[i]
 		row := refusal{
-			AccountID: parse(ident.Account, r.Account), KeyID: parse(ident.Key, r.Key), Code: r.Code, Status: r.Status, Other: r.Other, N: r.N,
-			FirstAt: r.First, LastAt: r.Last, RequestID: r.RequestID, Model: r.Model, Short: r.Short,
+			AccountID: parse(ident.Account, r.Account),
+			KeyID:     parse(ident.Key, r.Key),
+			Code:      r.Code,
+			Status:    r.Status,
+			Other:     r.Other,
+			N:         r.N,
+			FirstAt:   r.First,
+			LastAt:    r.Last,
+			RequestID: r.RequestID,
+			Model:     r.Model,
+			Short:     r.Short,
 		}
+
 		same := r.RefusalKey
 		if row.AccountID == nil {
 			same.Account = ""
@@ -120,13 +141,16 @@ func refusalRows(refusals []traffic.Refusal) []refusal {
 		if row.KeyID == nil {
 			same.Key = ""
 		}
+
 		if at, there := places[same]; there {
 			rows[at].N += row.N
 			continue
 		}
+
 		places[same] = len(rows)
 		rows = append(rows, row)
 	}
+
 	return rows
 }
 
@@ -144,7 +168,12 @@ func parse(kind ident.Kind, text string) *string {
 func (s *Store) Read(ctx context.Context, q *traffic.Query) ([]traffic.Stored, error) {
 	if q.Step < time.Hour {
 		rows, err := s.db.Queries().TrafficByMinute(ctx, sqlcgen.TrafficByMinuteParams{
-			Step: q.Step.Seconds(), ByLabel: q.By, Measure: string(q.Reported), FromTime: q.From, ToTime: q.To, Outcome: q.Outcome,
+			Step:     q.Step.Seconds(),
+			ByLabel:  q.By,
+			Measure:  string(q.Reported),
+			FromTime: q.From,
+			ToTime:   q.To,
+			Outcome:  q.Outcome,
 		})
 		found := make([]traffic.Stored, len(rows))
 		for i, r := range rows {
@@ -152,13 +181,20 @@ func (s *Store) Read(ctx context.Context, q *traffic.Query) ([]traffic.Stored, e
 		}
 		return found, postgres.Translate("read traffic by minute", err)
 	}
+
 	rows, err := s.db.Queries().TrafficByHour(ctx, sqlcgen.TrafficByHourParams{
-		Step: q.Step.Seconds(), ByLabel: q.By, Measure: string(q.Reported), FromTime: q.From, ToTime: q.To, Outcome: q.Outcome,
+		Step:     q.Step.Seconds(),
+		ByLabel:  q.By,
+		Measure:  string(q.Reported),
+		FromTime: q.From,
+		ToTime:   q.To,
+		Outcome:  q.Outcome,
 	})
 	found := make([]traffic.Stored, len(rows))
 	for i, r := range rows {
 		found[i] = traffic.Stored{At: r.At, Label: r.Label, Sum: traffic.Sum{N: r.N, SumMS: r.SumMs, Buckets: r.Buckets}}
 	}
+
 	return found, postgres.Translate("read traffic by hour", err)
 }
 
@@ -167,7 +203,12 @@ func (s *Store) Coverage(ctx context.Context, q *traffic.Query) ([]traffic.Writt
 	rows, err := s.db.Queries().TrafficCoverage(ctx, sqlcgen.TrafficCoverageParams{Step: q.Step.Seconds(), FromTime: q.From, ToTime: q.To})
 	found := make([]traffic.Written, len(rows))
 	for i, r := range rows {
-		found[i] = traffic.Written{At: r.At, Minutes: int(r.Minutes), Heard: int(r.Heard), Silent: int(r.Silent)}
+		found[i] = traffic.Written{
+			At:      r.At,
+			Minutes: int(r.Minutes),
+			Heard:   int(r.Heard),
+			Silent:  int(r.Silent),
+		}
 	}
 	return found, postgres.Translate("read the coverage of the traffic", err)
 }
@@ -190,12 +231,19 @@ func (s *Store) Records(ctx context.Context, q *traffic.Query) ([]traffic.Stored
 // Refusals implements traffic.Store.
 func (s *Store) Refusals(ctx context.Context, q *traffic.RefusalQuery) ([]traffic.HourlyRefusal, error) {
 	rows, err := s.db.Queries().ListRefusals(ctx, sqlcgen.ListRefusalsParams{
-		Before: q.Before, AccountID: (*ident.UUID)(q.Account), KeyID: (*ident.UUID)(q.Key), Code: q.Code, RequestID: q.RequestID,
-		FromTime: q.From, ToTime: q.To, MaxRows: int32(q.Limit),
+		Before:    q.Before,
+		AccountID: (*ident.UUID)(q.Account),
+		KeyID:     (*ident.UUID)(q.Key),
+		Code:      q.Code,
+		RequestID: q.RequestID,
+		FromTime:  q.From,
+		ToTime:    q.To,
+		MaxRows:   int32(q.Limit),
 	})
 	if err != nil {
 		return nil, postgres.Translate("list refusals", err)
 	}
+
 	found := make([]traffic.HourlyRefusal, len(rows))
 	for i := range rows {
 		r := &rows[i]
@@ -214,6 +262,7 @@ func (s *Store) Refusals(ctx context.Context, q *traffic.RefusalQuery) ([]traffi
 			}
 		}
 	}
+
 	return found, nil
 }
 

@@ -37,14 +37,28 @@ func (s *Store) export(ctx context.Context, query *usage.ExportQuery, after, cei
 	switch {
 	case query.KeyID != key.ID{}:
 		return s.db.Queries().ExportKeyUsage(ctx, sqlcgen.ExportKeyUsageParams{
-			KeyID: ident.UUID(query.KeyID), AccountID: accountOrNil(query.AccountID), After: after, Ceiling: ceiling, Model: query.Model, RowLimit: limit,
+			KeyID:     ident.UUID(query.KeyID),
+			AccountID: accountOrNil(query.AccountID),
+			After:     after,
+			Ceiling:   ceiling,
+			Model:     query.Model,
+			RowLimit:  limit,
 		})
 	case query.AccountID != account.ID{}:
 		return s.db.Queries().ExportAccountUsage(ctx, sqlcgen.ExportAccountUsageParams{
-			AccountID: ident.UUID(query.AccountID), After: after, Ceiling: ceiling, Model: query.Model, RowLimit: limit,
+			AccountID: ident.UUID(query.AccountID),
+			After:     after,
+			Ceiling:   ceiling,
+			Model:     query.Model,
+			RowLimit:  limit,
 		})
 	case query.Model != "":
-		return s.db.Queries().ExportModelUsage(ctx, sqlcgen.ExportModelUsageParams{Model: query.Model, After: after, Ceiling: ceiling, RowLimit: limit})
+		return s.db.Queries().ExportModelUsage(ctx, sqlcgen.ExportModelUsageParams{
+			Model:    query.Model,
+			After:    after,
+			Ceiling:  ceiling,
+			RowLimit: limit,
+		})
 	default:
 		return s.db.Queries().ExportUsage(ctx, sqlcgen.ExportUsageParams{After: after, Ceiling: ceiling, RowLimit: limit})
 	}
@@ -53,7 +67,10 @@ func (s *Store) export(ctx context.Context, query *usage.ExportQuery, after, cei
 // Exceeds implements usage.Store. It reads an index only.
 func (s *Store) Exceeds(ctx context.Context, q usage.PreviewQuery, limit int) (bool, error) {
 	_, err := s.db.Queries().UsageBelow(ctx, sqlcgen.UsageBelowParams{
-		Floor: pgconv.LowestID(q.From), Ceiling: pgconv.LowestID(q.To), Model: q.Model, Looked: int32(limit),
+		Floor:   pgconv.LowestID(q.From),
+		Ceiling: pgconv.LowestID(q.To),
+		Model:   q.Model,
+		Looked:  int32(limit),
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil

@@ -40,12 +40,14 @@ func (r reader) page(ctx context.Context) (usage.Page, error) {
 		records, err := toRecords(rows)
 		return usage.Page{Records: records}, err
 	}
+
 	var rows []sqlcgen.UsageRecord
 	var resume ident.UUID
 	most := r.store.maxCompared
 	if q := r.query; q.KeyID != (key.ID{}) || q.AccountID != (account.ID{}) || q.Model != "" {
 		most = r.store.maxScattered
 	}
+
 	for compared, next := 0, r.store.firstCompared; ; next = min(next*9, most-compared) {
 		end, more, err := r.below(ctx, floor, ceiling, next)
 		if err != nil {
@@ -54,6 +56,7 @@ func (r reader) page(ctx context.Context) (usage.Page, error) {
 		if !more {
 			end = floor
 		}
+
 		found, err := r.rows(ctx, end, ceiling, r.query.Limit-len(rows))
 		if err != nil {
 			return usage.Page{}, err
@@ -61,11 +64,13 @@ func (r reader) page(ctx context.Context) (usage.Page, error) {
 		if rows = append(rows, found...); len(rows) == r.query.Limit || !more {
 			break
 		}
+
 		if compared, ceiling = compared+next, end; compared == most {
 			resume = end
 			break
 		}
 	}
+
 	records, err := toRecords(rows)
 	return usage.Page{Records: records, Resume: usage.RequestID(resume)}, err
 }
@@ -76,6 +81,7 @@ func bounds(query *usage.Query) (floor, ceiling ident.UUID) {
 	if lowest := ident.UUID(query.Lowest); string(lowest[:]) > string(floor[:]) {
 		floor = lowest
 	}
+
 	lower := func(bound ident.UUID) {
 		if string(bound[:]) < string(ceiling[:]) {
 			ceiling = bound
@@ -90,6 +96,7 @@ func bounds(query *usage.Query) (floor, ceiling ident.UUID) {
 	if before := ident.UUID(query.Before); !before.IsZero() {
 		lower(before)
 	}
+
 	return floor, ceiling
 }
 
@@ -100,7 +107,8 @@ func (r reader) compares() bool {
 	rare := (q.Status != "" && q.Status != event.Completed) || (q.Estimated != nil && *q.Estimated)
 	filters := 0
 	for _, set := range []bool{
-		owned && q.Model != "", q.Status != "", q.Provider != "", q.Route != "", q.Format != "", q.Stream != nil, q.Estimated != nil, q.MinCost > 0,
+		owned && q.Model != "", q.Status != "", q.Provider != "", q.Route != "", q.Format != "",
+		q.Stream != nil, q.Estimated != nil, q.MinCost > 0,
 	} {
 		if set {
 			filters++
@@ -113,18 +121,41 @@ func (r reader) compares() bool {
 func (r reader) rows(ctx context.Context, floor, ceiling ident.UUID, limit int) ([]sqlcgen.UsageRecord, error) {
 	q := r.query
 	p := sqlcgen.ListUsageParams{
-		Floor: floor, Ceiling: ceiling, KeyID: keyOrNil(q.KeyID), AccountID: accountOrNil(q.AccountID), Model: q.Model, Status: string(q.Status),
-		Provider: q.Provider, Route: q.Route, Format: q.Format, AnyStream: q.Stream == nil, Stream: pgconv.Deref(q.Stream),
-		AnyEstimated: q.Estimated == nil, Estimated: pgconv.Deref(q.Estimated), MinCost: int64(q.MinCost),
-		RowLimit: int32(limit),
+		Floor:        floor,
+		Ceiling:      ceiling,
+		KeyID:        keyOrNil(q.KeyID),
+		AccountID:    accountOrNil(q.AccountID),
+		Model:        q.Model,
+		Status:       string(q.Status),
+		Provider:     q.Provider,
+		Route:        q.Route,
+		Format:       q.Format,
+		AnyStream:    q.Stream == nil,
+		Stream:       pgconv.Deref(q.Stream),
+		AnyEstimated: q.Estimated == nil,
+		Estimated:    pgconv.Deref(q.Estimated),
+		MinCost:      int64(q.MinCost),
+		RowLimit:     int32(limit),
 	}
 	if p.KeyID != nil || p.AccountID == nil {
 		return r.q.ListUsage(ctx, p)
 	}
+
 	return r.q.ListAccountUsage(ctx, sqlcgen.ListAccountUsageParams{
-		Floor: p.Floor, Ceiling: p.Ceiling, AccountID: *p.AccountID, Model: p.Model, Status: p.Status, Provider: p.Provider, Route: p.Route,
-		Format: p.Format, AnyStream: p.AnyStream, Stream: p.Stream, AnyEstimated: p.AnyEstimated, Estimated: p.Estimated, MinCost: p.MinCost,
-		RowLimit: p.RowLimit,
+		Floor:        p.Floor,
+		Ceiling:      p.Ceiling,
+		AccountID:    *p.AccountID,
+		Model:        p.Model,
+		Status:       p.Status,
+		Provider:     p.Provider,
+		Route:        p.Route,
+		Format:       p.Format,
+		AnyStream:    p.AnyStream,
+		Stream:       p.Stream,
+		AnyEstimated: p.AnyEstimated,
+		Estimated:    p.Estimated,
+		MinCost:      p.MinCost,
+		RowLimit:     p.RowLimit,
 	})
 }
 
@@ -135,15 +166,22 @@ func (r reader) below(ctx context.Context, floor, ceiling ident.UUID, compared i
 	if owner := accountOrNil(q.AccountID); owner != nil && q.KeyID == (key.ID{}) {
 		id, err = r.belowOfAccount(ctx, *owner, floor, ceiling, compared)
 	} else {
-		p := sqlcgen.UsageBelowParams{Floor: floor, Ceiling: ceiling, KeyID: keyOrNil(q.KeyID), Looked: int32(compared)}
+		p := sqlcgen.UsageBelowParams{
+			Floor:   floor,
+			Ceiling: ceiling,
+			KeyID:   keyOrNil(q.KeyID),
+			Looked:  int32(compared),
+		}
 		if p.KeyID == nil {
 			p.Model = q.Model
 		}
 		id, err = r.q.UsageBelow(ctx, p)
 	}
+
 	if errors.Is(err, pgx.ErrNoRows) {
 		return ident.UUID{}, false, nil
 	}
+
 	return id, err == nil, err
 }
 
@@ -154,7 +192,12 @@ func (r reader) belowOfAccount(ctx context.Context, owner, floor, ceiling ident.
 		return ident.UUID{}, err
 	}
 	share := max(1, int64(compared)/max(1, keys))
-	return r.q.AccountUsageBelow(ctx, sqlcgen.AccountUsageBelowParams{AccountID: owner, Floor: floor, Ceiling: ceiling, OfKey: int32(share)})
+	return r.q.AccountUsageBelow(ctx, sqlcgen.AccountUsageBelowParams{
+		AccountID: owner,
+		Floor:     floor,
+		Ceiling:   ceiling,
+		OfKey:     int32(share),
+	})
 }
 
 func keyOrNil(id key.ID) *ident.UUID {

@@ -44,24 +44,50 @@ func ReadTotals(ctx context.Context, q *sqlcgen.Queries, query *usage.TotalQuery
 	case query.By.Day:
 		return readTotalsByDay(ctx, q, query)
 	}
+
 	after, from, to := afterOf(query), pgconv.Day(query.From, pgtype.NegativeInfinity), pgconv.Day(query.To, pgtype.Infinity)
 	first, end := wholeWeeks(from, to)
 	rows, err := q.UsageTotals(ctx, sqlcgen.UsageTotalsParams{
-		ByAccount: query.By.Account, ByKey: query.By.Key, ByModel: query.By.Model,
-		FromDay: from, FirstWeek: first, EndOfWeeks: end, ToDay: to, OfModel: query.Model,
-		AfterAccount: ident.UUID(after.AccountID), AfterKey: ident.UUID(after.KeyID), AfterModel: after.Model,
-		FirstPage: query.After == nil, RowLimit: int32(query.Limit),
+		ByAccount:    query.By.Account,
+		ByKey:        query.By.Key,
+		ByModel:      query.By.Model,
+		FromDay:      from,
+		FirstWeek:    first,
+		EndOfWeeks:   end,
+		ToDay:        to,
+		OfModel:      query.Model,
+		AfterAccount: ident.UUID(after.AccountID),
+		AfterKey:     ident.UUID(after.KeyID),
+		AfterModel:   after.Model,
+		FirstPage:    query.After == nil,
+		RowLimit:     int32(query.Limit),
 	})
 	totals := make([]usage.Total, len(rows))
 	for i := range rows {
 		row := &rows[i]
 		totals[i] = toTotal(&sqlcgen.UsageTotalsByDayRow{
-			Day: noDay, AccountID: row.AccountID, KeyID: row.KeyID, Model: row.Model, Requests: row.Requests, Estimated: row.Estimated,
-			Input: row.Input, CachedInput: row.CachedInput, CacheWrite: row.CacheWrite, Output: row.Output, Reasoning: row.Reasoning,
-			AudioIn: row.AudioIn, AudioOut: row.AudioOut, ImageIn: row.ImageIn, ImageOut: row.ImageOut, Images: row.Images, Seconds: row.Seconds,
-			ServerToolRequests: row.ServerToolRequests, Cost: row.Cost,
+			Day:                noDay,
+			AccountID:          row.AccountID,
+			KeyID:              row.KeyID,
+			Model:              row.Model,
+			Requests:           row.Requests,
+			Estimated:          row.Estimated,
+			Input:              row.Input,
+			CachedInput:        row.CachedInput,
+			CacheWrite:         row.CacheWrite,
+			Output:             row.Output,
+			Reasoning:          row.Reasoning,
+			AudioIn:            row.AudioIn,
+			AudioOut:           row.AudioOut,
+			ImageIn:            row.ImageIn,
+			ImageOut:           row.ImageOut,
+			Images:             row.Images,
+			Seconds:            row.Seconds,
+			ServerToolRequests: row.ServerToolRequests,
+			Cost:               row.Cost,
 		})
 	}
+
 	return totals, err
 }
 
@@ -81,27 +107,43 @@ func readTotalsByDay(ctx context.Context, q *sqlcgen.Queries, query *usage.Total
 	if after.Day.After(from) {
 		from = after.Day
 	}
-	used, err := q.UsedDays(ctx, sqlcgen.UsedDaysParams{FromDay: pgconv.Day(from, pgtype.NegativeInfinity), ToDay: pgconv.Day(query.To, pgtype.Infinity)})
+
+	used, err := q.UsedDays(
+		ctx,
+		sqlcgen.UsedDaysParams{FromDay: pgconv.Day(from, pgtype.NegativeInfinity), ToDay: pgconv.Day(query.To, pgtype.Infinity)},
+	)
 	if err != nil || !used.FirstDay.Valid {
 		return nil, err
 	}
+
 	var totals []usage.Total
 	for from, days := used.FirstDay.Time, 1; !from.After(used.LastDay.Time) && len(totals) < query.Limit; days *= 2 {
 		to := earlier(from.AddDate(0, 0, days), used.LastDay.Time.AddDate(0, 0, 1))
 		rows, err := q.UsageTotalsByDay(ctx, sqlcgen.UsageTotalsByDayParams{
-			ByAccount: query.By.Account, ByKey: query.By.Key, ByModel: query.By.Model,
-			FromDay: pgconv.Day(from, pgtype.Finite), ToDay: pgconv.Day(to, pgtype.Finite), OfModel: query.Model,
-			AfterDay: pgconv.Day(after.Day, pgtype.Finite), AfterAccount: ident.UUID(after.AccountID), AfterKey: ident.UUID(after.KeyID), AfterModel: after.Model,
-			FirstPage: query.After == nil, RowLimit: int32(query.Limit - len(totals)),
+			ByAccount:    query.By.Account,
+			ByKey:        query.By.Key,
+			ByModel:      query.By.Model,
+			FromDay:      pgconv.Day(from, pgtype.Finite),
+			ToDay:        pgconv.Day(to, pgtype.Finite),
+			OfModel:      query.Model,
+			AfterDay:     pgconv.Day(after.Day, pgtype.Finite),
+			AfterAccount: ident.UUID(after.AccountID),
+			AfterKey:     ident.UUID(after.KeyID),
+			AfterModel:   after.Model,
+			FirstPage:    query.After == nil,
+			RowLimit:     int32(query.Limit - len(totals)),
 		})
 		if err != nil {
 			return nil, err
 		}
+
 		for i := range rows {
 			totals = append(totals, toTotal(&rows[i]))
 		}
+
 		from = to
 	}
+
 	return totals, nil
 }
 
@@ -116,16 +158,29 @@ func earlier(a, b time.Time) time.Time {
 func readTotalsOfAccount(ctx context.Context, q *sqlcgen.Queries, query *usage.TotalQuery) ([]usage.Total, error) {
 	after := afterOf(query)
 	rows, err := q.AccountUsageTotals(ctx, sqlcgen.AccountUsageTotalsParams{
-		ByDay: query.By.Day, ByAccount: query.By.Account, ByKey: query.By.Key, ByModel: query.By.Model, Booked: query.Booked,
-		OfAccount: ident.UUID(query.AccountID), AnyKey: query.KeyID == key.ID{}, OfKey: ident.UUID(query.KeyID), OfModel: query.Model,
-		FromDay: pgconv.Day(query.From, pgtype.NegativeInfinity), ToDay: pgconv.Day(query.To, pgtype.Infinity),
-		AfterDay: pgconv.Day(after.Day, pgtype.Finite), AfterAccount: ident.UUID(after.AccountID), AfterKey: ident.UUID(after.KeyID),
-		AfterModel: after.Model, FirstPage: query.After == nil, RowLimit: int32(query.Limit),
+		ByDay:        query.By.Day,
+		ByAccount:    query.By.Account,
+		ByKey:        query.By.Key,
+		ByModel:      query.By.Model,
+		Booked:       query.Booked,
+		OfAccount:    ident.UUID(query.AccountID),
+		AnyKey:       query.KeyID == key.ID{},
+		OfKey:        ident.UUID(query.KeyID),
+		OfModel:      query.Model,
+		FromDay:      pgconv.Day(query.From, pgtype.NegativeInfinity),
+		ToDay:        pgconv.Day(query.To, pgtype.Infinity),
+		AfterDay:     pgconv.Day(after.Day, pgtype.Finite),
+		AfterAccount: ident.UUID(after.AccountID),
+		AfterKey:     ident.UUID(after.KeyID),
+		AfterModel:   after.Model,
+		FirstPage:    query.After == nil,
+		RowLimit:     int32(query.Limit),
 	})
 	totals := make([]usage.Total, len(rows))
 	for i := range rows {
 		totals[i] = toTotal((*sqlcgen.UsageTotalsByDayRow)(&rows[i]))
 	}
+
 	return totals, err
 }
 
@@ -133,20 +188,40 @@ func readTotalsOfAccount(ctx context.Context, q *sqlcgen.Queries, query *usage.T
 func readModelTotals(ctx context.Context, q *sqlcgen.Queries, query *usage.TotalQuery) ([]usage.Total, error) {
 	after := afterOf(query)
 	rows, err := q.ModelUsageTotals(ctx, sqlcgen.ModelUsageTotalsParams{
-		ByDay: query.By.Day, ByModel: query.By.Model, FromDay: pgconv.Day(query.From, pgtype.NegativeInfinity), ToDay: pgconv.Day(query.To, pgtype.Infinity),
-		OfModel: query.Model, AfterDay: pgconv.Day(after.Day, pgtype.Finite), AfterModel: after.Model,
-		FirstPage: query.After == nil, RowLimit: int32(query.Limit),
+		ByDay:      query.By.Day,
+		ByModel:    query.By.Model,
+		FromDay:    pgconv.Day(query.From, pgtype.NegativeInfinity),
+		ToDay:      pgconv.Day(query.To, pgtype.Infinity),
+		OfModel:    query.Model,
+		AfterDay:   pgconv.Day(after.Day, pgtype.Finite),
+		AfterModel: after.Model,
+		FirstPage:  query.After == nil,
+		RowLimit:   int32(query.Limit),
 	})
 	totals := make([]usage.Total, len(rows))
 	for i := range rows {
 		row := &rows[i]
 		totals[i] = toTotal(&sqlcgen.UsageTotalsByDayRow{
-			Day: row.Day, Model: row.Model, Requests: row.Requests, Estimated: row.Estimated, Input: row.Input, CachedInput: row.CachedInput,
-			CacheWrite: row.CacheWrite, Output: row.Output, Reasoning: row.Reasoning, AudioIn: row.AudioIn, AudioOut: row.AudioOut,
-			ImageIn: row.ImageIn, ImageOut: row.ImageOut, Images: row.Images, Seconds: row.Seconds, ServerToolRequests: row.ServerToolRequests,
-			Cost: row.Cost,
+			Day:                row.Day,
+			Model:              row.Model,
+			Requests:           row.Requests,
+			Estimated:          row.Estimated,
+			Input:              row.Input,
+			CachedInput:        row.CachedInput,
+			CacheWrite:         row.CacheWrite,
+			Output:             row.Output,
+			Reasoning:          row.Reasoning,
+			AudioIn:            row.AudioIn,
+			AudioOut:           row.AudioOut,
+			ImageIn:            row.ImageIn,
+			ImageOut:           row.ImageOut,
+			Images:             row.Images,
+			Seconds:            row.Seconds,
+			ServerToolRequests: row.ServerToolRequests,
+			Cost:               row.Cost,
 		})
 	}
+
 	return totals, err
 }
 
@@ -174,11 +249,26 @@ func isoWeekday(t time.Time) int { return (int(t.Weekday())+6)%7 + 1 }
 
 func toTotal(row *sqlcgen.UsageTotalsByDayRow) usage.Total {
 	return usage.Total{
-		Day: row.Day.Time, AccountID: account.ID(row.AccountID), KeyID: key.ID(row.KeyID), Model: row.Model,
+		Day:       row.Day.Time,
+		AccountID: account.ID(row.AccountID),
+		KeyID:     key.ID(row.KeyID),
+		Model:     row.Model,
 		Sums: usage.Sums{
-			Requests: row.Requests, Estimated: row.Estimated, Input: row.Input, CachedInput: row.CachedInput, CacheWrite: row.CacheWrite,
-			Output: row.Output, Reasoning: row.Reasoning, AudioIn: row.AudioIn, AudioOut: row.AudioOut, ImageIn: row.ImageIn, ImageOut: row.ImageOut,
-			Images: row.Images, Seconds: row.Seconds, ServerToolRequests: row.ServerToolRequests, Cost: money.Nano(row.Cost),
+			Requests:           row.Requests,
+			Estimated:          row.Estimated,
+			Input:              row.Input,
+			CachedInput:        row.CachedInput,
+			CacheWrite:         row.CacheWrite,
+			Output:             row.Output,
+			Reasoning:          row.Reasoning,
+			AudioIn:            row.AudioIn,
+			AudioOut:           row.AudioOut,
+			ImageIn:            row.ImageIn,
+			ImageOut:           row.ImageOut,
+			Images:             row.Images,
+			Seconds:            row.Seconds,
+			ServerToolRequests: row.ServerToolRequests,
+			Cost:               money.Nano(row.Cost),
 		},
 	}
 }

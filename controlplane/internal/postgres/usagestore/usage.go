@@ -96,21 +96,38 @@ func (s *Store) EnsurePartitions(ctx context.Context) error {
 
 func toUsage(row *sqlcgen.UsageRecord) (usage.Record, error) {
 	r := usage.Record{
-		RequestID: usage.RequestID(row.RequestID), AccountID: account.ID(row.AccountID), KeyID: key.ID(row.KeyID),
-		Model: row.Model, Format: row.Format, Provider: row.Provider, Route: row.Route, ProviderRequestID: row.ProviderRequestID,
-		Status: event.Status(row.Status), HTTPStatus: int(row.HttpStatus), Stream: row.Stream,
-		StartedAt: row.StartedAt, FinishedAt: row.FinishedAt, FirstByteMS: row.FirstByteMs,
-		Rule: row.Rule, Estimated: row.Estimated, PriceVersion: row.PriceVersion,
-		Cost: money.Nano(row.Cost), Reservation: money.Nano(row.Reservation), PriceMultiplier: price.Multiplier(row.PriceMultiplier),
-		VideoJob: row.VideoJob, SettledAt: row.SettledAt,
+		RequestID:         usage.RequestID(row.RequestID),
+		AccountID:         account.ID(row.AccountID),
+		KeyID:             key.ID(row.KeyID),
+		Model:             row.Model,
+		Format:            row.Format,
+		Provider:          row.Provider,
+		Route:             row.Route,
+		ProviderRequestID: row.ProviderRequestID,
+		Status:            event.Status(row.Status),
+		HTTPStatus:        int(row.HttpStatus),
+		Stream:            row.Stream,
+		StartedAt:         row.StartedAt,
+		FinishedAt:        row.FinishedAt,
+		FirstByteMS:       row.FirstByteMs,
+		Rule:              row.Rule,
+		Estimated:         row.Estimated,
+		PriceVersion:      row.PriceVersion,
+		Cost:              money.Nano(row.Cost),
+		Reservation:       money.Nano(row.Reservation),
+		PriceMultiplier:   price.Multiplier(row.PriceMultiplier),
+		VideoJob:          row.VideoJob,
+		SettledAt:         row.SettledAt,
 	}
 	if err := json.Unmarshal(row.Usage, &r.Usage); err != nil {
 		return usage.Record{}, fmt.Errorf("postgres: read usage of %s: %w", r.RequestID, err)
 	}
+
 	if row.Attempts != nil {
 		if err := json.Unmarshal(row.Attempts, &r.Attempts); err != nil {
 			return usage.Record{}, fmt.Errorf("postgres: read attempts of %s: %w", r.RequestID, err)
 		}
 	}
+
 	return r, nil
 }

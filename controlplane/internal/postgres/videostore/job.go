@@ -18,17 +18,25 @@ var _ videojob.Jobs = (*Store)(nil)
 
 // Jobs implements videojob.Jobs.
 func (s *Store) Jobs(ctx context.Context, q videojob.JobQuery) ([]videojob.Job, error) {
-	arg := sqlcgen.ListVideoJobsParams{Floor: pgconv.LowestID(q.From), Below: pgconv.HighestID, Status: q.Status, State: string(q.State), RowLimit: int32(q.Limit)}
+	arg := sqlcgen.ListVideoJobsParams{
+		Floor:    pgconv.LowestID(q.From),
+		Below:    pgconv.HighestID,
+		Status:   q.Status,
+		State:    string(q.State),
+		RowLimit: int32(q.Limit),
+	}
 	if !q.To.IsZero() {
 		arg.Below = pgconv.LowestID(q.To)
 	}
 	if !q.Before.IsZero() && string(q.Before[:]) < string(arg.Below[:]) {
 		arg.Below = q.Before
 	}
+
 	if q.AccountID != (account.ID{}) {
 		id := ident.UUID(q.AccountID)
 		arg.AccountID = &id
 	}
+
 	return s.jobs(ctx, arg)
 }
 
@@ -50,13 +58,21 @@ func (s *Store) jobs(ctx context.Context, arg sqlcgen.ListVideoJobsParams) ([]vi
 	if err != nil {
 		return nil, postgres.Translate("list video jobs", err)
 	}
+
 	found := make([]videojob.Job, len(rows))
 	for i, r := range rows {
-		found[i] = videojob.Job{ID: r.ID, State: videojob.State(r.State), CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, EndedAt: r.EndedAt}
+		found[i] = videojob.Job{
+			ID:        r.ID,
+			State:     videojob.State(r.State),
+			CreatedAt: r.CreatedAt,
+			UpdatedAt: r.UpdatedAt,
+			EndedAt:   r.EndedAt,
+		}
 		if err := json.Unmarshal(r.Record, &found[i].Record); err != nil {
 			return nil, fmt.Errorf("decode video job %s: %w", ident.Video.Format(r.ID), err)
 		}
 	}
+
 	return found, nil
 }
 

@@ -40,6 +40,7 @@ func Restore(ctx context.Context, tx pgx.Tx, kept []videojob.Backup) error {
 		}
 		jobs = append(jobs, k)
 	}
+
 	for len(jobs) > 0 {
 		n := min(len(jobs), restoreBatch)
 		if err := r.restore(tx, jobs[:n]); err != nil {
@@ -47,12 +48,14 @@ func Restore(ctx context.Context, tx pgx.Tx, kept []videojob.Backup) error {
 		}
 		jobs = jobs[n:]
 	}
+
 	if len(r.faulty.Seqs) == 0 {
 		return nil
 	}
 	if err := r.q.QuarantineEvents(ctx, r.faulty); err != nil {
 		return fmt.Errorf("quarantine: %w", err)
 	}
+
 	return eventstore.Insert(ctx, r.q, webhook.QuarantineEvent(len(r.faulty.Seqs), time.Now()))
 }
 
@@ -98,12 +101,25 @@ func writeJobs(ctx context.Context, q *sqlcgen.Queries, jobs []videojob.Backup) 
 		key, _ := ident.Key.Parse(v.KeyID)
 		request, _ := ident.Request.Parse(v.RequestID)
 		arg.Ids, arg.AccountIds, arg.KeyIds = append(arg.Ids, id), append(arg.AccountIds, account), append(arg.KeyIds, key)
-		arg.RequestIds, arg.Statuses, arg.Records = append(arg.RequestIds, request), append(arg.Statuses, v.Status), append(arg.Records, string(k.Payload))
+		arg.RequestIds, arg.Statuses, arg.Records = append(
+			arg.RequestIds,
+			request,
+		), append(
+			arg.Statuses,
+			v.Status,
+		), append(
+			arg.Records,
+			string(k.Payload),
+		)
 		arg.ExpectedCosts = append(arg.ExpectedCosts, int64(v.ExpectedCost))
 		arg.Versions, arg.Created, arg.Ended = append(arg.Versions, v.Rev), append(arg.Created, id.Time()), append(arg.Ended, v.Ended())
 	}
+
 	altered, err := q.ConflictingVideoJobs(ctx, sqlcgen.ConflictingVideoJobsParams{
-		Ids: arg.Ids, AccountIds: arg.AccountIds, KeyIds: arg.KeyIds, RequestIds: arg.RequestIds,
+		Ids:        arg.Ids,
+		AccountIds: arg.AccountIds,
+		KeyIds:     arg.KeyIds,
+		RequestIds: arg.RequestIds,
 	})
 	if err != nil {
 		return err
@@ -111,5 +127,6 @@ func writeJobs(ctx context.Context, q *sqlcgen.Queries, jobs []videojob.Backup) 
 	if len(altered) > 0 {
 		return errConflict
 	}
+
 	return q.RestoreVideoJobs(ctx, arg)
 }

@@ -37,14 +37,21 @@ func (s *Store) Insert(ctx context.Context, v *event.Video) (refusal *event.Vide
 		kind ident.Kind
 		text string
 		into *ident.UUID
-	}{{ident.Video, v.ID, &arg.ID}, {ident.Account, v.AccountID, &arg.AccountID}, {ident.Key, v.KeyID, &arg.KeyID}, {ident.Request, v.RequestID, &arg.RequestID}} {
+	}{
+		{ident.Video, v.ID, &arg.ID},
+		{ident.Account, v.AccountID, &arg.AccountID},
+		{ident.Key, v.KeyID, &arg.KeyID},
+		{ident.Request, v.RequestID, &arg.RequestID},
+	} {
 		if *id.into, err = id.kind.Parse(id.text); err != nil {
 			return nil, err
 		}
 	}
+
 	if arg.Record, err = json.Marshal(v); err != nil {
 		return nil, fmt.Errorf("encode video job: %w", err)
 	}
+
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
 		if refusal, err = checkUnbilled(ctx, q, &arg); err != nil || refusal != nil {
@@ -61,9 +68,14 @@ func checkUnbilled(ctx context.Context, q *sqlcgen.Queries, arg *sqlcgen.InsertV
 	if err != nil {
 		return nil, err
 	}
+
 	now, err := q.UnbilledVideoJobs(ctx, sqlcgen.UnbilledVideoJobsParams{
-		ID: arg.ID, AccountID: arg.AccountID, KeyID: arg.KeyID, SettlingSeconds: settling.Seconds(),
+		ID:              arg.ID,
+		AccountID:       arg.AccountID,
+		KeyID:           arg.KeyID,
+		SettlingSeconds: settling.Seconds(),
 	})
+
 	switch {
 	case err != nil:
 		return nil, err
@@ -72,8 +84,13 @@ func checkUnbilled(ctx context.Context, q *sqlcgen.Queries, arg *sqlcgen.InsertV
 	case !now.KeyUnlimited && now.KeyCost > 0 && now.KeyCost >= now.KeyLeft:
 		return &event.VideoRefusal{Reason: event.VideoKeyLimit, Left: money.Nano(now.KeyLeft), Expected: money.Nano(now.KeyCost)}, nil
 	case now.AccountCost > 0 && now.AccountCost >= now.BalanceLeft:
-		return &event.VideoRefusal{Reason: event.VideoBalance, Left: money.Nano(now.BalanceLeft), Expected: money.Nano(now.AccountCost)}, nil
+		return &event.VideoRefusal{
+			Reason:   event.VideoBalance,
+			Left:     money.Nano(now.BalanceLeft),
+			Expected: money.Nano(now.AccountCost),
+		}, nil
 	}
+
 	return nil, nil //nolint:nilnil // the job is not refused
 }
 
@@ -83,6 +100,7 @@ func (s *Store) Get(ctx context.Context, id, account string) (*event.Video, erro
 	if err != nil {
 		return nil, videojob.ErrNotFound
 	}
+
 	arg := sqlcgen.VideoJobParams{ID: job}
 	if account != "" {
 		owner, err := ident.Account.Parse(account)
@@ -91,6 +109,7 @@ func (s *Store) Get(ctx context.Context, id, account string) (*event.Video, erro
 		}
 		arg.AccountID = &owner
 	}
+
 	row, err := s.db.Queries().VideoJob(ctx, arg)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, videojob.ErrNotFound
@@ -98,10 +117,12 @@ func (s *Store) Get(ctx context.Context, id, account string) (*event.Video, erro
 	if err != nil {
 		return nil, postgres.Translate("read video job", err)
 	}
+
 	v := new(event.Video)
 	if err := json.Unmarshal(row.Record, v); err != nil {
 		return nil, fmt.Errorf("decode video job: %w", err)
 	}
+
 	v.Rev = row.Version
 	return v, nil
 }
@@ -112,14 +133,20 @@ func (s *Store) Update(ctx context.Context, v *event.Video) (*event.Video, error
 	if err != nil {
 		return nil, videojob.ErrNotFound
 	}
+
 	record, err := json.Marshal(v)
 	if err != nil {
 		return nil, fmt.Errorf("encode video job: %w", err)
 	}
+
 	updated := *v
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		updated.Rev, err = sqlcgen.New(tx).UpdateVideoJob(ctx, sqlcgen.UpdateVideoJobParams{
-			ID: id, Version: v.Rev, Status: v.Status, Record: record, Ended: v.Ended(),
+			ID:      id,
+			Version: v.Rev,
+			Status:  v.Status,
+			Record:  record,
+			Ended:   v.Ended(),
 		})
 		return err
 	})
@@ -129,17 +156,22 @@ func (s *Store) Update(ctx context.Context, v *event.Video) (*event.Video, error
 	if err != nil {
 		return nil, postgres.Translate("update video job", err)
 	}
+
 	return &updated, nil
 }
 
 // Open implements videojob.Store.
 func (s *Store) Open(ctx context.Context, idle time.Duration, after videojob.Place, limit int) ([]videojob.Idle, error) {
 	rows, err := s.db.Queries().OpenVideoJobs(ctx, sqlcgen.OpenVideoJobsParams{
-		IdleSeconds: idle.Seconds(), AfterUpdated: after.UpdatedAt, AfterID: after.ID, MaxRows: int32(limit),
+		IdleSeconds:  idle.Seconds(),
+		AfterUpdated: after.UpdatedAt,
+		AfterID:      after.ID,
+		MaxRows:      int32(limit),
 	})
 	if err != nil {
 		return nil, postgres.Translate("list open video jobs", err)
 	}
+
 	jobs := make([]videojob.Idle, len(rows))
 	for i, r := range rows {
 		jobs[i] = videojob.Idle{
@@ -147,5 +179,6 @@ func (s *Store) Open(ctx context.Context, idle time.Duration, after videojob.Pla
 			Poll:  event.VideoPoll{V: event.Version, ID: ident.Video.Format(r.ID), AccountID: ident.Account.Format(r.AccountID)},
 		}
 	}
+
 	return jobs, nil
 }

@@ -19,17 +19,21 @@ func (s *Store) UpdateRefusedCredentials(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+
 		accepted, err := q.ClearRefusedCredentials(ctx)
 		if err != nil {
 			return err
 		}
+
 		var events []webhook.Event
 		for _, c := range refused {
 			events = append(events, webhook.CredentialEvent(c.ProviderID, c.Name, c.ID, c.RefusedReason, time.Now()))
 		}
+
 		for _, c := range accepted {
 			events = append(events, webhook.CredentialEvent(c.ProviderID, c.Name, c.ID, "", time.Now()))
 		}
+
 		return eventstore.Insert(ctx, q, events...)
 	})
 }

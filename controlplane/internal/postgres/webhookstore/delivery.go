@@ -26,14 +26,17 @@ func (s *Store) FanOut(ctx context.Context, limit int, body func(*webhook.Event,
 		if found = len(rows); err != nil || found == 0 {
 			return err
 		}
+
 		ids := make([]ident.UUID, len(rows))
 		for i := range rows {
 			ids[i] = rows[i].ID
 		}
+
 		subjects, err := readSubjects(ctx, q, ids)
 		if err != nil {
 			return err
 		}
+
 		for i := range rows {
 			event, err := toEvent(&rows[i])
 			if err != nil {
@@ -47,6 +50,7 @@ func (s *Store) FanOut(ctx context.Context, limit int, body func(*webhook.Event,
 				return err
 			}
 		}
+
 		return q.InsertDeliveries(ctx, ids)
 	})
 	return found, err
@@ -57,22 +61,35 @@ func readSubjects(ctx context.Context, q *sqlcgen.Queries, ids []ident.UUID) (ma
 	if err != nil {
 		return nil, fmt.Errorf("read currency: %w", err)
 	}
+
 	rows, err := q.EventSubjects(ctx, ids)
 	if err != nil {
 		return nil, fmt.Errorf("read subjects: %w", err)
 	}
+
 	subjects := make(map[ident.UUID]*webhook.Subject, len(rows))
 	for _, r := range rows {
 		subjects[r.ID] = &webhook.Subject{
-			Currency: currency, AccountExternalID: r.AccountExternalID, KeyExternalID: r.KeyExternalID, KeyName: r.KeyName,
-			Hour: money.Nano(r.Hour), Day: money.Nano(r.Day),
+			Currency:          currency,
+			AccountExternalID: r.AccountExternalID,
+			KeyExternalID:     r.KeyExternalID,
+			KeyName:           r.KeyName,
+			Hour:              money.Nano(r.Hour),
+			Day:               money.Nano(r.Day),
 		}
 	}
+
 	return subjects, nil
 }
 
 func toEvent(row *sqlcgen.WebhookEvent) (*webhook.Event, error) {
-	e := &webhook.Event{ID: row.ID, Type: webhook.Type(row.Type), AccountID: pgconv.Deref(row.AccountID), KeyID: pgconv.Deref(row.KeyID), At: row.CreatedAt}
+	e := &webhook.Event{
+		ID:        row.ID,
+		Type:      webhook.Type(row.Type),
+		AccountID: pgconv.Deref(row.AccountID),
+		KeyID:     pgconv.Deref(row.KeyID),
+		At:        row.CreatedAt,
+	}
 	if err := json.Unmarshal(row.Facts, &e.Facts); err != nil {
 		return nil, fmt.Errorf("read facts of event %s: %w", ident.Event.Format(row.ID), err)
 	}
@@ -89,25 +106,38 @@ func (s *Store) Claim(ctx context.Context, limit, perEndpoint int, duration time
 			claims = nil
 			return err
 		}
+
 		endpoints := make([]ident.UUID, len(rows))
 		for i := range rows {
 			endpoints[i] = rows[i].EndpointID
 		}
+
 		found, err := q.SecretsOfEndpoints(ctx, endpoints)
 		if err != nil {
 			return err
 		}
+
 		secrets := map[ident.UUID][]webhook.Secret{}
 		for i := range found {
 			secrets[found[i].EndpointID] = append(secrets[found[i].EndpointID], toWebhookSecret(&found[i]))
 		}
+
 		claims = make([]webhook.Claim, len(rows))
 		for i, r := range rows {
 			claims[i] = webhook.Claim{
-				Delivery: webhook.DeliveryID(r.ID), Number: r.ClaimNumber, Round: int(r.AttemptsSinceRequest), Endpoint: webhook.ID(r.EndpointID), URL: r.Url,
-				EventID: r.EventID, Body: r.Body, Failures: int(r.Failures), FailingFor: pgconv.Seconds(r.FailingSeconds), Secrets: secrets[r.EndpointID],
+				Delivery:   webhook.DeliveryID(r.ID),
+				Number:     r.ClaimNumber,
+				Round:      int(r.AttemptsSinceRequest),
+				Endpoint:   webhook.ID(r.EndpointID),
+				URL:        r.Url,
+				EventID:    r.EventID,
+				Body:       r.Body,
+				Failures:   int(r.Failures),
+				FailingFor: pgconv.Seconds(r.FailingSeconds),
+				Secrets:    secrets[r.EndpointID],
 			}
 		}
+
 		return nil
 	})
 	return claims, err
@@ -117,7 +147,10 @@ func (s *Store) Claim(ctx context.Context, limit, perEndpoint int, duration time
 func (s *Store) Conclude(ctx context.Context, o *webhook.Outcome) error {
 	return s.tx(ctx, "finish delivery", func(q *sqlcgen.Queries) error {
 		n, err := q.FinishDelivery(ctx, sqlcgen.FinishDeliveryParams{
-			ID: ident.UUID(o.Claim.Delivery), ClaimNumber: o.Claim.Number, State: string(o.State), PauseSeconds: o.Pause.Seconds(),
+			ID:           ident.UUID(o.Claim.Delivery),
+			ClaimNumber:  o.Claim.Number,
+			State:        string(o.State),
+			PauseSeconds: o.Pause.Seconds(),
 		})
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil // another replica has claimed it, or the endpoint was deleted
@@ -125,16 +158,24 @@ func (s *Store) Conclude(ctx context.Context, o *webhook.Outcome) error {
 		if err != nil {
 			return err
 		}
+
 		a := &o.Attempt
 		if err := q.InsertAttempt(ctx, sqlcgen.InsertAttemptParams{
-			DeliveryID: ident.UUID(o.Claim.Delivery), Number: n, StartedAt: a.At, Status: int32(a.Status), LatencyMs: a.Latency.Milliseconds(),
-			Error: string(a.Error), Excerpt: a.Excerpt,
+			DeliveryID: ident.UUID(o.Claim.Delivery),
+			Number:     n,
+			StartedAt:  a.At,
+			Status:     int32(a.Status),
+			LatencyMs:  a.Latency.Milliseconds(),
+			Error:      string(a.Error),
+			Excerpt:    a.Excerpt,
 		}); err != nil {
 			return err
 		}
+
 		if a.Error == "" {
 			return q.ResetEndpointFailures(ctx, ident.UUID(o.Claim.Endpoint))
 		}
+
 		return endpointFailed(ctx, q, o)
 	})
 }
@@ -147,6 +188,7 @@ func endpointFailed(ctx context.Context, q *sqlcgen.Queries, o *webhook.Outcome)
 	if o.Disable == "" {
 		return nil
 	}
+
 	row, err := q.DisableEndpoint(ctx, sqlcgen.DisableEndpointParams{ID: id, Reason: o.Disable})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil // the endpoint is disabled already
@@ -154,6 +196,7 @@ func endpointFailed(ctx context.Context, q *sqlcgen.Queries, o *webhook.Outcome)
 	if err != nil {
 		return err
 	}
+
 	after := toEndpoint(&row)
 	before := after
 	before.Enabled, before.DisabledReason = true, ""
@@ -162,7 +205,10 @@ func endpointFailed(ctx context.Context, q *sqlcgen.Queries, o *webhook.Outcome)
 
 // Release implements webhook.Queue.
 func (s *Store) Release(ctx context.Context, c *webhook.Claim) error {
-	return postgres.Translate("release delivery", s.db.Queries().ReleaseDelivery(ctx, sqlcgen.ReleaseDeliveryParams{ID: ident.UUID(c.Delivery), ClaimNumber: c.Number}))
+	return postgres.Translate(
+		"release delivery",
+		s.db.Queries().ReleaseDelivery(ctx, sqlcgen.ReleaseDeliveryParams{ID: ident.UUID(c.Delivery), ClaimNumber: c.Number}),
+	)
 }
 
 // Backlog implements webhook.Queue.
@@ -171,7 +217,11 @@ func (s *Store) Backlog(ctx context.Context) (webhook.Backlog, error) {
 	if err != nil {
 		return webhook.Backlog{}, postgres.Translate("read backlog", err)
 	}
-	b := webhook.Backlog{Pending: row.Waiting, Oldest: time.Duration(row.OldestSeconds * float64(time.Second)), Endpoints: map[string]int64{}}
+	b := webhook.Backlog{
+		Pending:   row.Waiting,
+		Oldest:    time.Duration(row.OldestSeconds * float64(time.Second)),
+		Endpoints: map[string]int64{},
+	}
 	states, err := s.db.Queries().CountEndpoints(ctx)
 	for _, state := range states {
 		b.Endpoints[state.State] = state.Endpoints
@@ -188,8 +238,11 @@ func (s *Store) Expire(ctx context.Context, age time.Duration) (int64, error) {
 // Deliveries implements webhook.DeliveryStore.
 func (s *Store) Deliveries(ctx context.Context, query webhook.DeliveryQuery) ([]webhook.Delivery, error) {
 	rows, err := s.db.Queries().ListDeliveries(ctx, sqlcgen.ListDeliveriesParams{
-		EndpointID: ident.UUID(query.EndpointID), State: string(query.State), FirstPage: query.Before == webhook.DeliveryID{},
-		Before: ident.UUID(query.Before), RowLimit: int32(query.Limit),
+		EndpointID: ident.UUID(query.EndpointID),
+		State:      string(query.State),
+		FirstPage:  query.Before == webhook.DeliveryID{},
+		Before:     ident.UUID(query.Before),
+		RowLimit:   int32(query.Limit),
 	})
 	deliveries := make([]webhook.Delivery, len(rows))
 	for i := range rows {
@@ -201,13 +254,28 @@ func (s *Store) Deliveries(ctx context.Context, query webhook.DeliveryQuery) ([]
 // withLast returns a delivery with its newest attempt.
 func withLast(r *sqlcgen.ListDeliveriesRow) webhook.Delivery {
 	d := toDelivery(&sqlcgen.GetDeliveryRow{
-		ID: r.ID, EventID: r.EventID, EndpointID: r.EndpointID, State: r.State, Attempts: r.Attempts, NextAttemptAt: r.NextAttemptAt,
-		CreatedAt: r.CreatedAt, EndedAt: r.EndedAt, Type: r.Type,
+		ID:            r.ID,
+		EventID:       r.EventID,
+		EndpointID:    r.EndpointID,
+		State:         r.State,
+		Attempts:      r.Attempts,
+		NextAttemptAt: r.NextAttemptAt,
+		CreatedAt:     r.CreatedAt,
+		EndedAt:       r.EndedAt,
+		Type:          r.Type,
 	})
 	if r.Number > 0 {
-		last := toAttempt(&sqlcgen.WebhookAttempt{Number: r.Number, StartedAt: r.StartedAt, Status: r.Status, LatencyMs: r.LatencyMs, Error: r.Error, Excerpt: r.Excerpt})
+		last := toAttempt(&sqlcgen.WebhookAttempt{
+			Number:    r.Number,
+			StartedAt: r.StartedAt,
+			Status:    r.Status,
+			LatencyMs: r.LatencyMs,
+			Error:     r.Error,
+			Excerpt:   r.Excerpt,
+		})
 		d.Last = &last
 	}
+
 	return d
 }
 
@@ -270,7 +338,10 @@ func (s *Store) Test(ctx context.Context, endpoint webhook.ID, event ident.UUID)
 		if err != nil {
 			return postgres.NotFoundAs("get endpoint", err, webhook.ErrNotFound)
 		}
-		if err := q.InsertTestEvent(ctx, sqlcgen.InsertTestEventParams{ID: event, Type: string(webhook.Test), EndpointID: &row.ID}); err != nil {
+		if err := q.InsertTestEvent(
+			ctx,
+			sqlcgen.InsertTestEventParams{ID: event, Type: string(webhook.Test), EndpointID: &row.ID},
+		); err != nil {
 			return err
 		}
 		return auditstore.Insert(ctx, q, "webhook.test", endpoint, nil, map[string]any{"event_id": ident.Event.Format(event)})
@@ -279,8 +350,15 @@ func (s *Store) Test(ctx context.Context, endpoint webhook.ID, event ident.UUID)
 
 func toDelivery(row *sqlcgen.GetDeliveryRow) webhook.Delivery {
 	d := webhook.Delivery{
-		ID: webhook.DeliveryID(row.ID), EndpointID: webhook.ID(row.EndpointID), EventID: row.EventID, Type: webhook.Type(row.Type),
-		State: webhook.State(row.State), Attempts: int(row.Attempts), CreatedAt: row.CreatedAt, EndedAt: row.EndedAt, Body: row.Body,
+		ID:         webhook.DeliveryID(row.ID),
+		EndpointID: webhook.ID(row.EndpointID),
+		EventID:    row.EventID,
+		Type:       webhook.Type(row.Type),
+		State:      webhook.State(row.State),
+		Attempts:   int(row.Attempts),
+		CreatedAt:  row.CreatedAt,
+		EndedAt:    row.EndedAt,
+		Body:       row.Body,
 	}
 	if d.State == webhook.Pending {
 		d.NextAttemptAt = &row.NextAttemptAt
@@ -290,7 +368,11 @@ func toDelivery(row *sqlcgen.GetDeliveryRow) webhook.Delivery {
 
 func toAttempt(row *sqlcgen.WebhookAttempt) webhook.Attempt {
 	return webhook.Attempt{
-		N: int(row.Number), At: row.StartedAt, Status: int(row.Status), Latency: time.Duration(row.LatencyMs) * time.Millisecond,
-		Error: webhook.Class(row.Error), Excerpt: row.Excerpt,
+		N:       int(row.Number),
+		At:      row.StartedAt,
+		Status:  int(row.Status),
+		Latency: time.Duration(row.LatencyMs) * time.Millisecond,
+		Error:   webhook.Class(row.Error),
+		Excerpt: row.Excerpt,
 	}
 }

@@ -45,7 +45,11 @@ func (s *Store) Create(
 ) (made webhook.Endpoint, kept webhook.Secret, err error) {
 	err = s.tx(ctx, "create endpoint", func(q *sqlcgen.Queries) error {
 		row, err := q.InsertEndpoint(ctx, sqlcgen.InsertEndpointParams{
-			ID: ident.UUID(e.ID), Url: e.URL, Description: e.Description, EventTypes: pgconv.Strings(e.EventTypes), Enabled: e.Enabled,
+			ID:          ident.UUID(e.ID),
+			Url:         e.URL,
+			Description: e.Description,
+			EventTypes:  pgconv.Strings(e.EventTypes),
+			Enabled:     e.Enabled,
 		})
 		if errors.Is(err, pgx.ErrNoRows) {
 			if row, err = q.GetEndpoint(ctx, ident.UUID(e.ID)); err != nil {
@@ -55,13 +59,16 @@ func (s *Store) Create(
 			made, kept = toEndpoint(&row), toWebhookSecret(&first)
 			return err
 		}
+
 		if err != nil {
 			return err
 		}
+
 		made, kept = toEndpoint(&row), secret
 		if err := insertSecret(ctx, q, e.ID, secret); err != nil {
 			return err
 		}
+
 		return auditstore.Insert(ctx, q, "webhook.create", e.ID, nil, made)
 	})
 	return made, kept, err
@@ -69,7 +76,10 @@ func (s *Store) Create(
 
 func insertSecret(ctx context.Context, q *sqlcgen.Queries, id webhook.ID, s webhook.Secret) error {
 	_, err := q.InsertWebhookSecret(ctx, sqlcgen.InsertWebhookSecretParams{
-		ID: s.ID, EndpointID: ident.UUID(id), Sealed: s.Sealed.Text, CipherKeyID: s.Sealed.KeyID,
+		ID:          s.ID,
+		EndpointID:  ident.UUID(id),
+		Sealed:      s.Sealed.Text,
+		CipherKeyID: s.Sealed.KeyID,
 	})
 	return err
 }
@@ -85,7 +95,8 @@ func (s *Store) Get(ctx context.Context, id webhook.ID) (webhook.Endpoint, error
 
 // List implements webhook.EndpointStore.
 func (s *Store) List(ctx context.Context, query webhook.Query) ([]webhook.Endpoint, error) {
-	rows, err := s.db.Queries().ListEndpoints(ctx, sqlcgen.ListEndpointsParams{After: ident.UUID(query.After), RowLimit: int32(query.Limit)})
+	rows, err := s.db.Queries().
+		ListEndpoints(ctx, sqlcgen.ListEndpointsParams{After: ident.UUID(query.After), RowLimit: int32(query.Limit)})
 	endpoints := make([]webhook.Endpoint, len(rows))
 	for i := range rows {
 		endpoints[i] = toEndpoint(&rows[i])
@@ -102,18 +113,26 @@ func (s *Store) Update(
 		if err != nil {
 			return postgres.NotFoundAs("lock endpoint", err, webhook.ErrNotFound)
 		}
+
 		before := toEndpoint(&row)
 		wanted, err := decide(before)
 		if err != nil {
 			return err
 		}
+
 		row, err = q.UpdateEndpoint(ctx, sqlcgen.UpdateEndpointParams{
-			ID: row.ID, Url: wanted.URL, Description: wanted.Description, EventTypes: pgconv.Strings(wanted.EventTypes),
-			Enabled: wanted.Enabled, DisabledReason: wanted.DisabledReason, Reset: wanted.ResetsFailures(&before),
+			ID:             row.ID,
+			Url:            wanted.URL,
+			Description:    wanted.Description,
+			EventTypes:     pgconv.Strings(wanted.EventTypes),
+			Enabled:        wanted.Enabled,
+			DisabledReason: wanted.DisabledReason,
+			Reset:          wanted.ResetsFailures(&before),
 		})
 		if err != nil {
 			return err
 		}
+
 		after = toEndpoint(&row)
 		return auditstore.Insert(ctx, q, "webhook.update", id, before, after)
 	})
@@ -140,20 +159,24 @@ func (s *Store) Rotate(ctx context.Context, id webhook.ID, secret webhook.Secret
 		if _, err := q.LockEndpoint(ctx, ident.UUID(id)); err != nil {
 			return postgres.NotFoundAs("lock endpoint", err, webhook.ErrNotFound)
 		}
+
 		found, err := q.GetWebhookSecret(ctx, sqlcgen.GetWebhookSecretParams{ID: secret.ID, EndpointID: ident.UUID(id)})
 		if err == nil || !errors.Is(err, pgx.ErrNoRows) {
 			kept = toWebhookSecret(&found)
 			return err
 		}
+
 		kept = secret
 		if err := insertSecret(ctx, q, id, secret); err != nil {
 			return err
 		}
+
 		if err := q.ExpireWebhookSecrets(ctx, sqlcgen.ExpireWebhookSecretsParams{
 			EndpointID: ident.UUID(id), Keep: secret.ID, OverlapSeconds: overlap.Seconds(),
 		}); err != nil {
 			return err
 		}
+
 		return auditstore.Insert(ctx, q, "webhook.rotate_secret", id, nil, map[string]any{"overlap_seconds": int64(overlap.Seconds())})
 	})
 	return kept, err
@@ -179,15 +202,18 @@ func (s *Store) SetAlerts(ctx context.Context, id account.ID, a webhook.Alerts) 
 		if err != nil {
 			return err
 		}
+
 		before, err := readAlerts(ctx, q, id)
 		if err != nil {
 			return err
 		}
+
 		if err := q.SetAlerts(ctx, sqlcgen.SetAlertsParams{
 			Ids: pools, LowBalanceThreshold: (*int64)(a.LowBalance), LimitAlertPercent: int16(a.LimitPercent),
 		}); err != nil {
 			return err
 		}
+
 		stored, err := poolstore.Load(ctx, q, pools, nil)
 		if err != nil {
 			return err
@@ -195,14 +221,21 @@ func (s *Store) SetAlerts(ctx context.Context, id account.ID, a webhook.Alerts) 
 		if err := poolstore.UpdateAlarms(ctx, q, stored.AlarmPools...); err != nil {
 			return err
 		}
+
 		return auditstore.Insert(ctx, q, "account.alerts", id, before, a)
 	})
 }
 
 func toEndpoint(row *sqlcgen.WebhookEndpoint) webhook.Endpoint {
 	e := webhook.Endpoint{
-		ID: webhook.ID(row.ID), URL: row.Url, Description: row.Description, Enabled: row.Enabled, DisabledReason: row.DisabledReason,
-		FailingSince: row.FailingSince, CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt,
+		ID:             webhook.ID(row.ID),
+		URL:            row.Url,
+		Description:    row.Description,
+		Enabled:        row.Enabled,
+		DisabledReason: row.DisabledReason,
+		FailingSince:   row.FailingSince,
+		CreatedAt:      row.CreatedAt,
+		UpdatedAt:      row.UpdatedAt,
 	}
 	for _, t := range row.EventTypes {
 		e.EventTypes = append(e.EventTypes, webhook.Type(t))

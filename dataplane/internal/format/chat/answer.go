@@ -69,16 +69,19 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 			c.Set(&w, value)
 		}
 	}
+
 	if p.failed || p.choices.count <= 0 || !c.Alone() {
 		a.RecordFailure(body)
 		return dst, false
 	}
+
 	a.recordUsage(&p)
 	a.Delivered, a.bytesAtUsage = p.sum.Size, p.sum.Bytes
 	a.Audio, a.Images = p.choices.audio, p.choices.images
 	if !w.Changed() {
 		return body, true
 	}
+
 	return w.Finish(), true
 }
 
@@ -90,12 +93,14 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	if answer.IsIgnored(ev) {
 		return a.PassThrough(dst, ev)
 	}
+
 	if a.Failed() { // only usage still matters
 		delivered := a.Delivered
 		a.chunk(nil, ev)
 		a.Delivered = delivered
 		return dst, format.Other
 	}
+
 	if answer.IsDone(ev.Data) {
 		if !a.begun {
 			return a.Fail(dst, ev.Data) // the end of nothing
@@ -103,9 +108,11 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 		a.done = true
 		return ev.AppendTerminated(dst), format.Terminal
 	}
+
 	if text, padding, ok := a.template.match(ev); ok {
 		return a.appendMatched(dst, ev, text, padding)
 	}
+
 	return a.chunk(dst, ev)
 }
 
@@ -144,6 +151,7 @@ func (a *reader) chunk(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	for c.Next() {
 		a.member(text, &c, &w, &p)
 	}
+
 	found := a.recordUsage(&p)
 	reported := found != answer.Nothing
 	if found == answer.Counts {
@@ -152,6 +160,7 @@ func (a *reader) chunk(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	if p.failed || p.flat && p.choices.count == 0 && !reported {
 		return a.Fail(dst, ev.Data)
 	}
+
 	a.Delivered.Add(p.sum.Size)
 	a.begun = a.begun || p.choices.count > 0
 	a.ended |= p.choices.ended
@@ -160,15 +169,18 @@ func (a *reader) chunk(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	if reported && !a.wantsUsage && p.choices.count == 0 {
 		return dst, format.Other
 	}
+
 	out := w.Finish()
 	if p.sum.Bytes == 0 {
 		return out, format.Other
 	}
+
 	// A template needs exactly one string of text and data in one line.
 	alone := answer.TextLen(text[p.sum.Start:p.sum.End]) == p.sum.Bytes
 	if alone && !reported && p.choices.count == 1 && p.choices.ended == 0 && !ev.Partial && bytes.IndexByte(ev.Data, '\n') < 0 {
 		a.template.build(ev, out[len(dst):], stringSpan{p.sum.Start, p.sum.End, p.sum.Start + p.shift}, p.padding)
 	}
+
 	return out, format.Content
 }
 

@@ -105,6 +105,7 @@ func (p *partCheck) messages(raw []byte) *apierr.Error {
 		if it.Kind() == jsonspan.KindArray { // what is in it would not be checked
 			return format.Invalid(messagePath(it.Index()), "an object")
 		}
+
 		c := jsonspan.ObjectAt(raw, it.Start())
 		for c.Next() {
 			switch string(c.DecodedName()) {
@@ -120,8 +121,10 @@ func (p *partCheck) messages(raw []byte) *apierr.Error {
 				}
 			}
 		}
+
 		it.SetEnd(c.SkipRest())
 	}
+
 	return nil
 }
 

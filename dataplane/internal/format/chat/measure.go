@@ -44,11 +44,14 @@ func readChoices(sum *answer.TextSum, w *jsonspan.Splicer, text []byte, at int, 
 				c.SetEnd(answer.DropCosts(w, text, c.Start()))
 			}
 		}
+
 		if ended {
 			all.ended |= 1 << uint64(index%64)
 		}
+
 		it.SetEnd(c.SkipRest())
 	}
+
 	return all, it.SkipRest()
 }
 
@@ -77,16 +80,19 @@ func (all *choices) readMessage(sum *answer.TextSum, text []byte, at int) (end i
 			c.SetEnd(answer.SumTexts(sum, text, c.Start(), isToolCallText))
 		}
 	}
+
 	for _, other := range []answer.TextSum{plain, details} {
 		if named.Bytes < other.Bytes {
 			named = other
 		}
 	}
+
 	if named.Bytes > 0 {
 		all.reasons = true
 		sum.Size.Add(named.Size)
 		sum.Start, sum.End = named.Start, named.End
 	}
+
 	return c.SkipRest()
 }
 

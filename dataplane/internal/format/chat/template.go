@@ -46,6 +46,7 @@ func (t *template) build(ev sse.Event, out []byte, text, padding stringSpan) {
 	if t.builds == maxTemplateBuilds {
 		return
 	}
+
 	learned := t.builds + 1
 	t.reset()
 	t.builds, t.framing = learned, len(ev.Raw)-len(ev.Data)
@@ -67,6 +68,7 @@ func (t *template) build(ev sse.Event, out []byte, text, padding stringSpan) {
 		t.in[1] = append(t.in[1], in...)
 		t.out[1] = append(t.out[1], out...)
 	}
+
 	for i := range t.in {
 		t.changes = t.changes || !bytes.Equal(t.in[i], t.out[i])
 	}
@@ -79,6 +81,7 @@ func (t *template) match(ev sse.Event) (text, padding []byte, ok bool) {
 	if len(t.in[0]) == 0 || ev.Partial || len(raw)-len(ev.Data) != t.framing || !bytes.HasPrefix(raw, t.in[0]) {
 		return nil, nil, false
 	}
+
 	start := len(t.in[0]) - 1
 	end := jsonspan.SkipString(raw, start)
 	text = raw[start:end]
@@ -89,6 +92,7 @@ func (t *template) match(ev sse.Event) (text, padding []byte, ok bool) {
 	if end-1 <= start || !bytes.HasPrefix(rest, t.in[1]) {
 		return nil, nil, false
 	}
+
 	start = len(t.in[1]) - 1
 	end = jsonspan.SkipString(rest, start)
 	return text, rest[start:end], end-1 > start && bytes.Equal(rest[end-1:], t.in[2])

@@ -57,10 +57,12 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 		}
 		return dst, false
 	}
+
 	a.Reported = !a.Unreadable
 	if !w.Changed() {
 		return body, true
 	}
+
 	return w.Finish(), true
 }
 
@@ -101,6 +103,7 @@ func (a *reader) readAnswer(w *jsonspan.Splicer, c *jsonspan.ObjectCursor, text 
 			}
 		}
 	}
+
 	c.SkipRest()
 	return c.Alone(), failed, flat
 }
@@ -122,6 +125,7 @@ func countImages(text []byte, at int) (n int64, end int) {
 		}
 		it.SetEnd(c.SkipRest())
 	}
+
 	return n, it.SkipRest()
 }
 
@@ -156,11 +160,13 @@ func (a *reader) addSVGUsage(raw []byte) {
 	if jsonspan.KindOf(raw) != jsonspan.KindObject {
 		return
 	}
+
 	c, _, readable := usagereport.Read(raw)
 	if !readable {
 		a.Unreadable = true
 		return
 	}
+
 	u, ambiguous := c.Inside()
 	a.Ambiguous = a.Ambiguous || ambiguous
 	second := &a.Total.Secondary
@@ -181,10 +187,12 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	if answer.IsIgnored(ev) {
 		return a.PassThrough(dst, ev)
 	}
+
 	kind := answer.Type(ev)
 	if explicit, flat := answer.FindError(ev.Data); (explicit || flat) && !answer.IsOwn(ev, isEvent) {
 		return a.Fail(dst, ev.Data)
 	}
+
 	switch string(kind) {
 	case "image_generation.completed":
 		w, c, text := a.BeginRewrite(dst, ev)
@@ -194,6 +202,7 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	case "error":
 		return a.Fail(dst, ev.Data)
 	}
+
 	return ev.AppendTerminated(dst), format.Other
 }
 

@@ -100,6 +100,7 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	if a.Failed() || answer.IsDone(ev.Data) { // some providers send it although the format has no such event
 		return dst, format.Other
 	}
+
 	kind := string(answer.Type(ev))
 	if kind == "content_block_delta" {
 		if i := bytes.Index(ev.Data, []byte(deltaMember)); i >= 0 {
@@ -107,9 +108,11 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 			return ev.AppendTerminated(dst), a.delta(ev.Data, i+len(deltaMember))
 		}
 	}
+
 	if explicit, flat := answer.FindError(ev.Data); (explicit || flat) && !answer.IsOwn(ev, isEvent) {
 		return a.Fail(dst, ev.Data)
 	}
+
 	switch kind {
 	case "content_block_start":
 		a.begun = true
@@ -127,6 +130,7 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	case "error":
 		return a.Fail(dst, ev.Data)
 	}
+
 	return ev.AppendTerminated(dst), format.Other
 }
 
@@ -231,6 +235,7 @@ func (a *reader) message(w *jsonspan.Splicer, text []byte, at int) (m messagePar
 			}
 		}
 	}
+
 	m.end, m.complete = c.SkipRest(), c.Alone()
 	return m
 }

@@ -67,11 +67,13 @@ func readBetas(r *format.Request) {
 			r.Betas |= betasOf[name]
 		}
 	}
+
 	for name, value := range jsonspan.Members(r.Value("output_config")) {
 		if need := betasOf["output_config."+string(name)]; need != 0 && jsonspan.KindOf(value) != jsonspan.KindNull {
 			r.Betas |= need
 		}
 	}
+
 	it := jsonspan.ArrayAt(r.Value("tools"), 0)
 	for it.Next() {
 		if it.Index() == 0 && jsonspan.FindText(r.Value("thinking"), "type") == "enabled" {

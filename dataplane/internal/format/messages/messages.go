@@ -64,18 +64,22 @@ func check(r *format.Request, p *format.Policy, rules format.Rules) *apierr.Erro
 	if e := checkEdits(r.Value("context_management")); e != nil {
 		return e
 	}
+
 	c := blockCheck{policy: p, rules: rules}
 	if e := c.tools(r.Value("tools")); e != nil {
 		return e
 	}
+
 	if system := r.Value("system"); system != nil {
 		if path, _ := c.blocks(system, 0, maxNesting); path != "" {
 			return format.UnsupportedValue("system"+path, c.value)
 		}
 	}
+
 	if e := c.messages(r.Value("messages")); e != nil {
 		return e
 	}
+
 	r.Betas |= c.needs
 	readBetas(r)
 	return nil
@@ -113,8 +117,10 @@ func (b *blockCheck) messages(raw []byte) *apierr.Error {
 			}
 			c.SetEnd(end)
 		}
+
 		it.SetEnd(c.SkipRest())
 	}
+
 	return nil
 }
 
@@ -153,11 +159,13 @@ func toolClass(kind string, _ []byte) format.ToolClass {
 	case "", "custom", "tool_reference", "tool_definition":
 		return format.ClientTool
 	}
+
 	for _, prefix := range clientTools {
 		if strings.HasPrefix(kind, prefix) {
 			return format.ClientTool
 		}
 	}
+
 	switch {
 	case strings.HasPrefix(kind, "tool_search_tool_"), strings.HasPrefix(kind, "web_fetch_"):
 		return format.TokenTool
@@ -166,6 +174,7 @@ func toolClass(kind string, _ []byte) format.ToolClass {
 	case strings.HasPrefix(kind, "advisor_"):
 		return format.AdvisorTool
 	}
+
 	return format.ProviderTool
 }
 

@@ -9,7 +9,12 @@ import (
 var policy = format.NewPolicy(
 	// The prompt.
 	format.Param{Name: "model", Action: format.Replace, Types: format.String},
-	format.Param{Name: "messages", Action: format.Forward, Types: format.Array, Required: true},
+	format.Param{
+		Name:     "messages",
+		Action:   format.Forward,
+		Types:    format.Array,
+		Required: true,
+	},
 	format.Param{Name: "system", Action: format.Forward, Types: format.String | format.Array},
 
 	// Output.
@@ -26,7 +31,12 @@ var policy = format.NewPolicy(
 
 	// Tools. The type of each tool is checked.
 	format.Param{Name: "tool_choice", Action: format.Forward},
-	format.Param{Name: "tools", Action: format.Forward, Types: format.Array, Otherwise: format.Drop},
+	format.Param{
+		Name:      "tools",
+		Action:    format.Forward,
+		Types:     format.Array,
+		Otherwise: format.Drop,
+	},
 	format.Param{Name: "mcp_servers", Action: format.Reject},
 
 	format.Param{Name: "stream", Action: format.Forward},
@@ -48,11 +58,21 @@ var policy = format.NewPolicy(
 	format.Param{Name: "billing_policy", Action: format.Reject},
 	format.Param{Name: "cache_control", Action: format.Forward},
 	// Blocks and tools have the same member.
-	format.Param{Name: "cache_control.ttl", Action: format.Forward, Allow: []string{`"5m"`}, Priced: map[string]price.Line{`"1h"`: price.CacheWrite1h}},
+	format.Param{
+		Name:   "cache_control.ttl",
+		Action: format.Forward,
+		Allow:  []string{`"5m"`},
+		Priced: map[string]price.Line{`"1h"`: price.CacheWrite1h},
+	},
 	format.Param{Name: "compaction", Action: format.Reject},
 	format.Param{Name: "context_management", Action: format.Forward, Types: format.Object},
 	format.Param{Name: "fallbacks", Action: format.Reject},
 	format.Param{Name: "inference_geo", Action: format.Reject, Allow: []string{`"global"`}},
-	format.Param{Name: "service_tier", Action: format.Force, Value: `"standard_only"`, Allow: []string{`"auto"`, `"standard_only"`}},
+	format.Param{
+		Name:   "service_tier",
+		Action: format.Force,
+		Value:  `"standard_only"`,
+		Allow:  []string{`"auto"`, `"standard_only"`},
+	},
 	format.Param{Name: "speed", Action: format.Reject, Allow: []string{`"standard"`}},
 )

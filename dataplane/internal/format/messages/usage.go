@@ -38,15 +38,18 @@ func iterationUsage(raw []byte) (sum price.Usage, ok bool) {
 		if string(name) != "advisor_message" && string(name) != "compaction" {
 			continue
 		}
+
 		c, _, readable := usagereport.Read(iteration)
 		if !readable {
 			return sum, false
 		}
+
 		u := c.Beside(false)
 		if string(name) == "advisor_message" {
 			addAdvisor(&sum.Secondary, u, iteration)
 			continue
 		}
+
 		sum.Input += u.Input
 		sum.CachedInput += u.CachedInput
 		sum.CacheWrite5m += u.CacheWrite5m
@@ -86,6 +89,7 @@ func usesOneHourCache(r *format.Request) bool {
 	if r == nil {
 		return false
 	}
+
 	const mark = `"cache_control"`
 	marked := false
 	for _, name := range []string{"cache_control", "system", "messages", "tools"} {
@@ -97,6 +101,7 @@ func usesOneHourCache(r *format.Request) bool {
 			marked = true
 			continue
 		}
+
 		for {
 			i := bytes.Index(raw, []byte(mark))
 			if i < 0 {
@@ -112,6 +117,7 @@ func usesOneHourCache(r *format.Request) bool {
 			marked = true
 		}
 	}
+
 	return marked
 }
 

@@ -95,6 +95,7 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	if answer.IsDone(ev.Data) {
 		return dst, format.Other // some providers send it although the format has no such event
 	}
+
 	kind := answer.Type(ev)
 	if a.Failed() {
 		return a.afterFailure(dst, ev, kind)
@@ -102,12 +103,14 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	if a.unexplained && string(kind) != "error" {
 		return dst, format.Other
 	}
+
 	before := a.sequence
 	a.recordNumber(ev.Data)
 	dst, result := a.event(dst, ev, kind)
 	if result == format.Failure || a.unexplained {
 		a.sequence = before // the client does not get the event, so its number can be used again
 	}
+
 	return dst, result
 }
 
@@ -134,14 +137,17 @@ func (a *reader) event(dst []byte, ev sse.Event, kind []byte) ([]byte, format.Ki
 	case string(kind) == "error":
 		return a.Fail(dst, ev.Data)
 	}
+
 	if explicit, flat := answer.FindError(ev.Data); (explicit || flat) && !answer.IsOwn(ev, isEvent) {
 		return a.Fail(dst, ev.Data)
 	}
+
 	switch string(kind) {
 	case "response.created", "response.queued", "response.in_progress",
 		"response.completed", "response.incomplete", "response.failed":
 		return a.responseEvent(dst, ev, string(kind))
 	}
+
 	return ev.AppendTerminated(dst), format.Other
 }
 
@@ -155,6 +161,7 @@ func (a *reader) item(data []byte, done bool) {
 		a.Now.Ending = false
 		return
 	}
+
 	a.open = max(a.open-1, 0)
 	a.Now.Ending = a.open == 0 && kind != "reasoning" // what follows the last item is the usage
 	switch kind {
@@ -213,10 +220,12 @@ func (a *reader) responseEvent(dst []byte, ev sse.Event, kind string) ([]byte, f
 			a.recordCreated(text[c.Start():c.End()])
 		}
 	}
+
 	whole := kind == "response.completed" || kind == "response.incomplete"
 	if whole || kind == "response.failed" || p.failed {
 		a.recordUsage(&p) // an earlier report does not cover the whole response
 	}
+
 	if kind == "response.failed" || p.failed {
 		if !p.failed || !p.explained {
 			a.unexplained = true
@@ -224,13 +233,16 @@ func (a *reader) responseEvent(dst []byte, ev sse.Event, kind string) ([]byte, f
 		}
 		return a.Fail(dst, ev.Data)
 	}
+
 	if kind == "response.completed" && !a.begun && p.isEmpty() {
 		return a.Fail(dst, ev.Data)
 	}
+
 	if whole {
 		a.ended = true
 		return w.Finish(), format.Terminal
 	}
+
 	return w.Finish(), format.Other
 }
 
@@ -294,6 +306,7 @@ func (a *reader) response(w *jsonspan.Splicer, text []byte, at int) (p responseP
 			}
 		}
 	}
+
 	p.end = c.SkipRest()
 	return p, c.Alone()
 }

@@ -67,5 +67,6 @@ func (a *reader) emptyResponse(requestID string) []byte {
 		`"incomplete_details":null,"instructions":null,"max_output_tokens":null,"model":`...)
 	out = append(out, a.Model...)
 	return append(out, `,"output":[],"parallel_tool_calls":true,"previous_response_id":null,"store":false,"temperature":null,`+
-		`"text":{"format":{"type":"text"}},"tool_choice":"auto","tools":[],"top_p":null,"truncation":"disabled","usage":null,"metadata":{}}`...)
+		`"text":{"format":{"type":"text"}},"tool_choice":"auto","tools":[],"top_p":null,`+
+		`"truncation":"disabled","usage":null,"metadata":{}}`...)
 }

@@ -80,6 +80,7 @@ func readChoice(raw []byte) (choice format.ToolChoice) {
 		choice.Required, choice.None = string(text) == "required", string(text) == "none"
 		return choice
 	}
+
 	switch kind := jsonspan.FindText(raw, "type"); kind {
 	case "", "function", "custom":
 		choice.Name = jsonspan.FindText(raw, "name")
@@ -93,6 +94,7 @@ func readChoice(raw []byte) (choice format.ToolChoice) {
 	default:
 		choice.Kinds, choice.Param = []string{kind}, "tool_choice.type"
 	}
+
 	return choice
 }
 
@@ -102,7 +104,10 @@ func checkInclude(r *format.Request, p *format.Policy, rules format.Rules) *apie
 	for item := range jsonspan.Elements(r.Value("include")) {
 		name, _ := jsonspan.Text(nil, item)
 		switch string(name) {
-		case "reasoning.encrypted_content", "message.output_text.logprobs", "message.input_image.image_url", "computer_call_output.output.image_url":
+		case "reasoning.encrypted_content",
+			"message.output_text.logprobs",
+			"message.input_image.image_url",
+			"computer_call_output.output.image_url":
 		default:
 			if kind, ok := format.ToolOfResult(string(name)); !ok || !r.OffersResult(p, rules, kind) {
 				return format.UnsupportedValue(format.ElementPath("include", i), item)
@@ -127,6 +132,7 @@ func (p *inputCheck) items(raw []byte) *apierr.Error {
 		if it.Kind() != jsonspan.KindObject {
 			continue
 		}
+
 		typed := false
 		c := jsonspan.ObjectAt(raw, it.Start())
 		for c.Next() {
@@ -158,11 +164,14 @@ func (p *inputCheck) items(raw []byte) *apierr.Error {
 				c.SetEnd(end)
 			}
 		}
+
 		if !typed { // an item with nothing but an id is a reference, too
 			return itemReference(it.Index())
 		}
+
 		it.SetEnd(c.SkipRest())
 	}
+
 	return nil
 }
 

@@ -12,15 +12,18 @@ func (a *reader) recordUsage(p *responseParts) {
 	if a.Report(p.usage) < answer.Placeholder {
 		return
 	}
+
 	made, search := toolCalls(p.output)
 	if n, ok := searchRequests(p.toolUsage); ok {
 		made += n - search
 	}
+
 	second, ok := imageToolUsage(p.toolUsage, p.output)
 	if !ok {
 		a.Unreadable = true
 		return
 	}
+
 	a.Total, a.Ambiguous = a.Counts.Inside()
 	a.Reported = true
 	a.Total.ServerToolRequests = max(a.Total.ServerToolRequests, made)
@@ -71,8 +74,16 @@ func imageToolUsage(toolUsage, output []byte) (second price.Secondary, ok bool) 
 	if !readable {
 		return second, false
 	}
+
 	u, _ := c.Inside()
-	second = price.Secondary{Input: u.Input, ImageIn: u.ImageIn, CachedInput: u.CachedInput, Output: u.Output, ImageOut: u.ImageOut}
+	second = price.Secondary{
+		Input:       u.Input,
+		ImageIn:     u.ImageIn,
+		CachedInput: u.CachedInput,
+		Output:      u.Output,
+		ImageOut:    u.ImageOut,
+	}
+
 	it := jsonspan.ArrayAt(output, 0)
 	for it.Next() {
 		kind, _ := jsonspan.Find(output[it.Start():], "type")
@@ -80,8 +91,10 @@ func imageToolUsage(toolUsage, output []byte) (second price.Secondary, ok bool) 
 			second.Images++
 		}
 	}
+
 	if second != (price.Secondary{}) {
 		second.Kind = price.ImageTool
 	}
+
 	return second, true
 }

@@ -48,6 +48,7 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 		a.RecordFailure(body)
 		return dst, false
 	}
+
 	if a.Reported = j.Status == Completed; a.Reported {
 		a.Total = price.Usage{Seconds: j.Seconds, Size: j.Size}
 		if j.Seconds == 0 {
@@ -57,14 +58,17 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 			a.Total.Size = a.size
 		}
 	}
+
 	w := jsonspan.NewSplicer(dst, body)
 	c := jsonspan.ObjectAt(body, 0)
 	for c.Next() {
 		a.member(&c, &w, j)
 	}
+
 	if !w.Changed() {
 		return body, true
 	}
+
 	return w.Finish(), true
 }
 
@@ -98,6 +102,7 @@ func (a *reader) member(c *jsonspan.ObjectCursor, w *jsonspan.Splicer, j Job) {
 	default:
 		keep = false
 	}
+
 	switch {
 	case !keep:
 		c.Drop(w)

@@ -34,18 +34,22 @@ func IsForm(contentType string) bool {
 func ReadForm(contentType string, body []byte) (*format.Request, *apierr.Error) {
 	f, err := splitForm(contentType, body)
 	if err != nil {
-		return nil, apierr.New(http.StatusBadRequest, apierr.InvalidRequest, "The request body is not valid multipart/form-data.").WithCause(err)
+		return nil, apierr.New(http.StatusBadRequest, apierr.InvalidRequest, "The request body is not valid multipart/form-data.").
+			WithCause(err)
 	}
+
 	obj := jsonspan.Acquire()
 	if err := obj.Parse(f.object()); err != nil {
 		obj.Release()
 		return nil, apierr.New(http.StatusBadRequest, apierr.InvalidRequest, "The form contains a field more than once.").WithCause(err)
 	}
+
 	r, refused := spec.Read(obj)
 	if refused != nil {
 		obj.Release()
 		return nil, refused
 	}
+
 	r.OwnBody()
 	r.File = f.file
 	switch {
@@ -54,6 +58,7 @@ func ReadForm(contentType string, body []byte) (*format.Request, *apierr.Error) 
 	case f.file != nil && r.Value(fileField) != nil:
 		r.Refuse(format.Invalid(fileField, "either a file or a URL"))
 	}
+
 	return r, nil
 }
 
@@ -71,6 +76,7 @@ func splitForm(contentType string, body []byte) (f form, err error) {
 	if err != nil {
 		return f, fmt.Errorf("parse content type: %w", err)
 	}
+
 	parts := multipart.NewReader(bytes.NewReader(body), params["boundary"])
 	// A part is read into the beginning of body: files are too large for a copy. The reader copies what it reads ahead,
 	// and the values of all parts so far are shorter than what it has read, so no byte is overwritten that it needs.
@@ -92,6 +98,7 @@ func splitForm(contentType string, body []byte) (f form, err error) {
 		}
 		room = room[n:]
 	}
+
 	return f, errors.New("read form: too many fields")
 }
 
@@ -117,7 +124,12 @@ func (f *form) add(part *multipart.Part, value []byte) error {
 		return errors.New("read form: a field without a name")
 	case isFile && name == fileField && f.file == nil:
 		file, _ := fileName(part)
-		f.file = &format.File{Field: name, Name: file, Type: part.Header.Get("Content-Type"), Data: value}
+		f.file = &format.File{
+			Field: name,
+			Name:  file,
+			Type:  part.Header.Get("Content-Type"),
+			Data:  value,
+		}
 		return nil
 	case isFile:
 		f.misplaced = name
@@ -125,10 +137,12 @@ func (f *form) add(part *multipart.Part, value []byte) error {
 	case !utf8.Valid(value):
 		return errors.New("read form: a field that is not text")
 	}
+
 	if inner, ok := strings.CutPrefix(name, fileField+"["); ok {
 		f.nested = appendMember(f.nested, strings.TrimSuffix(inner, "]"), string(value))
 		return nil
 	}
+
 	f.members = appendMember(f.members, name, string(value))
 	return nil
 }
@@ -175,16 +189,19 @@ func encodeForm(dst, object []byte, file *format.File) (body []byte, contentType
 		}
 		mustWrite(w.WriteField(string(name), string(value)))
 	}
+
 	h := textproto.MIMEHeader{}
 	h.Set("Content-Disposition", multipart.FileContentDisposition(file.Field, file.Name))
 	if file.Type != "" {
 		h.Set("Content-Type", file.Type)
 	}
+
 	part, err := w.CreatePart(h)
 	mustWrite(err)
 	_, err = part.Write(file.Data)
 	mustWrite(err)
 	mustWrite(w.Close())
+
 	return buf.Bytes(), w.FormDataContentType()
 }
 

@@ -24,13 +24,43 @@ func (s Status) Final() bool { return s == Completed || s == Failed }
 
 // statuses maps the states of providers, in lower case.
 var statuses = map[string]Status{
-	"queued": Queued, "pending": Queued, "submitted": Queued, "created": Queued, "not_started": Queued, "waiting": Queued, "scheduled": Queued,
-	"in_progress": InProgress, "processing": InProgress, "preprocessing": InProgress, "running": InProgress, "generating": InProgress,
-	"completed": Completed, "complete": Completed, "succeeded": Completed, "succeed": Completed, "success": Completed, "successful": Completed,
-	"finished": Completed, "done": Completed, "ready": Completed,
-	"failed": Failed, "failure": Failed, "fail": Failed, "error": Failed, "cancelled": Failed, "canceled": Failed, "expired": Failed,
-	"rejected": Failed, "aborted": Failed, "terminated": Failed, "timeout": Failed, "timed_out": Failed,
-	"nsfw": Failed, "blocked": Failed, "moderated": Failed, "content_filtered": Failed,
+	"queued":           Queued,
+	"pending":          Queued,
+	"submitted":        Queued,
+	"created":          Queued,
+	"not_started":      Queued,
+	"waiting":          Queued,
+	"scheduled":        Queued,
+	"in_progress":      InProgress,
+	"processing":       InProgress,
+	"preprocessing":    InProgress,
+	"running":          InProgress,
+	"generating":       InProgress,
+	"completed":        Completed,
+	"complete":         Completed,
+	"succeeded":        Completed,
+	"succeed":          Completed,
+	"success":          Completed,
+	"successful":       Completed,
+	"finished":         Completed,
+	"done":             Completed,
+	"ready":            Completed,
+	"failed":           Failed,
+	"failure":          Failed,
+	"fail":             Failed,
+	"error":            Failed,
+	"cancelled":        Failed,
+	"canceled":         Failed,
+	"expired":          Failed,
+	"rejected":         Failed,
+	"aborted":          Failed,
+	"terminated":       Failed,
+	"timeout":          Failed,
+	"timed_out":        Failed,
+	"nsfw":             Failed,
+	"blocked":          Failed,
+	"moderated":        Failed,
+	"content_filtered": Failed,
 }
 
 // statusOf maps a provider's state. An unknown one is not final: the job is polled again, and nothing is charged yet.
@@ -68,14 +98,21 @@ func ReadJob(body []byte) (j Job, ok bool) {
 	if obj.Parse(body) != nil {
 		return j, false
 	}
+
 	j = Job{
-		ID: label(body, "id"), Size: label(body, "size"), Progress: number(body, "progress"),
-		CreatedUnix: number(body, "created_at"), CompletedUnix: number(body, "completed_at"), ExpiresUnix: number(body, "expires_at"),
-		ErrorCode: jsonspan.FindText(body, "error", "code"), ErrorMessage: jsonspan.FindText(body, "error", "message"),
+		ID:            label(body, "id"),
+		Size:          label(body, "size"),
+		Progress:      number(body, "progress"),
+		CreatedUnix:   number(body, "created_at"),
+		CompletedUnix: number(body, "completed_at"),
+		ExpiresUnix:   number(body, "expires_at"),
+		ErrorCode:     jsonspan.FindText(body, "error", "code"),
+		ErrorMessage:  jsonspan.FindText(body, "error", "message"),
 	}
 	j.Seconds = lengthOf(body)
 	word := jsonspan.FindText(body, "status")
 	j.Status = statusOf(word)
+
 	return j, j.ID != "" && word != ""
 }
 

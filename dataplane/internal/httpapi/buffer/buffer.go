@@ -92,6 +92,7 @@ func ReadAll(r io.Reader, length, limit int64, room Room) (*[]byte, error) {
 	if length > limit {
 		return nil, ErrTooLarge
 	}
+
 	granted := length
 	if granted < 0 {
 		granted = min(firstRoom, limit)
@@ -99,6 +100,7 @@ func ReadAll(r io.Reader, length, limit int64, room Room) (*[]byte, error) {
 	if err := room.Grow(granted); err != nil {
 		return nil, err
 	}
+
 	b := room.Get(int(granted) + 1) // the last byte shows that the body is longer
 	for {
 		n, err := r.Read((*b)[len(*b) : granted+1])
@@ -113,6 +115,7 @@ func ReadAll(r io.Reader, length, limit int64, room Room) (*[]byte, error) {
 				b = moved(room, b, int(granted)+1)
 			}
 		}
+
 		if err != nil {
 			room.Put(b)
 			return nil, err

@@ -42,6 +42,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err //nolint:wrapcheck // passed through
 		}
+
 		conn := &Conn{Conn: c, listener: l, socket: socketOf(c)}
 		if conn.socket != nil && !isTLS(c) {
 			conn.Conn = conn.socket
@@ -49,10 +50,12 @@ func (l *listener) Accept() (net.Conn, error) {
 		if l.open.Add(1) <= l.cfg.MaxConns || l.cfg.MaxConns == 0 {
 			return conn, nil
 		}
+
 		if isTLS(c) { // an answer would wait for the handshake
 			_ = conn.Close()
 			continue
 		}
+
 		_ = c.SetWriteDeadline(time.Now().Add(ownAnswerTimeout))
 		_, _ = c.Write(l.cfg.AnswerFunc(http.StatusServiceUnavailable)) // the connection is closed either way
 		_ = conn.Close()

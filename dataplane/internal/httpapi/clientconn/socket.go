@@ -100,6 +100,7 @@ func (s *socket) readInTurn(p []byte) (n int, err error) {
 		s.taken = 0
 		s.turn.Yield()
 	}
+
 	p = p[:min(len(p), readStep)]
 	var failed error
 	err = s.raw.Read(func(fd uintptr) bool {
@@ -115,6 +116,7 @@ func (s *socket) readInTurn(p []byte) (n int, err error) {
 		}
 		return true
 	})
+
 	switch {
 	case err != nil:
 		return 0, err
@@ -123,6 +125,7 @@ func (s *socket) readInTurn(p []byte) (n int, err error) {
 	case n == 0 && len(p) > 0:
 		return 0, io.EOF
 	}
+
 	s.taken += n
 	return n, nil
 }

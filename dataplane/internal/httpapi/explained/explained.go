@@ -58,6 +58,7 @@ func read(d format.Dialect, q *wire.ExplainRequest, prompt string, object *jsons
 			values[name] = value
 		}
 	}
+
 	body, err := json.Marshal(values)
 	if err != nil {
 		return nil, fmt.Errorf("encode the body: %w", err)
@@ -65,10 +66,12 @@ func read(d format.Dialect, q *wire.ExplainRequest, prompt string, object *jsons
 	if err := object.Parse(body); err != nil {
 		return nil, err
 	}
+
 	request, refused := d.Read(object)
 	if refused != nil {
 		return nil, refused
 	}
+
 	return request, nil
 }
 
@@ -86,6 +89,7 @@ func members(f catalogkv.Format, q *wire.ExplainRequest, prompt string) map[stri
 	case catalogkv.Chat:
 		values["messages"] = []map[string]string{{"role": "user", "content": prompt}}
 	}
+
 	given := map[string]any{limit: q.MaxTokens, "n": q.N, "stream": q.Stream}
 	maps.DeleteFunc(given, func(_ string, v any) bool { return v == int64(0) || v == false })
 	maps.Copy(values, given)
@@ -97,18 +101,28 @@ func members(f catalogkv.Format, q *wire.ExplainRequest, prompt string) map[stri
 func Judge(states []wire.PoolState, needs []wire.Need) error {
 	pools := allocator.New()
 	for _, s := range states {
-		pools.Pools[s.Pool] = &allocator.Pool{ID: s.Pool, Kind: s.Kind, Unlimited: s.Unlimited, Total: s.Total, Free: s.Free, Settled: s.Settled}
+		pools.Pools[s.Pool] = &allocator.Pool{
+			ID:        s.Pool,
+			Kind:      s.Kind,
+			Unlimited: s.Unlimited,
+			Total:     s.Total,
+			Free:      s.Free,
+			Settled:   s.Settled,
+		}
 	}
+
 	decision := pools.Judge(needs)
 	if decision.Granted {
 		return nil
 	}
+
 	refused := &admission.RefusedError{Decision: decision}
 	for _, n := range needs {
 		if n.Kind == decision.Reason.Pool() {
 			refused.Wanted = n.Amount
 		}
 	}
+
 	return refused
 }
 
@@ -138,15 +152,18 @@ func (r *Routes) All() (all []wire.ExplainRoute) {
 		}
 		all = append(all, view)
 	}
+
 	for i := range r.Model.Model.Routes {
 		entry := &r.Model.Model.Routes[i]
-		if !slices.Contains(entry.Formats, r.Format) || slices.ContainsFunc(r.Choices, func(c route.Choice) bool { return c.ID == entry.ID }) {
+		if !slices.Contains(entry.Formats, r.Format) ||
+			slices.ContainsFunc(r.Choices, func(c route.Choice) bool { return c.ID == entry.ID }) {
 			continue
 		}
 		view := describe(entry)
 		view.Skipped = r.whySkipped(entry)
 		all = append(all, view)
 	}
+
 	return all
 }
 
@@ -169,5 +186,11 @@ func (r *Routes) whySkipped(entry *catalogkv.Route) string {
 }
 
 func describe(r *catalogkv.Route) wire.ExplainRoute {
-	return wire.ExplainRoute{Route: r.ID, Provider: r.Provider, UpstreamModel: r.UpstreamModel, Priority: r.Priority, Weight: max(r.Weight, 1)}
+	return wire.ExplainRoute{
+		Route:         r.ID,
+		Provider:      r.Provider,
+		UpstreamModel: r.UpstreamModel,
+		Priority:      r.Priority,
+		Weight:        max(r.Weight, 1),
+	}
 }

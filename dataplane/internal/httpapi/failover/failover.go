@@ -66,21 +66,25 @@ func (t *Tries) Try(q Request, caller Caller) (*Failures, error) {
 		if err := caller.Ready(); err != nil {
 			return nil, err
 		}
+
 		if !ok {
 			last = provider.NoTurnFailure(t.Picker.Cooldown(choice.ID))
 			rateLimited = last
 			caller.Skipped(choice, event.SkippedTurn)
 			continue
 		}
+
 		attempt, ok := t.Picker.Begin(choice.ID)
 		if !ok {
 			// The circuit breaker has opened since the routes were ordered, or another request is its probe.
 			caller.Skipped(choice, event.SkippedBreaker)
 			continue
 		}
+
 		if failed != "" {
 			t.Metrics.RecordFailover(failed, class)
 		}
+
 		failure, confirmed, err := t.tryRoute(&q, choice, &attempt, caller)
 		if failure == nil {
 			return nil, err
@@ -91,11 +95,13 @@ func (t *Tries) Try(q Request, caller Caller) (*Failures, error) {
 		if !failure.Failover {
 			return &Failures{Last: failure}, nil
 		}
+
 		last, failed, class = failure, choice.Provider.ID, failure.Class
 		if isRateLimited(failure) {
 			rateLimited = failure
 		}
 	}
+
 	return &Failures{last, rateLimited}, nil
 }
 
@@ -110,7 +116,12 @@ func isRateLimited(f *provider.Failure) bool { return f.Client.Status == http.St
 
 // tryRoute makes one attempt and records its result for the route and the credential. It returns a failure of the
 // provider as the failure, with whether it concerns more than this account's requests, and any other as the error.
-func (t *Tries) tryRoute(q *Request, choice route.Choice, attempt *route.Attempt, caller Caller) (_ *provider.Failure, confirmed bool, _ error) {
+func (t *Tries) tryRoute(
+	q *Request,
+	choice route.Choice,
+	attempt *route.Attempt,
+	caller Caller,
+) (_ *provider.Failure, confirmed bool, _ error) {
 	defer attempt.End()
 	err := caller.Call(choice, attempt)
 	if failure := FailureOf(err); failure != nil {
@@ -174,12 +185,15 @@ func (t *Tries) recordFailure(q *Request, choice route.Choice, f *provider.Failu
 	case f.Answered:
 		attempt.Succeeded() // the route works, though it refused this request
 	}
+
 	level, text := slog.LevelInfo, "provider call failed"
 	if f.Alarm && confirmed {
 		level, text = slog.LevelError, "provider refuses the gateway's account"
 	}
+
 	t.Log.LogAttrs(context.Background(), level, text,
 		slog.String("request_id", q.ID), slog.String("provider", choice.Provider.ID), slog.String("route", choice.ID),
 		slog.String("credential", choice.Credential.ID), slog.String("class", f.Class), slog.Any("error", f))
+
 	return confirmed
 }

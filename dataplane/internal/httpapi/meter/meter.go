@@ -86,25 +86,38 @@ type attemptLabels struct {
 func New(reg prometheus.Registerer) *Metrics {
 	f := promauto.With(reg)
 	upstream := f.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "mgw_upstream_seconds",
-		Help:    "Time that an attempt waited for its provider: until the answer began, or for a non-streaming answer until it was complete. Failed attempts count, too.",
+		Name: "mgw_upstream_seconds",
+		Help: "Time that an attempt waited for its provider: until the answer began, or for a non-streaming answer until it was " +
+			"complete. Failed attempts count, too.",
 		Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600},
 	}, []string{"provider"})
+
 	m := &Metrics{
 		inFlight: tally.NewCounters("mgw_requests_in_flight", "Requests that are being handled now, by endpoint.",
 			[]string{"endpoint"}, tally.Kind{Gauge: true}, tally.Label[string]),
-		requests: tally.NewCounters("mgw_requests_total", "Answered requests by endpoint, HTTP status, error code and outcome: completed, failed, client_gone or refused. "+
-			"A stream that breaks off has the status 200 and the outcome failed.", []string{"endpoint", "status", "code", "outcome"}, tally.Kind{},
+		requests: tally.NewCounters(
+			"mgw_requests_total",
+			"Answered requests by endpoint, HTTP status, error code and outcome: completed, failed, client_gone or refused. "+
+				"A stream that breaks off has the status 200 and the outcome failed.",
+			[]string{"endpoint", "status", "code", "outcome"},
+			tally.Kind{},
 			func(l requestLabels) []string {
 				return []string{l.endpoint, strconv.Itoa(l.status), string(l.code), l.outcome}
-			}),
-		durations: tally.NewHistograms("mgw_request_duration_seconds", "Time from the arrival of a request's headers to the end of its answer.",
-			[]string{"endpoint"}, pulse.Duration.Bounds(), func(l durationLabels) []string { return []string{l.endpoint} }),
+			},
+		),
+		durations: tally.NewHistograms(
+			"mgw_request_duration_seconds",
+			"Time from the arrival of a request's headers to the end of its answer.",
+			[]string{"endpoint"},
+			pulse.Duration.Bounds(),
+			func(l durationLabels) []string { return []string{l.endpoint} },
+		),
 		attempts: tally.NewCounters("mgw_provider_attempts_total", "Calls to providers by outcome: ok, or the error class.",
 			[]string{"provider", "outcome"}, tally.Kind{}, func(l attemptLabels) []string { return []string{l.provider, l.outcome} }),
 		overhead: f.NewHistogram(prometheus.HistogramOpts{
-			Name:    "mgw_request_overhead_seconds",
-			Help:    "Time that the proxy itself adds to a successful non-streaming request: its duration less the time spent waiting for providers.",
+			Name: "mgw_request_overhead_seconds",
+			Help: "Time that the proxy itself adds to a successful non-streaming request: its duration less the time spent waiting " +
+				"for providers.",
 			Buckets: []float64{.00005, .0001, .0002, .0005, .001, .002, .005, .01, .025, .05, .1, .5, 2},
 		}),
 		firstToken: tally.NewHistograms("mgw_time_to_first_token_seconds",
@@ -112,40 +125,57 @@ func New(reg prometheus.Registerer) *Metrics {
 			[]string{"provider"}, pulse.FirstToken.Bounds(), func(l routeLabels) []string { return []string{l.provider} }),
 		upstream: childcache.New(func(provider string) prometheus.Observer { return upstream.WithLabelValues(provider) }),
 		streamEnds: tally.NewCounters("mgw_stream_ends_total", "Ended streams by reason: completed, client_gone, revoked, "+
-			"busy (no room in the budget for bodies), or the class of the provider's failure.", []string{"reason"}, tally.Kind{}, tally.Label[string]),
+			"busy (no room in the budget for bodies), or the class of the provider's "+
+			"failure.", []string{"reason"}, tally.Kind{}, tally.Label[string]),
 		unpriced: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "mgw_unpriced_usage_total",
-			Help: "Answers whose provider reported usage without a price, by kind: server_tool for calls of tools, the kind of a secondary model, or a " +
-				"line (audio_in, audio_out, cache_write_1h, cache_write_12h) that is charged at the rate of plain input or output. Above zero, the " +
+			Help: "Answers whose provider reported usage without a price, by kind: server_tool for calls of tools, the kind of a " +
+				"secondary model, or a " +
+				"line (audio_in, audio_out, cache_write_1h, cache_write_12h) that is charged at the rate of plain input or output. " +
+				"Above zero, the " +
 				"operator pays for something that no client is fully charged for.",
 		}, []string{"kind"}),
 		images: f.NewCounter(prometheus.CounterOpts{Name: "mgw_images_total", Help: "Images that generation requests have used."}),
 		reserved: f.NewCounter(prometheus.CounterOpts{
 			Name: "mgw_reserved_total",
-			Help: "Reservations of finished generation requests, in currency units. Far above the charges, they keep money of accounts back needlessly.",
+			Help: "Reservations of finished generation requests, in currency units. Far above the charges, they keep money of " +
+				"accounts back needlessly.",
 		}),
 		failovers: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "mgw_failovers_total", Help: "Attempts that followed a failed one of the same request, by the provider and the error class of the failed one.",
+			Name: "mgw_failovers_total",
+			Help: "Attempts that followed a failed one of the same request, by the provider and the error class of the failed one.",
 		}, []string{"from", "class"}),
 		left: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "mgw_left_streams_total",
 			Help: "Streams whose client left after the provider had begun to answer, by how they were charged: reported or estimated. " +
 				"The usage records with the status client_gone say whose they were.",
 		}, []string{"rule"}),
-		doubts: tally.NewCounters("mgw_usage_doubts_total", "Charged answers whose provider reported no usage, or one that is in doubt, by provider and reason: "+
-			"missing, unreadable, no_input, low_output (less than half of what was delivered), high_input, high_output, high_other (more than the request allows), "+
-			"unpriced, interrupted (the answer broke off), or ambiguous. All but ambiguous ones are charged by an estimate.", []string{"provider", "reason"}, tally.Kind{},
-			func(l doubtLabels) []string { return []string{l.provider, string(l.reason)} }),
+		doubts: tally.NewCounters(
+			"mgw_usage_doubts_total",
+			"Charged answers whose provider reported no usage, or one that is in doubt, by provider and reason: "+
+				"missing, unreadable, no_input, low_output (less than half of what was delivered), high_input, high_output, "+
+				"high_other (more than the request allows), "+
+				"unpriced, interrupted (the answer broke off), or ambiguous. All but ambiguous ones are charged by an estimate.",
+			[]string{"provider", "reason"},
+			tally.Kind{},
+			func(l doubtLabels) []string { return []string{l.provider, string(l.reason)} },
+		),
 	}
 	reg.MustRegister(m.inFlight, m.requests, m.durations, m.attempts, m.firstToken, m.streamEnds, m.doubts)
 	m.countModels(reg)
+
 	return m
 }
 
 // countModels registers the counters by model.
 func (m *Metrics) countModels(reg prometheus.Registerer) {
-	m.byModel = tally.NewCounters("mgw_model_requests_total", "Answered requests for a model of the catalog, by model and outcome as in mgw_requests_total.",
-		[]string{"model", "outcome"}, tally.Kind{}, func(l modelLabels) []string { return []string{l.model, l.outcome} })
+	m.byModel = tally.NewCounters(
+		"mgw_model_requests_total",
+		"Answered requests for a model of the catalog, by model and outcome as in mgw_requests_total.",
+		[]string{"model", "outcome"},
+		tally.Kind{},
+		func(l modelLabels) []string { return []string{l.model, l.outcome} },
+	)
 	m.tokens = tally.NewCounters("mgw_tokens_total", "Tokens that generation requests have used, by model and kind.",
 		[]string{"model", "kind"}, tally.Kind{}, func(l tokenLabels) []string { return []string{l.model, l.kind} })
 	m.charged = tally.NewCounters("mgw_charged_total", "Charges by model in currency units, rounded: the ledger has the exact amounts.",
@@ -228,6 +258,7 @@ func (m *Metrics) RecordUsage(e *event.Usage, doubt usagereport.Reason) {
 	if e.Rule == event.RuleNone {
 		return
 	}
+
 	m.recordDoubt(e.Provider, doubt)
 	u, model := &e.Usage, m.models.Of(servedLabels{e.Model, e.Provider})
 	model.charged.Add(int64(max(e.Cost, 0)))
@@ -237,6 +268,7 @@ func (m *Metrics) RecordUsage(e *event.Usage, doubt usagereport.Reason) {
 			model.tokens[i].Add(n)
 		}
 	}
+
 	if u.Images > 0 {
 		m.images.Add(float64(u.Images))
 	}

@@ -45,7 +45,13 @@ func (p *Cache) OfModel(snapshot *catalog.Snapshot, m *catalog.Model, d format.D
 }
 
 // OfRoute returns the model's policy in a format with the overrides of the route.
-func (p *Cache) OfRoute(snapshot *catalog.Snapshot, m *catalog.Model, r *catalog.Route, f catalogkv.Format, ofModel *format.Policy) *format.Policy {
+func (p *Cache) OfRoute(
+	snapshot *catalog.Snapshot,
+	m *catalog.Model,
+	r *catalog.Route,
+	f catalogkv.Format,
+	ofModel *format.Policy,
+) *format.Policy {
 	overrides := r.Params[f]
 	if len(overrides) == 0 {
 		return ofModel

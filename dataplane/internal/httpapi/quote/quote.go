@@ -42,6 +42,7 @@ func Of(f catalogkv.Format, r *format.Request, m *catalog.Model, sheet *price.Sh
 			q.Input, input = min(q.Input, m.ContextWindow), min(input, m.ContextWindow)
 		}
 	}
+
 	q.Usage = expectedUsage(f, r, m, sheet, input)
 	var err error
 	if q.Cost, err = price.Cost(&q.Usage, sheet); err != nil {
@@ -50,6 +51,7 @@ func Of(f catalogkv.Format, r *format.Request, m *catalog.Model, sheet *price.Sh
 	if f.Type() != catalogkv.Video {
 		q.Reserve = q.Cost
 	}
+
 	return q, nil
 }
 

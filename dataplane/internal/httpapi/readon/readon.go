@@ -41,9 +41,11 @@ func (c *Calls) Begin(account string, slots int64, cancel func()) *Call {
 			}
 		}
 	}
+
 	if slots > 0 && n > slots {
 		c.stop(oldest)
 	}
+
 	return added
 }
 

@@ -26,10 +26,12 @@ func mapFile(dir string, n int) (file, error) {
 	if err := unix.Fallocate(int(f.Fd()), 0, 0, int64(n)); err != nil {
 		return file{}, fmt.Errorf("allocate blocks: %w", err)
 	}
+
 	memory, err := unix.Mmap(int(f.Fd()), 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return file{}, fmt.Errorf("map file: %w", err)
 	}
+
 	empty := memory[:0]
 	return file{&empty, memory}, nil
 }

@@ -45,7 +45,12 @@ type Answer struct {
 
 // Begin returns a room without bytes.
 func (r *Rooms) Begin(account string, owner Owner) Answer {
-	return Answer{memory: r.Memory.Begin(account), disk: r.Disk.Begin(account), dir: r.Dir, owner: owner}
+	return Answer{
+		memory: r.Memory.Begin(account),
+		disk:   r.Disk.Begin(account),
+		dir:    r.Dir,
+		owner:  owner,
+	}
 }
 
 // Event returns a room for the large events of a stream. They wait for memory and are not held in files.
@@ -116,9 +121,11 @@ func (a *Answer) inFile(n int) (*[]byte, error) {
 	for _, f := range a.files {
 		held += len(f.memory)
 	}
+
 	if err := a.disk.Grow(int64(held)); err != nil {
 		return nil, fmt.Errorf("hold answer in a file: %w", err)
 	}
+
 	f, err := mapFile(a.dir, n)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", bytebudget.ErrFull, err)
@@ -126,6 +133,7 @@ func (a *Answer) inFile(n int) (*[]byte, error) {
 	if faults := debug.SetPanicOnFault(true); a.files == nil {
 		a.faults = faults
 	}
+
 	a.files = append(a.files, f)
 	return f.buffer, nil
 }

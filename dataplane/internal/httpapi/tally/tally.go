@@ -55,8 +55,10 @@ type Kind struct {
 // NewCounters returns Counters that Prometheus shows under a name with labels.
 func NewCounters[K comparable](name, help string, names []string, kind Kind, labels func(K) []string) *Counters[K] {
 	c := &Counters[K]{
-		metric: metric[K]{prometheus.NewDesc(name, help, names, nil), labels}, kind: prometheus.CounterValue, unit: max(kind.PerUnit, 1),
-		by: childcache.New(func(K) *atomic.Int64 { return new(atomic.Int64) }),
+		metric: metric[K]{prometheus.NewDesc(name, help, names, nil), labels},
+		kind:   prometheus.CounterValue,
+		unit:   max(kind.PerUnit, 1),
+		by:     childcache.New(func(K) *atomic.Int64 { return new(atomic.Int64) }),
 	}
 	if kind.Gauge {
 		c.kind = prometheus.GaugeValue

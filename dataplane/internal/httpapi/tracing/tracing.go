@@ -42,11 +42,13 @@ func (t *Tracer) Begin(h http.Header, at time.Time) *Request {
 	if t == nil {
 		return nil
 	}
+
 	ctx := context.Background()
 	var client trace.SpanContext
 	if h["Traceparent"] != nil {
 		client = trace.SpanContextFromContext(propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(h)))
 	}
+
 	joins := t.TrustClients && client.IsValid()
 	sampled := joins && client.IsSampled()
 	if !joins {
@@ -55,6 +57,7 @@ func (t *Tracer) Begin(h http.Header, at time.Time) *Request {
 	if !sampled {
 		return nil
 	}
+
 	options := []trace.SpanStartOption{trace.WithTimestamp(at), trace.WithSpanKind(trace.SpanKindServer)}
 	switch {
 	case joins:
@@ -62,6 +65,7 @@ func (t *Tracer) Begin(h http.Header, at time.Time) *Request {
 	case client.IsValid():
 		options = append(options, trace.WithLinks(trace.Link{SpanContext: client}))
 	}
+
 	r := &Request{tracer: t.Spans}
 	r.ctx, r.span = t.Spans.Start(ctx, "request", options...) //nolint:spancheck // Request.End ends it
 	return r
@@ -102,14 +106,28 @@ func (r *Request) End(result *Result) {
 	if result.Endpoint != "" {
 		name += " " + result.Endpoint
 	}
+
 	r.span.SetName(name)
 	r.span.SetAttributes(
-		attribute.String("http.request.method", result.Method), attribute.String("http.route", result.Endpoint), attribute.Int("http.response.status_code", result.Status),
-		attribute.String("mgw.request_id", result.ID), attribute.String("mgw.outcome", result.Outcome), attribute.Int("mgw.attempts", result.Attempts),
-		attribute.Int64("mgw.first_byte_us", result.FirstByte.Microseconds()))
+		attribute.String(
+			"http.request.method",
+			result.Method,
+		),
+		attribute.String("http.route", result.Endpoint),
+		attribute.Int("http.response.status_code", result.Status),
+		attribute.String(
+			"mgw.request_id",
+			result.ID,
+		),
+		attribute.String("mgw.outcome", result.Outcome),
+		attribute.Int("mgw.attempts", result.Attempts),
+		attribute.Int64("mgw.first_byte_us", result.FirstByte.Microseconds()),
+	)
+
 	if result.Model != "" {
 		r.span.SetAttributes(attribute.String("gen_ai.request.model", result.Model))
 	}
+
 	r.span.SetAttributes(usageAttributes(result.Usage)...)
 	if result.Code != "" {
 		r.span.SetAttributes(attribute.String("error.type", result.Code))
@@ -117,6 +135,7 @@ func (r *Request) End(result *Result) {
 	if result.Failed {
 		r.span.SetStatus(codes.Error, result.Outcome)
 	}
+
 	r.span.End()
 }
 

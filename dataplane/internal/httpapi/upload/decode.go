@@ -61,7 +61,12 @@ func (b *Body) decoder(encoding string) (*decoder, error) {
 		if err := d.window.Grow(maxWindow); err != nil {
 			return nil, err
 		}
-		z, err := zstd.NewReader(&b.source, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
+		z, err := zstd.NewReader(
+			&b.source,
+			zstd.WithDecoderConcurrency(1),
+			zstd.WithDecoderLowmem(true),
+			zstd.WithDecoderMaxWindow(maxWindow),
+		)
 		if err != nil {
 			d.window.Release()
 			return nil, d.fault(err)
@@ -70,6 +75,7 @@ func (b *Body) decoder(encoding string) (*decoder, error) {
 	default:
 		return nil, &EncodingError{encoding}
 	}
+
 	return d, nil
 }
 

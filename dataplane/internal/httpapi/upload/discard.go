@@ -22,11 +22,13 @@ func Discard(conn *clientconn.Conn, body io.Reader, turn *turns.Turn) {
 	if conn == nil {
 		return // without deadlines there is no bound
 	}
+
 	if conn.ReadInTurn(turn) {
 		turn.Begin()
 		defer turn.End()
 		defer conn.ReadInTurn(nil)
 	}
+
 	const size = 32 << 10
 	b := buffer.GetSized(size)
 	defer buffer.Put(b)

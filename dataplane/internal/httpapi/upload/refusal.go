@@ -24,6 +24,7 @@ func (b *Body) refusal(err error, limit int64) error {
 	invalid := func(message string) error {
 		return apierr.New(http.StatusBadRequest, apierr.InvalidRequest, message).WithCause(err)
 	}
+
 	var encoding *EncodingError
 	switch {
 	case b.refused, errors.Is(err, bytebudget.ErrFull), errors.Is(err, bytebudget.ErrShare), errors.Is(err, bytebudget.ErrTooLarge):

@@ -87,7 +87,20 @@ func (l *Limits) Read(q Request) (*Body, error) {
 	if q.HTTP.ContentLength > q.Limit {
 		return nil, (&Body{}).refusal(buffer.ErrTooLarge, q.Limit)
 	}
-	b := &Body{grant: q.Grant, turn: q.Turn, slots: q.Slots, gate: q.Gate, source: source{limits: l, turn: q.Turn, conn: q.Conn, body: q.HTTP.Body, began: q.Began}}
+
+	b := &Body{
+		grant: q.Grant,
+		turn:  q.Turn,
+		slots: q.Slots,
+		gate:  q.Gate,
+		source: source{
+			limits: l,
+			turn:   q.Turn,
+			conn:   q.Conn,
+			body:   q.HTTP.Body,
+			began:  q.Began,
+		},
+	}
 	b.users.Store(1)
 	b.source.aside = !q.Conn.ReadInTurn(q.Turn)
 	err := b.read(&q)
@@ -95,10 +108,12 @@ func (l *Limits) Read(q Request) (*Body, error) {
 	if b.large {
 		b.gate.LargeDone()
 	}
+
 	if err != nil {
 		b.grant.Release()
 		return nil, b.refusal(err, q.Limit)
 	}
+
 	q.Conn.DeadlineRead(time.Time{}) // otherwise net/http would take a missed deadline for a client that has gone
 	return b, nil
 }

@@ -31,9 +31,16 @@ const (
 )
 
 var classNames = map[Class]string{
-	GatewayRefused: "gateway_refused", ContentPolicy: "content_policy", ContextLength: "context_length", InvalidImage: "invalid_image",
-	RateLimit: "rate_limit", UnsupportedParameter: "unsupported_parameter", InvalidValue: "invalid_value", NoImage: "no_image",
-	Unavailable: "unavailable", OtherClient: "other_client",
+	GatewayRefused:       "gateway_refused",
+	ContentPolicy:        "content_policy",
+	ContextLength:        "context_length",
+	InvalidImage:         "invalid_image",
+	RateLimit:            "rate_limit",
+	UnsupportedParameter: "unsupported_parameter",
+	InvalidValue:         "invalid_value",
+	NoImage:              "no_image",
+	Unavailable:          "unavailable",
+	OtherClient:          "other_client",
 }
 
 // String returns the name in snake_case, for logs and metric labels.
@@ -71,14 +78,29 @@ type outcome struct {
 }
 
 var outcomes = map[Class]outcome{
-	GatewayRefused:       {status: 502, code: CodeUnavailable, failover: true},
-	ContentPolicy:        {status: 400, code: CodeContentPolicy, showText: true, fallback: "The request was rejected by the content policy of the model."},
-	ContextLength:        {status: 400, code: CodeContextLength, showText: true, fallback: "the request does not fit the context window of the model."},
-	InvalidImage:         {status: 400, code: CodeInvalidImage, showText: true, fallback: "The model rejected the reference image."},
-	RateLimit:            {status: 429, code: CodeRateLimit, failover: true},
-	UnsupportedParameter: {status: 400, code: CodeUnsupportedParameter, showText: true, fallback: "A parameter of the request is not supported by the model."},
-	InvalidValue:         {status: 400, code: CodeInvalidValue, showText: true, fallback: "The model rejected the value of a parameter."},
-	NoImage:              {status: 422, code: CodeGenerationFailed, showText: true, fallback: "The model returned no image."},
-	Unavailable:          {status: 502, code: CodeUnavailable, failover: true},
-	OtherClient:          {status: 400, code: CodeInvalidRequest, showText: true, fallback: "The model provider rejected the request."},
+	GatewayRefused: {status: 502, code: CodeUnavailable, failover: true},
+	ContentPolicy: {
+		status:   400,
+		code:     CodeContentPolicy,
+		showText: true,
+		fallback: "The request was rejected by the content policy of the model.",
+	},
+	ContextLength: {
+		status:   400,
+		code:     CodeContextLength,
+		showText: true,
+		fallback: "the request does not fit the context window of the model.",
+	},
+	InvalidImage: {status: 400, code: CodeInvalidImage, showText: true, fallback: "The model rejected the reference image."},
+	RateLimit:    {status: 429, code: CodeRateLimit, failover: true},
+	UnsupportedParameter: {
+		status:   400,
+		code:     CodeUnsupportedParameter,
+		showText: true,
+		fallback: "A parameter of the request is not supported by the model.",
+	},
+	InvalidValue: {status: 400, code: CodeInvalidValue, showText: true, fallback: "The model rejected the value of a parameter."},
+	NoImage:      {status: 422, code: CodeGenerationFailed, showText: true, fallback: "The model returned no image."},
+	Unavailable:  {status: 502, code: CodeUnavailable, failover: true},
+	OtherClient:  {status: 400, code: CodeInvalidRequest, showText: true, fallback: "The model provider rejected the request."},
 }

@@ -111,6 +111,7 @@ func judge(a *Answer) (v Verdict, u unwrapped, at int) {
 	if a.Status == 0 {
 		a.Status = http.StatusOK
 	}
+
 	u = unwrap(a.Body, a.Header.Get("Content-Type"))
 	e := newEvidence(*a, u)
 	rule, at := table().decide(e)
@@ -122,10 +123,12 @@ func judge(a *Answer) (v Verdict, u unwrapped, at int) {
 	case e.status >= 400 && e.status < 500:
 		f.class = OtherClient
 	}
+
 	v = newVerdict(f, e.status)
 	if rule != nil {
 		v.Rule = rule.line
 	}
+
 	param := findParam(u, false)
 	v.NamesMember = isAboutRequest(e.status) && param != "" && param != "model" // the route's, not the client's
 	v.Certain = !v.NamesMember && isCertain(f.class, e)
@@ -140,6 +143,7 @@ func newEvidence(a Answer, u unwrapped) evidence {
 	if a.Status < 400 && u.status != 0 || a.Status >= 500 && refused {
 		e.status = u.status
 	}
+
 	e.has = map[string]func() bool{
 		"html":        func() bool { return u.html },
 		"nothing":     func() bool { return u.empty },
@@ -151,18 +155,22 @@ func newEvidence(a Answer, u unwrapped) evidence {
 		},
 		"name": sync.OnceValue(func() bool { return findParam(u, true) != "" }),
 	}
+
 	var texts []string
 	for _, l := range u.levels {
 		texts = append(texts, matchText(l.text))
 	}
+
 	e.setTexts(texts)
 	if !isAboutRequest(e.status) {
 		return e
 	}
+
 	own := e
 	for i, text := range texts {
 		texts[i] = withoutEchoes(text)
 	}
+
 	own.setTexts(texts)
 	e.ownWords = &own
 	return e
@@ -187,7 +195,8 @@ func isCertain(c Class, e evidence) bool {
 		return e.status == http.StatusTooManyRequests || e.status == http.StatusServiceUnavailable || e.status == statusOverloaded
 	case Unavailable:
 		switch e.status {
-		case http.StatusBadGateway, http.StatusServiceUnavailable, 521, 522, 523, 525, 526, 530: // the last six: Cloudflare cannot reach the server
+		// the last six: Cloudflare cannot reach the server
+		case http.StatusBadGateway, http.StatusServiceUnavailable, 521, 522, 523, 525, 526, 530:
 			return true
 		}
 	case ContentPolicy, ContextLength, InvalidImage, UnsupportedParameter, InvalidValue, NoImage, OtherClient:
@@ -211,9 +220,15 @@ func matchText(text string) string {
 func newVerdict(f finding, status int) Verdict {
 	o := outcomes[f.class]
 	v := Verdict{
-		Class: f.class, Status: o.status, Code: o.code, Failover: o.failover,
-		KeyRejected: f.keyRejected, QuotaExhausted: f.quotaExhausted, ModelUnknown: f.modelUnknown,
+		Class:          f.class,
+		Status:         o.status,
+		Code:           o.code,
+		Failover:       o.failover,
+		KeyRejected:    f.keyRejected,
+		QuotaExhausted: f.quotaExhausted,
+		ModelUnknown:   f.modelUnknown,
 	}
+
 	switch f.class {
 	case InvalidValue:
 		if f.unsupported {
@@ -227,6 +242,7 @@ func newVerdict(f finding, status int) Verdict {
 		v.Retryable = true
 	case GatewayRefused, ContentPolicy, ContextLength, InvalidImage, UnsupportedParameter:
 	}
+
 	return v
 }
 
@@ -236,6 +252,7 @@ func addDetails(v *Verdict, a Answer, u unwrapped, at int) {
 	if v.Failover {
 		v.Pause = findPause(a.Header, u, a.Now)
 	}
+
 	switch v.Class {
 	case RateLimit:
 		v.RetryAfter = clampPause(v.Pause)
@@ -245,6 +262,7 @@ func addDetails(v *Verdict, a Answer, u unwrapped, at int) {
 		v.Param = findParam(u, false)
 	case GatewayRefused, ContentPolicy, NoImage, Unavailable:
 	}
+
 	if a.Cleaner.Clean(v.Param) != v.Param {
 		v.Param = "" // it identifies the gateway's account
 	}

@@ -48,13 +48,37 @@ type idPattern struct {
 
 // ids lists the patterns of ids that words could match, too. They are applied after those of identifying.
 var ids = []idPattern{
-	{"paths of programs", lazily(`(?i)()(/(?:opt|usr|home|root|app|srv|var|tmp|mnt|workspace)/[^\s"'<>)]+|(?:/[\w.-]+)+\.(?:py|go|rs|js|ts|cpp|cc|cu|so|rb|java|php)\b)`), always},
-	{"ids by their prefix, also short ones and such without digits", lazily(
-		`()\b(?:org|organization|proj|project|acct|account|acc|user|usr|team|tenant|workspace|wrkspc|req|request|resp|chatcmpl|cmpl|run|trace|gen|batch|msg|sess|session)[-_]([A-Za-z0-9]{6,})\b`), isMixed},
-	{"ids by a label with the word id", lazily(
-		`(?i)\b((?:ray|key|request|trace|correlation|activity|subscription|organi[sz]ation|org|project|account|team|tenant|workspace|resource|session|deployment|log)[ _-]?(?:id|uuid)\b\s*(?:is\s+|of\s+)?[:=#(]?\s*["'<\x60]?)([A-Za-z0-9_.-]{4,})`), hasDigit},
-	{"ids by a label alone", lazily(`(?i)\b((?:ray|reference|ref|subscription|incident)\s*[:=#(]*\s*["'<\x60]?)([0-9a-f]{8,}(?:-[a-z]{3})?)\b`), hasDigit},
-	{"names of machines and deployments", lazily(`(?i)\b((?:deployment|resource|pod|node)(?:\s+name)?\s*[:=]?\s*["'<\x60]?)([a-z0-9]+(?:-[a-z0-9]+)+)\b`), always},
+	{
+		"paths of programs",
+		lazily(
+			`(?i)()(/(?:opt|usr|home|root|app|srv|var|tmp|mnt|workspace)/[^\s"'<>)]+|(?:/[\w.-]+)+\.(?:py|go|rs|js|ts|cpp|cc|cu|so|rb|java|php)\b)`,
+		),
+		always,
+	},
+	{
+		"ids by their prefix, also short ones and such without digits",
+		lazily(
+			`()\b(?:org|organization|proj|project|acct|account|acc|user|usr|team|tenant|workspace|wrkspc|req|request|resp|chatcmpl|cmpl|run|trace|gen|batch|msg|sess|session)[-_]([A-Za-z0-9]{6,})\b`,
+		),
+		isMixed,
+	},
+	{
+		"ids by a label with the word id",
+		lazily(
+			`(?i)\b((?:ray|key|request|trace|correlation|activity|subscription|organi[sz]ation|org|project|account|team|tenant|workspace|resource|session|deployment|log)[ _-]?(?:id|uuid)\b\s*(?:is\s+|of\s+)?[:=#(]?\s*["'<\x60]?)([A-Za-z0-9_.-]{4,})`,
+		),
+		hasDigit,
+	},
+	{
+		"ids by a label alone",
+		lazily(`(?i)\b((?:ray|reference|ref|subscription|incident)\s*[:=#(]*\s*["'<\x60]?)([0-9a-f]{8,}(?:-[a-z]{3})?)\b`),
+		hasDigit,
+	},
+	{
+		"names of machines and deployments",
+		lazily(`(?i)\b((?:deployment|resource|pod|node)(?:\s+name)?\s*[:=]?\s*["'<\x60]?)([a-z0-9]+(?:-[a-z0-9]+)+)\b`),
+		always,
+	},
 	{"ids of several parts", lazily(`()\b([A-Za-z0-9]{5,8}-[A-Za-z0-9]{5,8}-[0-9a-f]{16})\b`), always},
 	{"hexadecimal ids", lazily(`()\b([0-9a-f]{12,}(?:-[A-Z]{3})?)\b`), isMixed},
 	{"random text in base64", lazily(`()([A-Za-z0-9+/]{20,}={0,2})`), isRandom},
@@ -103,18 +127,43 @@ var identifying = []pattern{
 	{"Azure resource names hold the subscription", lazily(`(?i)/?subscriptions/[\w-]+(?:/[\w.:@-]+)*`)},
 	{"bearer tokens", lazily(`(?i)\bbearer\s+[\w.~+/=*-]{6,}`)},
 	{"JSON web tokens", lazily(`\beyJ[\w-]{8,}(?:\.[\w-]*){0,2}`)},
-	{"keys, whole or masked", lazily(`(?i)\b(?:sk|pk|rk|ak|gsk|xai|key|nvapi|hf|r8|fw|tgp|pplx|csk|ghp|gho|glpat|api|sess|esecret)[-_][\w-]*[*\w.-]*[\w*]{4,}|\b(?:AKIA|ASIA|AIza)[\w-]{8,}|<ak-[^>]*>`)},
+	{
+		"keys, whole or masked",
+		lazily(
+			`(?i)\b(?:sk|pk|rk|ak|gsk|xai|key|nvapi|hf|r8|fw|tgp|pplx|csk|ghp|gho|glpat|api|sess|esecret)[-_][\w-]*[*\w.-]*[\w*]{4,}|\b(?:AKIA|ASIA|AIza)[\w-]{8,}|<ak-[^>]*>`,
+		),
+	},
 	{"masked texts", lazily(`[\w-]*\*{3,}[\w*-]*|\b[\w-]{4,}…[\w-]{2,}|\b[\w-]{4,}\.\.\.[\w-]{3,}\b`)},
-	{"ids by their prefix", lazily(`(?i)\b(?:org|organization|proj|project|acct|account|acc|user|usr|team|tenant|workspace|wrkspc|ws|ep|dep|deployment|req|request|resp|chatcmpl|cmpl|run|trace|gen|sub|cus|file|batch|job|task|msg|key|sess|session)[-_](?:[a-z]+[-_])?[a-z0-9]*\d[a-z0-9_-]{3,}\b`)},
-	{"ids by their label", lazily(`(?i)\b((?:organi[sz]ation|org|project|account|team|tenant|workspace|user|subscription|request|trace|correlation|activity|api[ _-]?key|key|resource|client|session|endpoint|log|deployment)[ _-]?(?:id|number|uuid)s?\b\s*(?:is\s+|of\s+)?[:=#(]?\s*["'<\x60]?)[A-Za-z0-9_.-]*\d[A-Za-z0-9_.-]{4,}`)},
-	{"accounts without the word id", lazily(`(?i)\b((?:organi[sz]ation|org|project|account|team|tenant|workspace)\s*[:=#\[(]?\s*["'<\x60]?)[A-Za-z0-9_.-]*\d[A-Za-z0-9_.-]{4,}`)},
+	{
+		"ids by their prefix",
+		lazily(
+			`(?i)\b(?:org|organization|proj|project|acct|account|acc|user|usr|team|tenant|workspace|wrkspc|ws|ep|dep|deployment|req|request|resp|chatcmpl|cmpl|run|trace|gen|sub|cus|file|batch|job|task|msg|key|sess|session)[-_](?:[a-z]+[-_])?[a-z0-9]*\d[a-z0-9_-]{3,}\b`,
+		),
+	},
+	{
+		"ids by their label",
+		lazily(
+			`(?i)\b((?:organi[sz]ation|org|project|account|team|tenant|workspace|user|subscription|request|trace|correlation|activity|api[ _-]?key|key|resource|client|session|endpoint|log|deployment)[ _-]?(?:id|number|uuid)s?\b\s*(?:is\s+|of\s+)?[:=#(]?\s*["'<\x60]?)[A-Za-z0-9_.-]*\d[A-Za-z0-9_.-]{4,}`,
+		),
+	},
+	{
+		"accounts without the word id",
+		lazily(
+			`(?i)\b((?:organi[sz]ation|org|project|account|team|tenant|workspace)\s*[:=#\[(]?\s*["'<\x60]?)[A-Za-z0-9_.-]*\d[A-Za-z0-9_.-]{4,}`,
+		),
+	},
 	{"routing notes of another gateway", lazily(`(?i)\b(?:received|available) model group\b.*$`)},
 	{"request ids in prose", lazily(`(?i)\b((?:request|trace|correlation|log)[ _-]?id\s*[:=]\s*["'(]?)[\w-]{6,}`)},
 	{"UUIDs", lazily(`(?i)\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)},
 	{"long random strings", lazily(`\b[A-Za-z_-]*\d[A-Za-z0-9_-]{27,}\b|\b[0-9a-f]{24,}\b`)},
 	{"IPv4 addresses with a port", lazily(`\b\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?\b`)},
 	{"IPv6 addresses", lazily(`(?i)\b(?:[0-9a-f]{1,4}:){3,7}[0-9a-f]{1,4}\b|\b(?:[0-9a-f]{1,4}:){2,}:[0-9a-f:]*`)},
-	{"host names", lazily(`(?i)\b(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+(?:com|net|org|io|ai|dev|cloud|cn|co|app|internal|local|svc|xyz|azure|us|eu|uk|de|fr|jp|sh|so|run|tech|chat)\b(?::\d{1,5})?(?:/[^\s"'<>)]*)?`)},
+	{
+		"host names",
+		lazily(
+			`(?i)\b(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+(?:com|net|org|io|ai|dev|cloud|cn|co|app|internal|local|svc|xyz|azure|us|eu|uk|de|fr|jp|sh|so|run|tech|chat)\b(?::\d{1,5})?(?:/[^\s"'<>)]*)?`,
+		),
+	},
 	{"account numbers of clouds", lazily(`\b\d{12}\b`)},
 }
 
@@ -124,18 +173,22 @@ func (c Cleaner) Clean(text string) string {
 	if len(text) > 4*maxMessage {
 		text = text[:4*maxMessage]
 	}
+
 	text = strings.ToValidUTF8(text, "")
 	if looksLikeHTML(strings.TrimSpace(text)) {
 		text = stripHTML(text)
 	}
+
 	text = htmlTag.get().ReplaceAllStringFunc(text, keepComparison)
 	text = strings.Map(printable, text)
 	for _, name := range c.UpstreamModels {
 		text = c.hideModel(text, name)
 	}
+
 	for _, secret := range c.Hidden {
 		text = replaceFold(text, secret, removed)
 	}
+
 	for _, p := range identifying {
 		if p.re.get().NumSubexp() > 0 {
 			text = p.re.get().ReplaceAllString(text, "${1}"+removed)
@@ -143,9 +196,11 @@ func (c Cleaner) Clean(text string) string {
 		}
 		text = p.re.get().ReplaceAllString(text, removed)
 	}
+
 	for _, p := range ids {
 		text = p.hide(text)
 	}
+
 	return shorten(strings.TrimSpace(blanks.get().ReplaceAllString(text, " ")))
 }
 
@@ -159,7 +214,9 @@ func (c Cleaner) hideModel(text, name string) string {
 	if len(family) < minSecret || !strings.ContainsAny(family, "-_.0123456789") || strings.EqualFold(family, c.ClientModel) {
 		return replaceFold(text, name, c.modelName()) // a plain word
 	}
-	forms, err := regexp.Compile(`(?i)(?:\b[\w.-]+/)*(?:\b` + regexp.QuoteMeta(family) + `(?:[-@:][\w.]*\d[\w.-]*|-latest|:\w+)?\b|` + regexp.QuoteMeta(name) + `)`)
+	forms, err := regexp.Compile(
+		`(?i)(?:\b[\w.-]+/)*(?:\b` + regexp.QuoteMeta(family) + `(?:[-@:][\w.]*\d[\w.-]*|-latest|:\w+)?\b|` + regexp.QuoteMeta(name) + `)`,
+	)
 	if err != nil {
 		return replaceFold(text, name, c.modelName())
 	}

@@ -46,12 +46,15 @@ func withoutEchoes(text string) string {
 		}
 		lines[i] = namesAtEnd.get().ReplaceAllString(line, "$1")
 	}
+
 	return strings.Join(lines, "\n")
 }
 
 // ownNames matches a quoted name after the word for a thing that the gateway names in a request, not its client.
-var ownNames = lazily("(?i)\\b((?:model|deployment|endpoint|project|folder|account|organi[sz]ation|workspace|subscription|region|engine)(?: id| name)?)\\s+" +
-	"(?:'[^'\"`\\n]{1,120}'|\"[^'\"`\\n]{1,120}\"|`[^'\"`\\n]{1,120}`)")
+var ownNames = lazily(
+	"(?i)\\b((?:model|deployment|endpoint|project|folder|account|organi[sz]ation|workspace|subscription|region|engine)(?: id| name)?)\\s+" +
+		"(?:'[^'\"`\\n]{1,120}'|\"[^'\"`\\n]{1,120}\"|`[^'\"`\\n]{1,120}`)",
+)
 
 // memberPath matches a line that begins with the path of a member, such as "messages.0.content: " and "tools[0].name: ".
 // The text after the last colon is not a part of it.

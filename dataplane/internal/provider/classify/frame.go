@@ -25,6 +25,7 @@ func (c *collector) openEvents(depth int, s string) {
 		}
 		data = data[:0]
 	}
+
 	for line := range strings.SplitSeq(s, "\n") {
 		line = strings.TrimRight(line, "\r")
 		switch {
@@ -36,6 +37,7 @@ func (c *collector) openEvents(depth int, s string) {
 			data = append(data, line) // a document without the framing
 		}
 	}
+
 	flush()
 }
 
@@ -85,6 +87,7 @@ func (c *collector) addEventHints(depth int, v value, nested int) {
 	if nested > 6 {
 		return
 	}
+
 	for _, m := range v.members {
 		switch memberName(m.key) {
 		case "finishreason", "stopreason", "blockreason", "nativefinishreason", "reason":
@@ -93,6 +96,7 @@ func (c *collector) addEventHints(depth int, v value, nested int) {
 			c.addEventHints(depth, m.val, nested+1)
 		}
 	}
+
 	for i, item := range v.items {
 		if i < 8 {
 			c.addEventHints(depth, item, nested+1)

@@ -70,6 +70,7 @@ func (p *parser) value(depth int) (value, bool) {
 	if depth > maxDepth || p.nodes < 0 {
 		return value{}, false
 	}
+
 	switch c := p.peek(); {
 	case c == '{':
 		return p.object(depth)
@@ -88,6 +89,7 @@ func (p *parser) value(depth int) (value, bool) {
 func (p *parser) object(depth int) (value, bool) {
 	v := value{kind: kindObject}
 	p.pos++
+
 	for {
 		switch c := p.peek(); c {
 		case 0:
@@ -117,6 +119,7 @@ func (p *parser) object(depth int) (value, bool) {
 func (p *parser) array(depth int) (value, bool) {
 	v := value{kind: kindArray}
 	p.pos++
+
 	for {
 		switch p.peek() {
 		case 0:
@@ -141,6 +144,7 @@ func (p *parser) scalar() (value, bool) {
 	for p.pos < len(p.src) && strings.IndexByte(",]}): \t\r\n\"'", p.src[p.pos]) < 0 {
 		p.pos++
 	}
+
 	switch text := p.src[start:p.pos]; text {
 	case "":
 		return value{}, false
@@ -160,16 +164,20 @@ func (p *parser) scalar() (value, bool) {
 func (p *parser) quoted(quote byte) string {
 	p.pos++
 	start := p.pos
+
 	for p.pos < len(p.src) && !p.closes(quote) && p.src[p.pos] != '\\' {
 		p.pos++
 	}
+
 	if p.pos >= len(p.src) || p.closes(quote) {
 		text := p.src[start:p.pos]
 		p.pos = min(p.pos+1, len(p.src))
 		return text
 	}
+
 	var b strings.Builder
 	b.WriteString(p.src[start:p.pos])
+
 	for p.pos < len(p.src) {
 		c, closed := p.src[p.pos], p.closes(quote)
 		p.pos++
@@ -182,6 +190,7 @@ func (p *parser) quoted(quote byte) string {
 			b.WriteByte(c)
 		}
 	}
+
 	return b.String()
 }
 

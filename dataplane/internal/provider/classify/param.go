@@ -38,22 +38,67 @@ var paramPatterns = []paramPattern{
 	{matches: `Unknown name "x" at 'y'`, re: paramRE(`(?:unknown|unrecognized) name\W{0,3}` + quote + `(` + paramName + `)`)},
 	{matches: "unexpected keyword argument 'x'", re: paramRE(`keyword argument\W{0,3}QUOTED`)},
 	{matches: "Unsupported parameter: 'x'; unrecognized request argument supplied: x", re: paramRE(
-		`(?:parameters?|params?|arguments?|fields?|propert(?:y|ies)|keys?|options?|inputs?)(?: is| are| was)?(?: supplied| provided| named?| value| in body| not permitted| not supported)?\s*[:=]?\s*[\[(]?\s*QUOTED`)},
+		`(?:parameters?|params?|arguments?|fields?|propert(?:y|ies)|keys?|options?|inputs?)(?: is| are| was)?(?: supplied| provided| named?| value| in body| not permitted| not supported)?\s*[:=]?\s*[\[(]?\s*QUOTED`,
+	)},
 	{matches: "extraneous key [x]", re: paramRE(`(?:keys?|parameters?|params?|arguments?|fields?)\s*:?\s*\[\s*BARE\s*\]`)},
 	{matches: "#/x: 2 is not less or equal to 1", re: paramRE(`#/(?:properties/)?BARE\s*:`)},
-	{matches: "argument not supported on this model: x", re: paramRE(`(?:parameters?|params?|arguments?|fields?) (?:is |are )?(?:not|un)[ -]?supported[^:\n]{0,40}:\s*BARE`)},
-	{matches: "does not support x", knownOnly: true, re: paramRE(`(?:not|n't|no) support (?:the |this |these )?(?:parameter |param )?BARE`)},
+	{
+		matches: "argument not supported on this model: x",
+		re:      paramRE(`(?:parameters?|params?|arguments?|fields?) (?:is |are )?(?:not|un)[ -]?supported[^:\n]{0,40}:\s*BARE`),
+	},
+	{
+		matches:   "does not support x",
+		knownOnly: true,
+		re:        paramRE(`(?:not|n't|no) support (?:the |this |these )?(?:parameter |param )?BARE`),
+	},
 	{matches: "allow_all for x is not supported", knownOnly: true, re: paramRE(`\bfor BARE (?:is|are) (?:currently |not )`)},
-	{matches: "'x' is not supported, `x` must be", re: paramRE(`QUOTED[^.'"` + "`" + `]{0,40}?\b(?:is|are|was|does|do|isn't|aren't|doesn't|must|should|can(?:not|'t)?|may|has|have|not|only|out of|and|exceeds?|needs?|requires?|parameter|field|argument|option|value)\b`)},
-	{matches: "Invalid type for 'x', Invalid 'x'", re: paramRE(`(?:invalid|unsupported|unknown|unexpected|unrecognized|illegal|bad|wrong|incorrect|missing|extra|value|type|for|of|parameter|field)[ :]+(?:the )?QUOTED`)},
-	{matches: "unrecognized request argument supplied: x", re: paramRE(`(?:unrecognized|unknown|unsupported|unexpected|extra|invalid|illegal|missing required|additional|not supported) (?:request )?(?:parameters?|params?|arguments?|fields?|propert(?:y|ies)|keys?)(?: supplied| provided)?\s*:\s*BARE`)},
-	{matches: "x.y: Extra inputs are not permitted", re: paramRE(`(?:^|\n|error: |- )\s*BARE\s*: (?:extra|field|input|value|unexpected|unknown|must|should|invalid|not|cannot|range|this|property|string|none|expected|the)`)},
+	{
+		matches: "'x' is not supported, `x` must be",
+		re: paramRE(
+			`QUOTED[^.'"` + "`" + `]{0,40}?\b(?:is|are|was|does|do|isn't|aren't|doesn't|must|should|can(?:not|'t)?|may|has|have|not|only|out of|and|exceeds?|needs?|requires?|parameter|field|argument|option|value)\b`,
+		),
+	},
+	{
+		matches: "Invalid type for 'x', Invalid 'x'",
+		re: paramRE(
+			`(?:invalid|unsupported|unknown|unexpected|unrecognized|illegal|bad|wrong|incorrect|missing|extra|value|type|for|of|parameter|field)[ :]+(?:the )?QUOTED`,
+		),
+	},
+	{
+		matches: "unrecognized request argument supplied: x",
+		re: paramRE(
+			`(?:unrecognized|unknown|unsupported|unexpected|extra|invalid|illegal|missing required|additional|not supported) (?:request )?(?:parameters?|params?|arguments?|fields?|propert(?:y|ies)|keys?)(?: supplied| provided)?\s*:\s*BARE`,
+		),
+	},
+	{
+		matches: "x.y: Extra inputs are not permitted",
+		re: paramRE(
+			`(?:^|\n|error: |- )\s*BARE\s*: (?:extra|field|input|value|unexpected|unknown|must|should|invalid|not|cannot|range|this|property|string|none|expected|the)`,
+		),
+	},
 	{matches: "messages: text", knownOnly: true, re: paramRE(`(?:^|\n)\s*BARE\s*: `)},
 	{matches: "max_tokens: 9 > 8", re: paramRE(`(?:^|\n)\s*([a-z]\w*(?:\.\w+)*_\w+|[a-z]\w*(?:\.\w+)+)\s*: `)},
-	{matches: "parameter x", knownOnly: true, re: paramRE(`(?:\b(?:parameter|param|argument|field|property|option|keyword|value (?:for|of)|invalid|unsupported|wrong|incorrect|bad)\b|参数|параметр\p{L}*|пол[ея]|значени[ея]|допустим\p{L}* значения)\s*[:=]?\s*BARE`)},
+	{
+		matches:   "parameter x",
+		knownOnly: true,
+		re: paramRE(
+			`(?:\b(?:parameter|param|argument|field|property|option|keyword|value (?:for|of)|invalid|unsupported|wrong|incorrect|bad)\b|参数|параметр\p{L}*|пол[ея]|значени[ея]|допустим\p{L}* значения)\s*[:=]?\s*BARE`,
+		),
+	},
 	{matches: "x parameter", knownOnly: true, re: paramRE(`\bBARE (?:parameter|param|argument|field|option|value|参数)`)},
-	{matches: "x must be", knownOnly: true, re: paramRE(`\bBARE\b\s*(?:\([^)]{0,40}\))?\s*(?:=\s*\S+ )?(?:(?:is|are|must|should|cannot|can|may|has to|out of|exceeds?|too|not|larger|value|type|needs?|only|range|and|or|unavailable)\b|:|=|必须|不|取值|应|错误|无效|参数)`)},
-	{matches: "x must be between 0 and 1", re: paramRE(`(?:^|[:\n-]\s*)BARE (?:must|should) be (?:between|within|one of|in the range|positive|non-negative|a multiple|divisible|greater|less|at least|at most)`)},
+	{
+		matches:   "x must be",
+		knownOnly: true,
+		re: paramRE(
+			`\bBARE\b\s*(?:\([^)]{0,40}\))?\s*(?:=\s*\S+ )?(?:(?:is|are|must|should|cannot|can|may|has to|out of|exceeds?|too|not|larger|value|type|needs?|only|range|and|or|unavailable)\b|:|=|必须|不|取值|应|错误|无效|参数)`,
+		),
+	},
+	{
+		matches: "x must be between 0 and 1",
+		re: paramRE(
+			`(?:^|[:\n-]\s*)BARE (?:must|should) be (?:between|within|one of|in the range|positive|non-negative|a multiple|divisible|greater|less|at least|at most)`,
+		),
+	},
 	{matches: "a name before Chinese or Russian text", knownOnly: true, re: paramRE(`\bBARE\s*[\p{Han}\p{Cyrillic}]`)},
 	{matches: "x VALUE is not valid", knownOnly: true, re: paramRE(`\bBARE \S{1,60} is (?:not|in)`)},
 	{matches: "a name in quotes alone", re: lazily(quote + `([a-z]\w*_\w+)` + quote)},
@@ -96,7 +141,10 @@ type featureParam struct {
 var featureParams = []featureParam{
 	{"tool_choice", lazily(`(?i)tool[ _]choice|forced tool|"auto" tool`)},
 	{"parallel_tool_calls", lazily(`(?i)parallel (?:tool|function) call`)},
-	{"tools", lazily(`(?i)tool[ _-]?(?:use|call|calling)|function[ _-]?call|\btools\b|函数调用|工具|вызов\p{L}* (?:функци|инструмент)|инструмент`)},
+	{
+		"tools",
+		lazily(`(?i)tool[ _-]?(?:use|call|calling)|function[ _-]?call|\btools\b|函数调用|工具|вызов\p{L}* (?:функци|инструмент)|инструмент`),
+	},
 	{"response_format", lazily(`(?i)json[ _]mode|structured outputs?|json[ _]schema|response[ _]format|json_object`)},
 	{"reasoning_effort", lazily(`(?i)reasoning[ _]effort|effort level`)},
 	{"thinking", lazily(`(?i)\bthinking\b|budget_tokens`)},
@@ -108,8 +156,10 @@ var featureParams = []featureParam{
 }
 
 // containers are path segments that contain parameters and are not parameters themselves.
-var containers = nameSet(`body query request request_body requestbody parameters parameter params generation_config generationConfig inference_config inferenceConfig
-	options additional_model_request_fields root input_parameters kwargs config data payload __root__ json extra_body`)
+var containers = nameSet(
+	`body query request request_body requestbody parameters parameter params generation_config generationConfig inference_config inferenceConfig
+	options additional_model_request_fields root input_parameters kwargs config data payload __root__ json extra_body`,
+)
 
 // findParam returns the parameter that an error is about, "" if it is unknown. Members
 // that hold a parameter name go before prose, which is searched only if prose is true.
@@ -137,6 +187,7 @@ func paramInProse(text string) string {
 	if name := namedWithValue(text); name != "" {
 		return name
 	}
+
 	for _, p := range paramPatterns {
 		for _, m := range p.re.get().FindAllStringSubmatch(text, 6) {
 			name := cleanParam(m[1])
@@ -146,21 +197,26 @@ func paramInProse(text string) string {
 			return name
 		}
 	}
+
 	if spaced := spacedNames().FindString(text); spaced != "" {
 		return strings.ReplaceAll(strings.ToLower(spaced), " ", "_")
 	}
+
 	for _, f := range featureParams {
 		if f.re.get().MatchString(text) {
 			return f.param
 		}
 	}
+
 	return ""
 }
 
 // namedValue matches a name, its value in quotation marks or with a digit in it, and a word that says what is wrong with
 // the value: "reasoning_effort 'max' is not supported", "size 300x400 not allowed".
-var namedValue = paramRE(`\bBARE(?:` + quote + `)?\s*(?:\s|=|:)\s*(?:value\s+|of\s+)?(?:` + quote + `[^\s'"` + "`" + `]{1,40}` + quote + `|[^\s'"` + "`" + `(.\[]{0,20}\d[^\s'"` + "`" + `]{0,20})\s*` +
-	`(?:(?:is |are |was )?(?:currently )?(?:not |isn't|aren't|unsupported|不|не )|(?:is |are |was )(?:incompatible|invalid|unknown))`)
+var namedValue = paramRE(
+	`\bBARE(?:` + quote + `)?\s*(?:\s|=|:)\s*(?:value\s+|of\s+)?(?:` + quote + `[^\s'"` + "`" + `]{1,40}` + quote + `|[^\s'"` + "`" + `(.\[]{0,20}\d[^\s'"` + "`" + `]{0,20})\s*` +
+		`(?:(?:is |are |was )?(?:currently )?(?:not |isn't|aren't|unsupported|不|не )|(?:is |are |was )(?:incompatible|invalid|unknown))`,
+)
 
 // namedWithValue returns the parameter whose value prose calls wrong, "" if it calls none.
 func namedWithValue(text string) string {
@@ -180,7 +236,8 @@ func namedWithValue(text string) string {
 var spacedNames = sync.OnceValue(func() *regexp.Regexp {
 	var names []string
 	for name := range strings.FieldsSeq(paramNames) {
-		if strings.Contains(name, "_") && !slices.ContainsFunc(featureParams, func(f featureParam) bool { return f.re.get().MatchString(name) && f.param != name }) {
+		if strings.Contains(name, "_") &&
+			!slices.ContainsFunc(featureParams, func(f featureParam) bool { return f.re.get().MatchString(name) && f.param != name }) {
 			names = append(names, strings.ReplaceAll(name, "_", " "))
 		}
 	}
@@ -217,9 +274,11 @@ func firstSegment(path string) string {
 var wholeName = lazily(`^` + paramName + `$`)
 
 // notParams are words that occur where a name is expected but are no parameter names.
-var notParams = nameSet(`model the a an this that is are was for in on of request value values body error errors invalid not field parameter parameters
+var notParams = nameSet(
+	`model the a an this that is are was for in on of request value values body error errors invalid not field parameter parameters
 	param none null true false and or string integer number object array type must should only input_value supported unsupported
-	user_message messages_list api url http https code auto required default queue quota validation`)
+	user_message messages_list api url http https code auto required default queue quota validation`,
+)
 
 // cleanParam returns the path of a parameter for the client, without containers, and ""
 // for a text that cannot be a parameter name.
@@ -236,11 +295,14 @@ func cleanParam(s string) string {
 		}
 		s = rest
 	}
-	if len(s) > maxParamName || !wholeName.get().MatchString(s) || notParams[plainName(s)] || strings.HasSuffix(plainName(s), "error") || containers[plainName(s)] {
+
+	if len(s) > maxParamName || !wholeName.get().MatchString(s) || notParams[plainName(s)] || strings.HasSuffix(plainName(s), "error") ||
+		containers[plainName(s)] {
 		return ""
 	}
 	if lower := strings.ToLower(s[:1]) + s[1:]; knownParams[plainName(firstSegment(s))] {
 		return lower // the name was the first word of a sentence
 	}
+
 	return s
 }

@@ -59,6 +59,7 @@ func (l *lexicon) scan(text string) *wordIndex {
 		match: make([]match, 0, 2*len(words)),
 		from:  make([]int32, len(words)+1),
 	}
+
 	for pos, word := range words {
 		s.from[pos] = int32(len(s.match))
 		if n, ok := l.exact[word]; ok {
@@ -70,6 +71,7 @@ func (l *lexicon) scan(text string) *wordIndex {
 			}
 		}
 	}
+
 	s.from[len(words)] = int32(len(s.match))
 	return s
 }
@@ -133,6 +135,7 @@ func (q sequence) matchFrom(s *wordIndex, pos int) bool {
 	if len(q) == 0 {
 		return true
 	}
+
 	if q[0].gap {
 		for skip := 0; skip <= gapWords; skip++ {
 			if q[1:].matchFrom(s, pos+skip) {
@@ -144,11 +147,13 @@ func (q sequence) matchFrom(s *wordIndex, pos int) bool {
 		}
 		return false
 	}
+
 	for _, p := range q[0].choices {
 		if end, ok := p.match(s, pos); ok && q[1:].matchFrom(s, end) {
 			return true
 		}
 	}
+
 	return q[0].optional && q[1:].matchFrom(s, pos)
 }
 
@@ -170,9 +175,11 @@ func parseSequence(src string, lex *lexicon, vocab vocabulary) (sequence, error)
 		}
 		q = append(q, element{choices: choices, optional: optional})
 	}
+
 	if len(q) == 0 || q[0].gap || q[0].optional || q[len(q)-1].gap {
 		return nil, fmt.Errorf("pattern %q must begin and end with a word", src)
 	}
+
 	return q, nil
 }
 
@@ -193,6 +200,7 @@ func parseChoices(src string, lex *lexicon, vocab vocabulary) ([]phrase, error) 
 		}
 		choices = append(choices, p)
 	}
+
 	return choices, nil
 }
 

@@ -36,16 +36,19 @@ func findPause(h http.Header, u unwrapped, now time.Time) time.Duration {
 			return d
 		}
 	}
+
 	for _, f := range u.pauses {
 		if d, ok := parsePause(f.name, f.text, now); ok {
 			return d
 		}
 	}
+
 	for _, l := range u.levels {
 		if d, ok := pauseInProse(l.text, now); ok {
 			return d
 		}
 	}
+
 	return latestReset(h, now)
 }
 
@@ -57,7 +60,10 @@ func latestReset(h http.Header, now time.Time) time.Duration {
 		if text == "" {
 			continue
 		}
-		if left := h.Get(strings.Replace(name, "Reset", "Remaining", 1)); left != "" && left != "0" && !strings.Contains(name, "Anthropic") {
+		if left := h.Get(
+			strings.Replace(name, "Reset", "Remaining", 1),
+		); left != "" && left != "0" &&
+			!strings.Contains(name, "Anthropic") {
 			continue
 		}
 		if d, ok := parsePause(memberName(name), text, now); ok {
@@ -140,7 +146,9 @@ var (
 	onePart = lazily(`^[\s,]*(?:and\s+)?(\d+(?:\.\d+)?)\s*([a-zµ]+|[а-я]+|毫秒|秒钟|秒|分钟|分|小时|天)`)
 	// prosePauses are the phrases that contain a pause, the most specific first.
 	prosePauses = []*expression{
-		lazily(`(?i)(?:try|retry|again|wait|available|reset|resets|back|expires?|resume|send|regain)[^.\n]{0,60}?\b(?:in|after|for|within|at least)\s*:?\s*(?:about |approximately |~)?(` + durationText + `)`),
+		lazily(
+			`(?i)(?:try|retry|again|wait|available|reset|resets|back|expires?|resume|send|regain)[^.\n]{0,60}?\b(?:in|after|for|within|at least)\s*:?\s*(?:about |approximately |~)?(` + durationText + `)`,
+		),
 		lazily(`(?i)\bwait\s+(?:about |at least |approximately |~)?(` + durationText + `)`),
 		lazily(`(?i)(?:retry[ _-]?after|retry[ _-]?delay|reset[ _-]?delay|reset[ _-]?after|retry in)\W{0,4}(` + durationText + `)`),
 		lazily(`(?:请在|请于|请等待|请|等待|在)\s*(` + durationText + `)\s*(?:后|之后|再)`),
@@ -154,7 +162,9 @@ var (
 		{lazily(`(?i)retry[ _-]?after[ _-]?ms\W{0,4}(\d+(?:\.\d+)?)`), time.Millisecond},
 		{lazily(`(?i)retry[ _-]?(?:after|delay|in)(?:[ _-]?seconds)?\W{0,4}(\d+(?:\.\d+)?)(?:[^\w.:/-]|\.?\s|\.?$)`), time.Second},
 	}
-	proseMoment = lazily(`(?i)(?:reset|retry|again|until|available|regain)[^\n]{0,80}?(\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?: ?UTC|Z|[+-]\d\d:\d\d)?)`)
+	proseMoment = lazily(
+		`(?i)(?:reset|retry|again|until|available|regain)[^\n]{0,80}?(\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?: ?UTC|Z|[+-]\d\d:\d\d)?)`,
+	)
 )
 
 // pauseInProse finds a pause in a sentence.
@@ -162,6 +172,7 @@ func pauseInProse(text string, now time.Time) (time.Duration, bool) {
 	if len(text) > maxProse {
 		text = text[:maxProse]
 	}
+
 	for _, re := range prosePauses {
 		if m := re.get().FindStringSubmatch(text); m != nil {
 			if d, _, ok := leadingDuration(m[1]); ok {
@@ -169,6 +180,7 @@ func pauseInProse(text string, now time.Time) (time.Duration, bool) {
 			}
 		}
 	}
+
 	for _, p := range proseNumbers {
 		if m := p.pattern.get().FindStringSubmatch(text); m != nil {
 			if n, err := strconv.ParseFloat(m[1], 64); err == nil && n < 1e9 {
@@ -176,6 +188,7 @@ func pauseInProse(text string, now time.Time) (time.Duration, bool) {
 			}
 		}
 	}
+
 	if m := proseMoment.get().FindStringSubmatch(text); m != nil {
 		for _, layout := range []string{time.RFC3339Nano, "2006-01-02 15:04:05 UTC", "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05", "2006-01-02T15:04:05", "2006-01-02 15:04 UTC", "2006-01-02 15:04"} {
 			if at, err := time.Parse(layout, m[1]); err == nil {
@@ -183,6 +196,7 @@ func pauseInProse(text string, now time.Time) (time.Duration, bool) {
 			}
 		}
 	}
+
 	return 0, false
 }
 

@@ -109,10 +109,12 @@ func parseRules(src string) (*ruleTable, error) {
 		default:
 			err = t.addRule(vocab, group, i+1, text)
 		}
+
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", i+1, err)
 		}
 	}
+
 	return t, nil
 }
 

@@ -50,43 +50,157 @@ const (
 
 // roles lists the member names that providers use, without case, dashes and underscores.
 var roles = map[string]role{
-	"message": roleText, "msg": roleText, "errormessage": roleText, "errormsg": roleText, "errmsg": roleText,
-	"description": roleText, "errordescription": roleText, "title": roleText, "statusmsg": roleText, "statusmessage": roleText,
-	"text": roleText, "failurereason": roleText, "failuremessage": roleText, "faultstring": roleText, "explanation": roleText,
-	"finishmessage": roleText, "blockreasonmessage": roleText, "raifilteredreason": roleTextAndHint, "raimediafilteredreasons": roleTextAndHint, "raimediafilteredcount": roleTextAndHint,
-	"refusal": roleText, "causemessage": roleText, "note": roleText, "content": roleText, "usermessage": roleText, "summary": roleText,
-	"debugmessage": roleText, "developermessage": roleText, "warning": roleText, "info": roleText,
+	"message":                 roleText,
+	"msg":                     roleText,
+	"errormessage":            roleText,
+	"errormsg":                roleText,
+	"errmsg":                  roleText,
+	"description":             roleText,
+	"errordescription":        roleText,
+	"title":                   roleText,
+	"statusmsg":               roleText,
+	"statusmessage":           roleText,
+	"text":                    roleText,
+	"failurereason":           roleText,
+	"failuremessage":          roleText,
+	"faultstring":             roleText,
+	"explanation":             roleText,
+	"finishmessage":           roleText,
+	"blockreasonmessage":      roleText,
+	"raifilteredreason":       roleTextAndHint,
+	"raimediafilteredreasons": roleTextAndHint,
+	"raimediafilteredcount":   roleTextAndHint,
+	"refusal":                 roleText,
+	"causemessage":            roleText,
+	"note":                    roleText,
+	"content":                 roleText,
+	"usermessage":             roleText,
+	"summary":                 roleText,
+	"debugmessage":            roleText,
+	"developermessage":        roleText,
+	"warning":                 roleText,
+	"info":                    roleText,
 
-	"error": roleError, "detail": roleError, "details": roleError, "raw": roleError, "reason": roleError, "err": roleError,
-	"fault": roleError, "failure": roleError, "cause": roleError, "errors": roleError, "body": roleError, "response": roleError,
-	"data": roleError, "innererror": roleError, "originalerror": roleError, "upstreamerror": roleError, "providererror": roleError,
-	"exception": roleError, "metadata": roleError, "baseresp": roleError, "output": roleError, "result": roleError,
-	"errorresponse": roleError, "responsebody": roleError, "logs": roleError, "stopdetails": roleError, "previouserrors": roleIgnore,
+	"error":          roleError,
+	"detail":         roleError,
+	"details":        roleError,
+	"raw":            roleError,
+	"reason":         roleError,
+	"err":            roleError,
+	"fault":          roleError,
+	"failure":        roleError,
+	"cause":          roleError,
+	"errors":         roleError,
+	"body":           roleError,
+	"response":       roleError,
+	"data":           roleError,
+	"innererror":     roleError,
+	"originalerror":  roleError,
+	"upstreamerror":  roleError,
+	"providererror":  roleError,
+	"exception":      roleError,
+	"metadata":       roleError,
+	"baseresp":       roleError,
+	"output":         roleError,
+	"result":         roleError,
+	"errorresponse":  roleError,
+	"responsebody":   roleError,
+	"logs":           roleError,
+	"stopdetails":    roleError,
+	"previouserrors": roleIgnore,
 
-	"type": roleHint, "code": roleHint, "status": roleHint, "statuscode": roleHint, "errorcode": roleHint, "errortype": roleHint,
-	"errcode": roleHint, "name": roleHint, "finishreason": roleHint, "stopreason": roleHint, "nativefinishreason": roleHint,
-	"blockreason": roleHint, "failurecode": roleHint, "httpcode": roleHint, "httpstatus": roleHint, "httpstatuscode": roleHint,
-	"quotaid": roleHint, "quotametric": roleHint, "quotalimit": roleHint, "reasoncode": roleHint, "category": roleHint,
-	"limittype": roleHint, "subcode": roleHint, "finishreasons": roleHint, "errorname": roleHint, "kind": roleHint,
-	"upstreamcode": roleHint, "ratelimittype": roleHint,
+	"type":               roleHint,
+	"code":               roleHint,
+	"status":             roleHint,
+	"statuscode":         roleHint,
+	"errorcode":          roleHint,
+	"errortype":          roleHint,
+	"errcode":            roleHint,
+	"name":               roleHint,
+	"finishreason":       roleHint,
+	"stopreason":         roleHint,
+	"nativefinishreason": roleHint,
+	"blockreason":        roleHint,
+	"failurecode":        roleHint,
+	"httpcode":           roleHint,
+	"httpstatus":         roleHint,
+	"httpstatuscode":     roleHint,
+	"quotaid":            roleHint,
+	"quotametric":        roleHint,
+	"quotalimit":         roleHint,
+	"reasoncode":         roleHint,
+	"category":           roleHint,
+	"limittype":          roleHint,
+	"subcode":            roleHint,
+	"finishreasons":      roleHint,
+	"errorname":          roleHint,
+	"kind":               roleHint,
+	"upstreamcode":       roleHint,
+	"ratelimittype":      roleHint,
 
-	"param": roleParam, "parameter": roleParam, "params": roleParam, "field": roleParam, "loc": roleParam, "location": roleParam,
-	"parametername": roleParam, "paramname": roleParam, "fieldname": roleParam, "propertypath": roleParam, "propertyname": roleParam,
-	"instancepath": roleParam, "argument": roleParam, "path": roleParam,
+	"param":         roleParam,
+	"parameter":     roleParam,
+	"params":        roleParam,
+	"field":         roleParam,
+	"loc":           roleParam,
+	"location":      roleParam,
+	"parametername": roleParam,
+	"paramname":     roleParam,
+	"fieldname":     roleParam,
+	"propertypath":  roleParam,
+	"propertyname":  roleParam,
+	"instancepath":  roleParam,
+	"argument":      roleParam,
+	"path":          roleParam,
 
-	"input": roleIgnore, "ctx": roleIgnore, "url": roleIgnore, "links": roleIgnore, "documentationurl": roleIgnore, "docs": roleIgnore,
-	"requestid": roleIgnore, "traceid": roleIgnore, "id": roleIgnore, "userid": roleIgnore, "@type": roleIgnore, "model": roleIgnore,
-	"usage": roleIgnore, "request": roleIgnore, "b64json": roleIgnore, "help": roleIgnore, "providername": roleIgnore,
-	"contentfilterresults": roleIgnore, "timestamp": roleIgnore, "created": roleIgnore, "object": roleHint, "instance": roleIgnore,
-	"stack": roleIgnore, "traceback": roleIgnore, "stacktrace": roleIgnore, "stackentries": roleIgnore, "instructions": roleIgnore,
-	"moreinfo": roleIgnore, "tools": roleIgnore, "functions": roleIgnore, "messages": roleIgnore, "prompt": roleIgnore,
-	"revisedprompt": roleIgnore, "negativeprompt": roleIgnore, "system": roleIgnore, "toolchoice": roleIgnore, "promptcachekey": roleIgnore,
-	"safetyidentifier": roleIgnore, "user": roleIgnore, "helpurl": roleIgnore, "role": roleIgnore,
+	"input":                roleIgnore,
+	"ctx":                  roleIgnore,
+	"url":                  roleIgnore,
+	"links":                roleIgnore,
+	"documentationurl":     roleIgnore,
+	"docs":                 roleIgnore,
+	"requestid":            roleIgnore,
+	"traceid":              roleIgnore,
+	"id":                   roleIgnore,
+	"userid":               roleIgnore,
+	"@type":                roleIgnore,
+	"model":                roleIgnore,
+	"usage":                roleIgnore,
+	"request":              roleIgnore,
+	"b64json":              roleIgnore,
+	"help":                 roleIgnore,
+	"providername":         roleIgnore,
+	"contentfilterresults": roleIgnore,
+	"timestamp":            roleIgnore,
+	"created":              roleIgnore,
+	"object":               roleHint,
+	"instance":             roleIgnore,
+	"stack":                roleIgnore,
+	"traceback":            roleIgnore,
+	"stacktrace":           roleIgnore,
+	"stackentries":         roleIgnore,
+	"instructions":         roleIgnore,
+	"moreinfo":             roleIgnore,
+	"tools":                roleIgnore,
+	"functions":            roleIgnore,
+	"messages":             roleIgnore,
+	"prompt":               roleIgnore,
+	"revisedprompt":        roleIgnore,
+	"negativeprompt":       roleIgnore,
+	"system":               roleIgnore,
+	"toolchoice":           roleIgnore,
+	"promptcachekey":       roleIgnore,
+	"safetyidentifier":     roleIgnore,
+	"user":                 roleIgnore,
+	"helpurl":              roleIgnore,
+	"role":                 roleIgnore,
 }
 
 // pauseMember matches the names of members that hold a pause, such as retryDelay,
 // retry_after_ms, quotaResetDelay, resets_in_seconds and wait_seconds.
-var pauseMember = regexp.MustCompile(`^x?(?:ratelimit|quota|suggested|limit)?(?:retry|resets?|wait|cooldown)(?:delay|after|in|at|timestamp|time|requests|tokens|seconds?|secs?|sec|ms|milliseconds)*$`)
+var pauseMember = regexp.MustCompile(
+	`^x?(?:ratelimit|quota|suggested|limit)?(?:retry|resets?|wait|cooldown)(?:delay|after|in|at|timestamp|time|requests|tokens|seconds?|secs?|sec|ms|milliseconds)*$`,
+)
 
 // roleOf returns the role of a member with the given name, as memberName returns it.
 func roleOf(name string) role {
@@ -173,11 +287,13 @@ func (c *collector) openText(depth int, s string) {
 	if s == "" || s == "null" {
 		return
 	}
+
 	c.opened++
 	if c.opened > 200 || depth > maxNesting*3 {
 		c.addText(depth, s)
 		return
 	}
+
 	switch {
 	case looksLikeEvents(s):
 		c.openEvents(depth, s)
@@ -197,6 +313,7 @@ func (c *collector) openProse(depth int, s string) {
 			return
 		}
 	}
+
 	for from, tries := 0, 0; tries < 4; tries++ {
 		at := strings.IndexAny(s[from:], "{[")
 		if at < 0 {
@@ -211,6 +328,7 @@ func (c *collector) openProse(depth int, s string) {
 		}
 		from = at + 1
 	}
+
 	c.addText(depth, s)
 }
 
@@ -234,11 +352,13 @@ func hasKnownMember(v value, depth int) bool {
 	if depth > 3 {
 		return false
 	}
+
 	for _, m := range v.members {
 		if r := roleOf(memberName(m.key)); r != roleOther && r != roleIgnore || hasKnownMember(m.val, depth+1) {
 			return true
 		}
 	}
+
 	for i, item := range v.items {
 		if i > 3 {
 			break
@@ -247,6 +367,7 @@ func hasKnownMember(v value, depth int) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -333,6 +454,7 @@ func (c *collector) addText(depth int, s string) {
 			c.hints = append(c.hints, depthText{depth, s[at[4]:at[5]]})
 			s = s[at[1]:] // what is before it is the frame of another gateway
 		}
+
 		for range 3 {
 			m := codePrefix.FindStringSubmatch(s)
 			if m == nil {
@@ -341,9 +463,11 @@ func (c *collector) addText(depth int, s string) {
 			c.hints = append(c.hints, depthText{depth, m[1]})
 			s = s[len(m[0]):]
 		}
+
 		if m := statusInProse.FindStringSubmatch(s); m != nil && len(s) < maxProse {
 			c.out.status = httpStatus(m[1])
 		}
+
 		c.texts[depth] = append(c.texts[depth], s)
 	}
 }

@@ -21,18 +21,21 @@ func splitWords(s string) []string {
 		cur   strings.Builder
 		runes = []rune(s)
 	)
+
 	flush := func() {
 		if cur.Len() > 0 {
 			words = append(words, cur.String())
 			cur.Reset()
 		}
 	}
+
 	stop := func() {
 		flush()
 		if n := len(words); n > 0 && words[n-1] != sentenceBreak {
 			words = append(words, sentenceBreak)
 		}
 	}
+
 	for i, r := range runes {
 		if len(words) >= maxWordsPerText {
 			break
@@ -62,6 +65,7 @@ func splitWords(s string) []string {
 			flush()
 		}
 	}
+
 	flush()
 	return words
 }

@@ -46,7 +46,10 @@ func (g *Guard) Act(do func()) {
 	if g.kept {
 		err := g.store.RemoveCheckpoint() // tried again before the next action
 		if g.kept = err != nil; g.trouble.IsNew(err) {
-			g.log.Error("checkpoint of the session cannot be removed: do not start this proxy again while no control plane responds", slog.Any("error", err))
+			g.log.Error(
+				"checkpoint of the session cannot be removed: do not start this proxy again while no control plane responds",
+				slog.Any("error", err),
+			)
 		}
 	}
 	g.mu.Unlock()
@@ -65,15 +68,18 @@ func (g *Guard) Save(collect func() *checkpoint.Checkpoint) (bool, error) {
 	if !idle {
 		return false, nil
 	}
+
 	c := collect()
 	if c == nil {
 		return false, nil
 	}
+
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.actions != before {
 		return false, nil
 	}
+
 	g.kept = true // also if it is written in part
 	return true, g.store.SaveCheckpoint(c)
 }

@@ -19,6 +19,7 @@ func CheckReference(t *testing.T, path, section string, defaults any, update boo
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	want, err := settings.ReplaceSection(string(stored), section, settings.Reference(defaults))
 	if err != nil {
 		t.Fatal(err)

@@ -48,9 +48,12 @@ func (b *Base) Begin(cfg format.AnswerConfig) {
 		model = cfg.Request.Model
 	}
 	*b = Base{
-		Model: jsonspan.AppendString(b.Model[:0], model),
-		Echo:  b.Echo.reset(),
-		id:    b.id[:0], failure: Trim(b.failure), frame: Trim(b.frame), visible: Trim(b.visible),
+		Model:   jsonspan.AppendString(b.Model[:0], model),
+		Echo:    b.Echo.reset(),
+		id:      b.id[:0],
+		failure: Trim(b.failure),
+		frame:   Trim(b.frame),
+		visible: Trim(b.visible),
 	}
 }
 
@@ -106,7 +109,12 @@ func (b *Base) DeliveredTokens() int64 { return format.EstimateTokens(b.Delivere
 
 // Evidence implements format.Answer.
 func (b *Base) Evidence() usagereport.Evidence {
-	return usagereport.Evidence{Unreadable: b.Unreadable, Ambiguous: b.Ambiguous, Tokens: b.DeliveredTokens(), Chars: b.Delivered.Chars}
+	return usagereport.Evidence{
+		Unreadable: b.Unreadable,
+		Ambiguous:  b.Ambiguous,
+		Tokens:     b.DeliveredTokens(),
+		Chars:      b.Delivered.Chars,
+	}
 }
 
 const (
@@ -125,7 +133,12 @@ func (b *Base) AddDelivered(u *price.Usage) {
 	u.ServerToolRequests = max(u.ServerToolRequests, b.Calls)
 	if b.ToolImages > u.Secondary.Images {
 		tokens := b.ToolImages * tokensPerImage
-		u.Secondary = price.Secondary{Kind: price.ImageTool, Images: b.ToolImages, Output: tokens, ImageOut: tokens}
+		u.Secondary = price.Secondary{
+			Kind:     price.ImageTool,
+			Images:   b.ToolImages,
+			Output:   tokens,
+			ImageOut: tokens,
+		}
 	}
 }
 

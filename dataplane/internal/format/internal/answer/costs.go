@@ -41,6 +41,7 @@ func dropCosts(w *jsonspan.Splicer, text []byte, at, depth int) (end int) {
 	if depth == 0 {
 		return 0
 	}
+
 	if jsonspan.KindOf(text[at:]) == jsonspan.KindArray {
 		it := jsonspan.ArrayAt(text, at)
 		for it.Next() {
@@ -48,6 +49,7 @@ func dropCosts(w *jsonspan.Splicer, text []byte, at, depth int) (end int) {
 		}
 		return it.SkipRest()
 	}
+
 	c := jsonspan.ObjectAt(text, at)
 	for c.Next() {
 		switch kind := c.Kind(); {
@@ -57,5 +59,6 @@ func dropCosts(w *jsonspan.Splicer, text []byte, at, depth int) (end int) {
 			c.SetEnd(dropCosts(w, text, c.Start(), depth-1))
 		}
 	}
+
 	return c.SkipRest()
 }

@@ -9,7 +9,18 @@ import (
 // a member "error", as in {"message":"…","code":402} or {"detail":"…"}.
 func IsErrorText(name []byte) bool {
 	switch string(name) {
-	case "message", "msg", "detail", "errors", "code", "error_code", "error_message", "error_msg", "err_msg", "errmsg", "errorMessage", "base_resp":
+	case "message",
+		"msg",
+		"detail",
+		"errors",
+		"code",
+		"error_code",
+		"error_message",
+		"error_msg",
+		"err_msg",
+		"errmsg",
+		"errorMessage",
+		"base_resp":
 		return true
 	}
 	return false
@@ -71,6 +82,7 @@ func appendOwnWords(dst, raw []byte) []byte {
 	if !isObject(raw) {
 		return append(dst, raw...)
 	}
+
 	isAnswer, response := false, []byte(nil)
 	for name, value := range jsonspan.Members(raw) {
 		switch kind := jsonspan.KindOf(value); string(name) {
@@ -86,6 +98,7 @@ func appendOwnWords(dst, raw []byte) []byte {
 			}
 		}
 	}
+
 	switch {
 	case isAnswer:
 	case response != nil:
@@ -93,6 +106,7 @@ func appendOwnWords(dst, raw []byte) []byte {
 	default:
 		return append(dst, raw...)
 	}
+
 	dst = append(dst, '{')
 	for name, value := range jsonspan.Members(raw) {
 		switch {
@@ -111,13 +125,16 @@ func appendOwnWords(dst, raw []byte) []byte {
 		case !explainsFailure(name, value):
 			continue
 		}
+
 		if dst[len(dst)-1] != '{' {
 			dst = append(dst, ',')
 		}
+
 		dst = jsonspan.AppendString(dst, string(name))
 		dst = append(dst, ':')
 		dst = append(dst, value...)
 	}
+
 	return append(dst, '}')
 }
 

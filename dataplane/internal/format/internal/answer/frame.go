@@ -17,22 +17,26 @@ func eventFrame(buf *[]byte, ev sse.Event) (text []byte, data jsonspan.Span) {
 			return ev.Raw, jsonspan.Span{Start: at, End: at + len(ev.Data)}
 		}
 	}
+
 	text = (*buf)[:0]
 	if len(ev.Name) > 0 {
 		text = append(text, "event: "...)
 		text = append(text, ev.Name...)
 		text = append(text, '\n')
 	}
+
 	text = append(text, "data: "...)
 	data.Start = len(text)
 	text = append(text, ev.Data...)
 	data.End = len(text)
+
 	// In valid JSON a line end occurs only between tokens, where it is white space.
 	for i := data.Start; i < data.End; i++ {
 		if text[i] == '\n' || text[i] == '\r' {
 			text[i] = ' '
 		}
 	}
+
 	text = append(text, "\n\n"...)
 	*buf = text
 	return *buf, data

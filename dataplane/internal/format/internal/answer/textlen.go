@@ -21,6 +21,7 @@ func SizeOf(raw []byte) Size {
 	if len(raw) < 2 || raw[0] != '"' {
 		return Size{}
 	}
+
 	raw = raw[1 : len(raw)-1]
 	length, more := len(raw), continuations(raw)
 	for {
@@ -109,6 +110,7 @@ func (s *TextSum) texts(text []byte, at int, counted bool, counts func([]byte) b
 	if at >= len(text) {
 		return len(text)
 	}
+
 	switch kind := jsonspan.KindOf(text[at:]); {
 	case kind == jsonspan.KindObject && depth > 0:
 		c := jsonspan.ObjectAt(text, at)
@@ -125,9 +127,11 @@ func (s *TextSum) texts(text []byte, at int, counted bool, counts func([]byte) b
 	case kind == jsonspan.KindInvalid:
 		return len(text)
 	}
+
 	end = jsonspan.SkipValue(text, at)
 	if counted {
 		s.AddString(text, at, end)
 	}
+
 	return end
 }
