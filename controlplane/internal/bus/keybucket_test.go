@@ -44,14 +44,27 @@ func (p *env) writeKeys(w *keybucket.Writer) {
 func (p *env) addKeys(n int) (hashes []apikey.Hash) {
 	p.t.Helper()
 	rev := p.queryInt("update cluster_state set revision = revision + 1 returning revision")
-	for i := range n {
+	for range n {
 		id := ident.New()
-		hash := apikey.Hash(append(id[:], p.account[:]...))
-		p.exec("insert into api_keys (id, account_id, name, lookup_hash, revision) values ($1, $2, $3, $4, $5)", id, p.account, fmt.Sprint("key ", rev, i), hash[:], rev)
-		p.exec("insert into pools (account_id, kind, key_id, unlimited) values ($1, 2, $2, true)", p.account, id)
-		hashes = append(hashes, hash)
+		hashes = append(hashes, apikey.Hash(append(id[:], p.account[:]...)))
 	}
+	p.exec(`
+		with added as (
+			insert into api_keys (id, account_id, name, lookup_hash, revision)
+			select encode(substring(hash for 16), 'hex')::uuid, $1, 'key ' || encode(hash, 'hex'), hash, $2 from unnest($3::bytea[]) hash
+			returning id, account_id
+		)
+		insert into pools (account_id, kind, key_id, unlimited) select account_id, 2, id, true from added`, p.account, rev, bytesOf(hashes))
 	return hashes
+}
+
+// bytesOf returns hashes as Postgres takes them.
+func bytesOf(hashes []apikey.Hash) [][]byte {
+	all := make([][]byte, len(hashes))
+	for i := range hashes {
+		all[i] = hashes[i][:]
+	}
+	return all
 }
 
 // keysIn returns what the bucket of key records has.
@@ -63,30 +76,40 @@ func (p *env) keysIn() (entries map[apikey.Hash]wire.KeyEntry, mark wire.KeyMark
 		p.t.Fatal(err)
 	}
 	entries = map[apikey.Hash]wire.KeyEntry{}
-	for seq := uint64(1); ; seq++ {
-		m, err := stream.GetMsg(p.t.Context(), seq, jetstream.WithGetMsgSubject(">"))
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			return entries, mark
-		}
+	info, err := stream.Info(p.t.Context())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	consumer, err := stream.OrderedConsumer(p.t.Context(), jetstream.OrderedConsumerConfig{})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(int(info.State.Msgs) + 1))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer messages.Stop()
+	for range info.State.Msgs {
+		m, err := messages.Next()
 		if err != nil {
 			p.t.Fatal(err)
 		}
-		seq = m.Sequence
 		var entry wire.KeyEntry
 		into := any(&entry)
-		if m.Subject == subject.KeyPrefix+subject.KeyMark {
+		if m.Subject() == subject.KeyPrefix+subject.KeyMark {
 			into = &mark
 		}
-		if err := json.Unmarshal(m.Data, into); err != nil {
-			p.t.Errorf("%s: %s: %v", m.Subject, m.Data, err)
+		if err := json.Unmarshal(m.Data(), into); err != nil {
+			p.t.Errorf("%s: %s: %v", m.Subject(), m.Data(), err)
 		}
 		if entry.Record.KeyID != "" {
-			if m.Subject != subject.KeyPrefix+entry.Hash.String() {
-				p.t.Errorf("%s has the entry of %s", m.Subject, entry.Hash)
+			if m.Subject() != subject.KeyPrefix+entry.Hash.String() {
+				p.t.Errorf("%s has the entry of %s", m.Subject(), entry.Hash)
 			}
 			entries[entry.Hash] = entry
 		}
 	}
+	return entries, mark
 }
 
 // checkKeys compares the bucket with Postgres.
@@ -125,7 +148,7 @@ func (p *env) checkKeys() {
 func TestBucketFollowsKeysAndAccounts(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
-	hashes := append(p.addKeys(1200), p.hash)
+	hashes := append(p.addKeys(600), p.hash) // more than are appended at once
 	w := p.keyWriter(p.connect(withKeys))
 	p.writeKeys(w)
 	p.checkKeys()
@@ -138,7 +161,7 @@ func TestBucketFollowsKeysAndAccounts(t *testing.T) {
 		"other change":      "update cluster_state set revision = revision + 1",
 	} {
 		p.exec(change)
-		if entries, mark := p.keysIn(); mark.Revision == 0 || len(entries) < 1201 {
+		if entries, mark := p.keysIn(); mark.Revision == 0 || len(entries) < 601 {
 			t.Fatalf("%s: the bucket has %d entries, mark %+v", name, len(entries), mark)
 		}
 		p.writeKeys(w)

@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
 	"time"
 
 	"modelgateway/controlplane/adminclient"
@@ -66,15 +67,13 @@ type Console struct {
 
 // New returns a Console.
 func New(cfg Config) (*Console, error) {
-	c := &Console{cfg: cfg, sections: []kit.Section{
-		nowpages.Section(), customerpages.Section(cfg.APIURL), catalogpages.Section(), moneypages.Section(), systempages.Section(),
-	}}
+	c := &Console{cfg: cfg, sections: sections(cfg.APIURL)}
 
 	var err error
-	if c.static, err = newStatic(files); err != nil {
+	if c.static, err = embedded(); err != nil {
 		return nil, err
 	}
-	if c.templates, err = parse(c.static.prefix, c.sections); err != nil {
+	if c.templates, err = pages(); err != nil {
 		return nil, err
 	}
 
@@ -164,6 +163,23 @@ func withHeaders(next http.Handler) http.Handler {
 		next.ServeHTTP(w, r)
 	})
 }
+
+// sections are the sections of the console in the order of the navigation.
+func sections(apiURL string) []kit.Section {
+	return []kit.Section{
+		nowpages.Section(), customerpages.Section(apiURL), catalogpages.Section(), moneypages.Section(), systempages.Section(),
+	}
+}
+
+// pages are the parsed templates. They are the same in every console of a process, so they are parsed once: a program has one
+// console, a test binary a hundred.
+var pages = sync.OnceValues(func() (map[string]*template.Template, error) {
+	assets, err := embedded()
+	if err != nil {
+		return nil, err
+	}
+	return parse(assets.prefix, sections(""))
+})
 
 // parse returns the pages of the console and of its sections by name. Each consists of its own file, the layout and the
 // parts.

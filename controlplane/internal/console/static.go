@@ -13,6 +13,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // static serves the files of the folder static under a path with their hash, so that browsers keep
@@ -24,6 +25,9 @@ type static struct {
 
 // asset is a file, and its compressed form unless that is not smaller.
 type asset struct{ text, compressed []byte }
+
+// embedded returns the static files of this program. They are compressed once, with the best level.
+var embedded = sync.OnceValues(func() (*static, error) { return newStatic(files) })
 
 func newStatic(from fs.FS) (*static, error) {
 	texts := map[string][]byte{}
