@@ -2,8 +2,11 @@ package pgtest
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"sync"
+
+	"github.com/jackc/pgx/v5"
 
 	"modelgateway/scripts/testkit/pgcluster"
 )
@@ -27,3 +30,28 @@ var server = sync.OnceValues(func() (string, error) {
 	}
 	return cluster.URL(""), nil
 })
+
+// versions has the version of each server by its URL.
+var versions sync.Map
+
+// serverVersion returns the version of a server as the setting server_version_num has it, such as 150007.
+func serverVersion(url string) (int, error) {
+	if known, ok := versions.Load(url); ok {
+		return known.(int), nil
+	}
+
+	ctx := context.Background()
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return 0, fmt.Errorf("connect: %w", err)
+	}
+	defer func() { _ = conn.Close(ctx) }()
+
+	var version int
+	if err := conn.QueryRow(ctx, "select current_setting('server_version_num')::integer").Scan(&version); err != nil {
+		return 0, fmt.Errorf("read the version: %w", err)
+	}
+
+	versions.Store(url, version)
+	return version, nil
+}
