@@ -1016,16 +1016,6 @@ create table console_sessions (
     ended_at timestamptz
 );
 
--- Sign-ins at an OpenID Connect provider that have begun. Each is used once.
-create table console_sign_ins (
-    -- the SHA-256 of the state that the provider returns
-    state_hash bytea primary key,
-    nonce text not null,
-    verifier text not null,
-    return_to text not null,
-    created_at timestamptz not null default now()
-);
-
 create table audit_log (
     id bigint generated always as identity primary key,
     created_at timestamptz not null default clock_timestamp(),
@@ -1149,7 +1139,7 @@ create table commit_markers (
 
 -- +goose Down
 drop function keep_traffic_partitions(timestamptz);
-drop table traffic_coverage, traffic_minutes, traffic_hours, traffic_refusals, console_sessions, console_sign_ins, commit_markers, replicas, rotations, data_keys, idempotency_keys, audit_log, audit_archives, admin_tokens, webhook_attempts,
+drop table traffic_coverage, traffic_minutes, traffic_hours, traffic_refusals, console_sessions, commit_markers, replicas, rotations, data_keys, idempotency_keys, audit_log, audit_archives, admin_tokens, webhook_attempts,
     webhook_deliveries, webhook_events, webhook_secrets, webhook_endpoints, outbox, video_jobs, model_grants, routes, scheduled_prices,
     model_prices, models, provider_credentials, providers, quarantine, ledger_check_sums, ledger_check_state, ledger_checks, usage_daily_models, usage_weekly;
 drop function update_rollups(usage_daily[]);

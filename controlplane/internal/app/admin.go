@@ -65,6 +65,8 @@ type secrets struct {
 	fleet   *seal.Key
 	// fleetFingerprint is the fingerprint of the fleet key.
 	fleetFingerprint string
+	// signIns seals the sign-ins that people have begun at a provider.
+	signIns *seal.Key
 }
 
 func readSecrets(cfg *config.Secrets, find vault.FindFunc) (secrets, error) {
@@ -103,7 +105,17 @@ func readSecrets(cfg *config.Secrets, find vault.FindFunc) (secrets, error) {
 		return secrets{}, fmt.Errorf("secrets.fleet_key: %w", err)
 	}
 
-	return secrets{hasher, peppers, hashers, v, fleet, seal.Fingerprint(fleetKey)}, nil
+	derived, err := seal.Derive(masters[id], "console sign-in")
+	if err != nil {
+		return secrets{}, fmt.Errorf("secrets.master_key: %w", err)
+	}
+
+	signIns, err := seal.NewKey(derived)
+	if err != nil {
+		return secrets{}, fmt.Errorf("secrets.master_key: %w", err)
+	}
+
+	return secrets{hasher, peppers, hashers, v, fleet, seal.Fingerprint(fleetKey), signIns}, nil
 }
 
 // databaseTimeout is how long the database may take for an operation of the admin API.
@@ -256,7 +268,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		func(context.Context) error { jobs.stop(); return nil },
 	)
 	tokens := admin.NewService(tokenstore.New(a.adminDB), bootstrap, verifier)
-	sessions, err := a.newSessions(tokens)
+	sessions, err := a.newSessions(tokens, keys.signIns)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"modelgateway/controlplane/internal/oidc"
 	"modelgateway/controlplane/internal/postgres/signinstore"
 	"modelgateway/controlplane/internal/signin"
+	"modelgateway/shared/seal"
 )
 
 // withConsole returns a handler that serves the console beside the admin API, and adds its job.
@@ -51,8 +52,8 @@ func (a *app) withConsole(
 	return mux, nil
 }
 
-// newSessions returns the sessions of people in the console.
-func (a *app) newSessions(tokens *admin.Service) (*signin.Service, error) {
+// newSessions returns the sessions of people in the console. The key seals sign-ins that have begun at a provider.
+func (a *app) newSessions(tokens *admin.Service, key *seal.Key) (*signin.Service, error) {
 	cfg := &a.cfg.Console
 	provider, err := newProvider(&a.cfg)
 	if err != nil {
@@ -62,6 +63,7 @@ func (a *app) newSessions(tokens *admin.Service) (*signin.Service, error) {
 		Store:    signinstore.New(a.adminDB),
 		Tokens:   tokens,
 		Provider: provider,
+		Key:      key,
 		ByToken:  cfg.ByToken(),
 		Idle:     cfg.SessionIdle,
 		Length:   cfg.SessionLength,

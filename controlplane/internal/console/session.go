@@ -136,31 +136,25 @@ func (c *Console) enter(w http.ResponseWriter, r *http.Request, secret, to strin
 }
 
 func (c *Console) beginSignIn(w http.ResponseWriter, r *http.Request) {
-	to, state, err := c.cfg.Sessions.Begin(r.Context(), c.client(r), localPath(r.FormValue("return_to")))
+	to, sealed, err := c.cfg.Sessions.Begin(r.Context(), localPath(r.FormValue("return_to")))
 	if err != nil {
 		status, problem := c.signInProblem(r, err)
 		c.showSignIn(w, r, status, problem)
 		return
 	}
-	c.setCookie(w, r, c.cookieName(r)+"_state", state, 600)
+	c.setCookie(w, r, c.cookieName(r)+"_pending", sealed, int(signin.PendingFor.Seconds()))
 	http.Redirect(w, r, to, http.StatusSeeOther) //nolint:gosec // G710: the address is that of the configured provider
 }
 
-// finishSignIn takes the browser back from the provider. The state must be that of this browser.
+// finishSignIn takes the browser back from the provider. The sign-in must have begun in this browser.
 func (c *Console) finishSignIn(w http.ResponseWriter, r *http.Request) {
-	name := c.cookieName(r) + "_state"
-	cookie, err := r.Cookie(name)
-	if err == nil && cookie.Value != r.FormValue("state") {
-		err = http.ErrNoCookie
+	name, sealed := c.cookieName(r)+"_pending", ""
+	if cookie, err := r.Cookie(name); err == nil {
+		sealed = cookie.Value
 	}
 
 	c.setCookie(w, r, name, "", -1)
-	if err != nil {
-		c.showSignIn(w, r, http.StatusForbidden, "This sign-in was not begun in this browser. Sign in again.")
-		return
-	}
-
-	_, secret, to, err := c.cfg.Sessions.Finish(r.Context(), cookie.Value, r.FormValue("code"), c.client(r))
+	_, secret, to, err := c.cfg.Sessions.Finish(r.Context(), sealed, r.FormValue("state"), r.FormValue("code"), c.client(r))
 	if err != nil {
 		status, problem := c.signInProblem(r, err)
 		c.showSignIn(w, r, status, problem)

@@ -3,7 +3,6 @@ package postgres_test
 import (
 	"context"
 	"errors"
-	"net/netip"
 	"testing"
 	"time"
 
@@ -14,57 +13,6 @@ import (
 	"modelgateway/controlplane/internal/postgres/tokenstore"
 	"modelgateway/controlplane/internal/signin"
 )
-
-// refusing is an identity provider that knows nobody.
-type refusing struct{}
-
-func (refusing) URL(context.Context, string, string, string) (string, error) {
-	return "https://id.example.com/", nil
-}
-
-func (refusing) Exchange(context.Context, string, string, string) (admin.Principal, error) {
-	return admin.Principal{}, admin.ErrUnauthenticated
-}
-
-func (refusing) Claim() string { return "groups" }
-
-// Nobody needs a credential to begin a sign-in at a provider, or to come back from it with nonsense. The audit log is kept
-// for ever, and has nothing of it.
-func TestAnAddressCanStoreFewSignIns(t *testing.T) {
-	t.Parallel()
-	pool := pgtest.New(t)
-	service := signin.NewService(signin.Config{Store: signinstore.New(postgres.Wrap(pool)), Provider: refusing{}})
-	count := func(query string) (n int) {
-		t.Helper()
-		if err := pool.QueryRow(t.Context(), query).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	flood, other := signin.Client{Address: netip.MustParseAddr("192.0.2.1")}, signin.Client{Address: netip.MustParseAddr("192.0.2.2")}
-	const pending, failures = "select count(*) from console_sign_ins", "select count(*) from audit_log"
-	var begun, finished error
-	for range 200 {
-		var state string
-		if _, state, begun = service.Begin(t.Context(), flood, "/console/"); begun != nil {
-			state = "unknown"
-		}
-		_, _, _, finished = service.Finish(t.Context(), state, "code", flood)
-	}
-	for range 200 {
-		_, _, begun = service.Begin(t.Context(), flood, "/console/")
-	}
-	if !errors.Is(begun, admin.ErrLocked) || !errors.Is(finished, signin.ErrUsed) {
-		t.Errorf("after many sign-ins: got %v and %v; want ErrLocked and ErrUsed", begun, finished)
-	}
-	if n, m := count(pending), count(failures); n >= 100 || m != 0 {
-		t.Errorf("400 sign-ins of one address stored %d rows and %d audit entries; want few and none", n, m)
-	}
-	before := count(pending)
-	if _, _, err := service.Begin(t.Context(), other, "/console/"); err != nil || count(pending) != before+1 {
-		t.Errorf("another address: %v", err)
-	}
-}
 
 func TestAPrincipalEndsWithItsSession(t *testing.T) {
 	t.Parallel()

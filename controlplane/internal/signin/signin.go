@@ -20,14 +20,15 @@ import (
 	"modelgateway/controlplane/internal/admin"
 	"modelgateway/controlplane/internal/audit"
 	"modelgateway/shared/ident"
+	"modelgateway/shared/seal"
 )
 
 // The errors of this package. A failed sign-in with a token returns the errors of package admin.
 var (
 	// ErrNoSession is returned for a secret without a valid session.
 	ErrNoSession = errors.New("signin: no such session")
-	// ErrUsed is returned for a sign-in at a provider that was not begun here, was used, or is too old.
-	ErrUsed = errors.New("signin: the sign-in was not begun here, or is used or too old")
+	// ErrNotBegun is returned for a sign-in at a provider that was not begun in this browser, or too long ago.
+	ErrNotBegun = errors.New("signin: the sign-in was not begun in this browser, or too long ago")
 	// ErrNoScope is returned if a person's claims are mapped to no scope.
 	ErrNoScope = errors.New("signin: no scope")
 	// ErrDisabled is returned for a way of signing in that is not configured.
@@ -94,10 +95,7 @@ func (s *Session) Context(ctx context.Context) context.Context {
 // May reports whether the session has a scope.
 func (s *Session) May(scope string) bool { return admin.Allows(s.Principal.Scopes, admin.Scope(scope)) }
 
-// Pending is a sign-in at a provider that has begun.
-type Pending struct{ Nonce, Verifier, ReturnTo string }
-
-// Store stores sessions and pending sign-ins. Each change of a session writes an audit entry.
+// Store stores sessions. Each change of a session writes an audit entry.
 type Store interface {
 	// Create stores a session that ends after length, and returns it with its times.
 	Create(ctx context.Context, s *Session, secret Hash, length time.Duration) error
@@ -106,9 +104,6 @@ type Store interface {
 	List(ctx context.Context, idle time.Duration) ([]Session, error)
 	// End returns ErrNoSession for an unknown session. Ending a session again is not an error.
 	End(ctx context.Context, id ID) error
-	// Begin stores a pending sign-in, Take returns and removes it. Take returns ErrUsed if there is none.
-	Begin(ctx context.Context, state Hash, p Pending) error
-	Take(ctx context.Context, state Hash) (Pending, error)
 	// Failed records that a sign-in of somebody who is known has failed, with the reason.
 	Failed(ctx context.Context, reason string) error
 }
@@ -127,35 +122,29 @@ type Provider interface {
 type Config struct {
 	Store  Store
 	Tokens *admin.Service
-	// Provider is nil if none is configured. ByToken allows signing in with an admin token.
+	// Provider is nil if none is configured, and Key seals sign-ins that have begun there; all replicas have the same. ByToken
+	// allows signing in with an admin token.
 	Provider Provider
+	Key      *seal.Key
 	ByToken  bool
 	// Idle is how long a session lasts without use, Length how long it lasts in any case.
 	Idle, Length time.Duration
-	// Now is the clock for sessions that are remembered; nil means time.Now.
+	// Now is the clock for sessions that are remembered and for sign-ins that have begun; nil means time.Now.
 	Now func() time.Time
 }
 
 // Service opens, continues and ends sessions.
 type Service struct {
-	cfg Config
-	// begun bounds what anybody can make the database store: pending sign-ins.
-	begun  *admin.Budget
+	cfg    Config
 	memory memory
 }
-
-// An address may begin beginnings sign-ins at the provider at once, and one more each beginningRefill.
-const (
-	beginnings      = 30
-	beginningRefill = 2 * time.Second
-)
 
 // NewService returns a Service.
 func NewService(cfg Config) *Service {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Service{cfg: cfg, begun: admin.NewBudget(time.Now, beginnings, beginningRefill)}
+	return &Service{cfg: cfg}
 }
 
 // ByToken reports whether one can sign in with an admin token, ByProvider whether at a provider.
@@ -231,47 +220,6 @@ func random() string {
 	b := make([]byte, 32)
 	_, _ = rand.Read(b) // never fails
 	return base64.RawURLEncoding.EncodeToString(b)
-}
-
-// Begin begins a sign-in at the provider. It returns the address to send the browser to, and the state, which the
-// browser must return. The error is an admin.LockedError if too many sign-ins came from the address.
-func (s *Service) Begin(ctx context.Context, from Client, returnTo string) (url, state string, err error) {
-	if s.cfg.Provider == nil {
-		return "", "", ErrDisabled
-	}
-	if err := s.begun.Spend(from.Address); err != nil {
-		return "", "", err
-	}
-	state = random()
-	p := Pending{Nonce: random(), Verifier: random(), ReturnTo: returnTo}
-	if url, err = s.cfg.Provider.URL(ctx, state, p.Nonce, p.Verifier); err != nil {
-		return "", "", err
-	}
-	return url, state, s.cfg.Store.Begin(ctx, hashOf(state), p)
-}
-
-// Finish opens a session after the provider has returned the browser with a code. It returns the session's secret and
-// the page that the person wanted.
-func (s *Service) Finish(ctx context.Context, state, code string, from Client) (session *Session, secret, returnTo string, err error) {
-	if s.cfg.Provider == nil {
-		return nil, "", "", ErrDisabled
-	}
-
-	pending, err := s.cfg.Store.Take(ctx, hashOf(state))
-	if err != nil {
-		return nil, "", "", err
-	}
-
-	p, err := s.cfg.Provider.Exchange(ctx, code, pending.Nonce, pending.Verifier)
-	if err == nil && len(p.Scopes) == 0 {
-		err = fmt.Errorf("%w for %s", ErrNoScope, p.Name)
-	}
-	if err != nil {
-		return nil, "", "", errors.Join(err, s.failed(ctx, err))
-	}
-
-	session, secret, err = s.open(ctx, p, nil, from)
-	return session, secret, pending.ReturnTo, err
 }
 
 // Resume returns the session with a secret. The error is ErrNoSession if it has ended, or if its token is not valid any
@@ -354,8 +302,8 @@ func Explain(err error) string {
 		return "This is not a valid token."
 	case errors.Is(err, ErrNoScope):
 		return "You have signed in, but no scope is mapped to your account."
-	case errors.Is(err, ErrUsed):
-		return "This sign-in is used or too old. Sign in again."
+	case errors.Is(err, ErrNotBegun):
+		return "This sign-in was not begun in this browser, or more than ten minutes ago. Sign in again."
 	case errors.Is(err, ErrDisabled):
 		return "This way to sign in is disabled."
 	}

@@ -101,7 +101,7 @@ func TestAllocationsAndWritesPerRequestAreBounded(t *testing.T) {
 
 func TestCostsOfARequestInSystemCallsAreBounded(t *testing.T) {
 	if raceEnabled {
-		t.Skip("make test/costs runs it")
+		t.Skip("make test/plain runs it")
 	}
 	b := newBareGateway(t, nil)
 	b.json(t) // the first request loads the key and makes the connection

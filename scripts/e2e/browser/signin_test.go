@@ -23,7 +23,7 @@ func (b *tab) cookie() *network.Cookie {
 		return err
 	}))
 	for _, c := range cookies {
-		if strings.Contains(c.Name, "mgw_console") && !strings.HasSuffix(c.Name, "_notice") && !strings.HasSuffix(c.Name, "_state") {
+		if strings.Contains(c.Name, "mgw_console") && !strings.HasSuffix(c.Name, "_notice") && !strings.HasSuffix(c.Name, "_pending") {
 			return c
 		}
 	}

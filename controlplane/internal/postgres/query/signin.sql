@@ -27,13 +27,3 @@ update console_sessions set ended_at = coalesce(ended_at, now()) where id = @id 
 
 -- name: RemoveConsoleSessions :execrows
 delete from console_sessions where coalesce(ended_at, expires_at) < now() - interval '30 days';
-
--- name: InsertConsoleSignIn :exec
-insert into console_sign_ins (state_hash, nonce, verifier, return_to) values (@state_hash, @nonce, @verifier, @return_to);
-
--- name: TakeConsoleSignIn :one
--- Returns a sign-in and removes it, so that it cannot be used again.
-delete from console_sign_ins where state_hash = @state_hash returning nonce, verifier, return_to, (created_at > now() - interval '10 minutes')::boolean as valid;
-
--- name: RemoveConsoleSignIns :execrows
-delete from console_sign_ins where created_at < now() - interval '10 minutes';

@@ -3,7 +3,6 @@ package signinstore
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -104,37 +103,15 @@ func (s *Store) End(ctx context.Context, id signin.ID) error {
 	})
 }
 
-// Begin implements signin.Store.
-func (s *Store) Begin(ctx context.Context, state signin.Hash, p signin.Pending) error {
-	err := s.db.Queries().InsertConsoleSignIn(ctx, sqlcgen.InsertConsoleSignInParams{
-		StateHash: state[:],
-		Nonce:     p.Nonce,
-		Verifier:  p.Verifier,
-		ReturnTo:  p.ReturnTo,
-	})
-	return postgres.Translate("begin a sign-in", err)
-}
-
-// Take implements signin.Store.
-func (s *Store) Take(ctx context.Context, state signin.Hash) (signin.Pending, error) {
-	row, err := s.db.Queries().TakeConsoleSignIn(ctx, state[:])
-	if errors.Is(err, pgx.ErrNoRows) || err == nil && !row.Valid {
-		return signin.Pending{}, signin.ErrUsed
-	}
-	return signin.Pending{Nonce: row.Nonce, Verifier: row.Verifier, ReturnTo: row.ReturnTo}, postgres.Translate("take a sign-in", err)
-}
-
 // Failed implements signin.Store.
 func (s *Store) Failed(ctx context.Context, reason string) error {
 	return auditstore.New(s.db).Record(ctx, "console.sign_in_failed", reason)
 }
 
-// DeleteOld deletes sessions that ended 30 days ago, and sign-ins that nobody has finished.
+// DeleteOld deletes sessions that ended 30 days ago.
 func (s *Store) DeleteOld(ctx context.Context) error {
-	q := s.db.Queries()
-	_, err := q.RemoveConsoleSessions(ctx)
-	_, signIns := q.RemoveConsoleSignIns(ctx)
-	return errors.Join(postgres.Translate("delete console sessions", err), postgres.Translate("delete sign-ins", signIns))
+	_, err := s.db.Queries().RemoveConsoleSessions(ctx)
+	return postgres.Translate("delete console sessions", err)
 }
 
 func toSession(row *sqlcgen.ConsoleSession) signin.Session {

@@ -107,14 +107,6 @@ type ConsoleSession struct {
 	EndedAt    *time.Time
 }
 
-type ConsoleSignIn struct {
-	StateHash []byte
-	Nonce     string
-	Verifier  string
-	ReturnTo  string
-	CreatedAt time.Time
-}
-
 type DataKey struct {
 	ID          string
 	Sealed      []byte

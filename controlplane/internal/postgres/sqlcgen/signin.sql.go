@@ -84,27 +84,6 @@ func (q *Queries) InsertConsoleSession(ctx context.Context, arg InsertConsoleSes
 	return i, err
 }
 
-const insertConsoleSignIn = `-- name: InsertConsoleSignIn :exec
-insert into console_sign_ins (state_hash, nonce, verifier, return_to) values ($1, $2, $3, $4)
-`
-
-type InsertConsoleSignInParams struct {
-	StateHash []byte
-	Nonce     string
-	Verifier  string
-	ReturnTo  string
-}
-
-func (q *Queries) InsertConsoleSignIn(ctx context.Context, arg InsertConsoleSignInParams) error {
-	_, err := q.db.Exec(ctx, insertConsoleSignIn,
-		arg.StateHash,
-		arg.Nonce,
-		arg.Verifier,
-		arg.ReturnTo,
-	)
-	return err
-}
-
 const listConsoleSessions = `-- name: ListConsoleSessions :many
 select id, secret_hash, token_hash, name, scopes, method, address, agent, created_at, last_used_at, expires_at, ended_at from console_sessions
 where ended_at is null and expires_at > now() and last_used_at > now() - make_interval(secs => $1::float8)
@@ -155,42 +134,6 @@ func (q *Queries) RemoveConsoleSessions(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
-}
-
-const removeConsoleSignIns = `-- name: RemoveConsoleSignIns :execrows
-delete from console_sign_ins where created_at < now() - interval '10 minutes'
-`
-
-func (q *Queries) RemoveConsoleSignIns(ctx context.Context) (int64, error) {
-	result, err := q.db.Exec(ctx, removeConsoleSignIns)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
-const takeConsoleSignIn = `-- name: TakeConsoleSignIn :one
-delete from console_sign_ins where state_hash = $1 returning nonce, verifier, return_to, (created_at > now() - interval '10 minutes')::boolean as valid
-`
-
-type TakeConsoleSignInRow struct {
-	Nonce    string
-	Verifier string
-	ReturnTo string
-	Valid    bool
-}
-
-// Returns a sign-in and removes it, so that it cannot be used again.
-func (q *Queries) TakeConsoleSignIn(ctx context.Context, stateHash []byte) (TakeConsoleSignInRow, error) {
-	row := q.db.QueryRow(ctx, takeConsoleSignIn, stateHash)
-	var i TakeConsoleSignInRow
-	err := row.Scan(
-		&i.Nonce,
-		&i.Verifier,
-		&i.ReturnTo,
-		&i.Valid,
-	)
-	return i, err
 }
 
 const useConsoleSession = `-- name: UseConsoleSession :one
