@@ -5570,7 +5570,8 @@ func (c *Client) ListWebhooks(ctx context.Context, params *ListWebhooksParams, o
 // secret, `v1,` and the base64 of the HMAC-SHA-256 of `id.timestamp.body`. Receivers refuse events whose time differs by more
 // than five minutes from their clock, and ignore ids that they have seen. A status from 200 to 299 is a success; otherwise
 // the delivery is retried with growing pauses for three days. The order of events is not guaranteed. The body is an `Event`,
-// as in `GET /admin/v1/deliveries/{delivery_id}`.
+// as in `GET /admin/v1/deliveries/{delivery_id}`. An endpoint that gets events of the operator, which is also one without
+// `event_types`, is managed with the scope `operator` only.
 //
 // POST /admin/v1/webhooks
 func (c *Client) CreateWebhook(ctx context.Context, params *CreateWebhookParams, body WebhookCreate, options ...CallOption) (*Response[IssuedWebhook], error) {

@@ -13,20 +13,17 @@ import (
 )
 
 // Listen serves the cabinet's Receiver on the loopback interface and registers it as a webhook of the gateway, until
-// stop is called. A real cabinet has a public address with TLS. Its operator registers the address once and configures
-// the secret:
+// stop is called. A real cabinet has a public address with TLS, registers it once and keeps the secret:
 //
 //	gwctl webhooks create --url https://cabinet.example.com/hooks --event-types account.low_balance
-//
-// This is the only call that needs a token of scope `operator`.
-func (c *Cabinet) Listen(ctx context.Context, operator *adminclient.Client) (stop func() error, err error) {
+func (c *Cabinet) Listen(ctx context.Context) (stop func() error, err error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("listen for webhooks: %w", err)
 	}
 
-	answer, err := operator.CreateWebhook(ctx, nil, adminclient.WebhookCreate{
+	answer, err := c.API.CreateWebhook(ctx, nil, adminclient.WebhookCreate{
 		URL: "http://" + listener.Addr().String() + "/", EventTypes: []adminclient.EventType{adminclient.EventTypeAccountLowBalance},
 	})
 	if err != nil {
@@ -45,7 +42,7 @@ func (c *Cabinet) Listen(ctx context.Context, operator *adminclient.Client) (sto
 	go func() { _ = server.Serve(listener) }() // until Close
 
 	return func() error {
-		_, err := operator.DeleteWebhook(context.WithoutCancel(ctx), answer.Value.Webhook.ID)
+		_, err := c.API.DeleteWebhook(context.WithoutCancel(ctx), answer.Value.Webhook.ID)
 		return errors.Join(err, server.Close())
 	}, nil
 }

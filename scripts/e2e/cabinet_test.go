@@ -10,7 +10,7 @@ import (
 	"modelgateway/scripts/e2e/rig"
 )
 
-// The example cabinet works with the scopes of a cabinet that books money and shows keys, except for its webhook.
+// The example cabinet works with the scopes of a cabinet that books money and shows keys.
 func TestExampleCabinet(t *testing.T) {
 	t.Parallel()
 	r := rig.Get(t)
@@ -25,7 +25,7 @@ func TestExampleCabinet(t *testing.T) {
 	}
 	var out bytes.Buffer
 	c := cabinet.Cabinet{API: api, Gateway: r.Proxies[0], Model: "demo-chat", Warnings: make(chan *adminclient.Event, 16), Out: &out}
-	stop, err := c.Listen(t.Context(), r.Admin)
+	stop, err := c.Listen(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

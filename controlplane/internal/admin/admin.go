@@ -43,7 +43,7 @@ const (
 	Read Scope = "read"
 	// Observe also allows reading everything else, such as the fleet, the diagnosis and the audit log.
 	Observe Scope = "observe"
-	// Cabinet also allows managing accounts and keys.
+	// Cabinet also allows managing accounts with their keys and models, and webhooks of customers' events.
 	Cabinet Scope = "cabinet"
 	// Credits allows booking top-ups and corrections, and nothing else.
 	Credits Scope = "credits"

@@ -76,6 +76,59 @@ func TestWebhooks(t *testing.T) {
 	}
 }
 
+// A portal needs no token of the operator: it grants models and has webhooks for its customers' events. Events of the operator are
+// none of its business.
+func TestCabinetManagesModelsAndItsOwnWebhooks(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	cabinet := b.as(b.token(adminclient.ScopeCabinet))
+	customers := []adminclient.EventType{adminclient.EventTypeAccountLowBalance, adminclient.EventTypeKeyRevoked}
+	create := func(types []adminclient.EventType) adminclient.WebhookCreate {
+		return adminclient.WebhookCreate{URL: "https://cabinet.example.com/hooks", EventTypes: types}
+	}
+	for name, types := range map[string][]adminclient.EventType{
+		"every type": nil, "one of the operator": append(customers, adminclient.EventTypeOperatorUsageQuarantined),
+	} {
+		r, err := answered(cabinet.CreateWebhook(t.Context(), nil, create(types)))
+		check(t, err)
+		t.Log(name)
+		problem(t, r.Problem, http.StatusForbidden, "insufficient_scope")
+	}
+	own, err := answered(cabinet.CreateWebhook(t.Context(), nil, create(customers)))
+	check(t, err)
+	if own.StatusCode != http.StatusCreated {
+		t.Fatalf("create: %s", own.Body)
+	}
+	operators, err := answered(b.api.CreateWebhook(t.Context(), nil, create(nil)))
+	check(t, err)
+	id := operators.Value.Webhook.ID
+	patched, err := answered(cabinet.UpdateWebhook(t.Context(), id, nil, adminclient.WebhookPatch{EventTypes: &customers}))
+	check(t, err)
+	problem(t, patched.Problem, http.StatusForbidden, "insufficient_scope")
+	rotated, err := answered(cabinet.RotateWebhookSecret(t.Context(), id, nil, adminclient.WebhookRotation{}))
+	check(t, err)
+	problem(t, rotated.Problem, http.StatusForbidden, "insufficient_scope")
+	tested, err := answered(cabinet.TestWebhook(t.Context(), id, nil))
+	check(t, err)
+	problem(t, tested.Problem, http.StatusForbidden, "insufficient_scope")
+	deleted, err := answered(cabinet.DeleteWebhook(t.Context(), id))
+	check(t, err)
+	problem(t, deleted.Problem, http.StatusForbidden, "insufficient_scope")
+
+	id = own.Value.Webhook.ID
+	patched, err = answered(cabinet.UpdateWebhook(t.Context(), id, nil, adminclient.WebhookPatch{EventTypes: &[]adminclient.EventType{}}))
+	check(t, err)
+	problem(t, patched.Problem, http.StatusForbidden, "insufficient_scope")
+	patched, err = answered(cabinet.UpdateWebhook(t.Context(), id, nil, adminclient.WebhookPatch{Enabled: new(false)}))
+	check(t, err)
+	if patched.StatusCode != http.StatusOK || patched.Value.Enabled {
+		t.Errorf("update: %s", patched.Body)
+	}
+	if r, err := answered(cabinet.DeleteWebhook(t.Context(), id)); err != nil || r.StatusCode != http.StatusNoContent {
+		t.Errorf("delete: %s, %v", r.Body, err)
+	}
+}
+
 func TestDeliveries(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -58,6 +59,9 @@ const (
 	// Test: an operator requested a test event.
 	Test Type = "webhook.test"
 )
+
+// IsForOperator reports whether events of the type are meant for the operator.
+func (t Type) IsForOperator() bool { return strings.HasPrefix(string(t), "operator.") }
 
 // Types are all types that an endpoint can subscribe to.
 var Types = []Type{

@@ -58,7 +58,7 @@ func run(ctx context.Context, stack string) error {
 		Warnings: make(chan *adminclient.Event, 16),
 		Out:      os.Stdout,
 	}
-	stop, err := c.Listen(ctx, api)
+	stop, err := c.Listen(ctx)
 	if err != nil {
 		return err
 	}

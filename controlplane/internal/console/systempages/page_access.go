@@ -70,7 +70,7 @@ func listTokens(r *kit.Request) (*kit.Page, error) {
 var scopes = []kit.Option{
 	{Value: kit.Read, Text: "read: accounts, usage, catalog"},
 	{Value: kit.Observe, Text: "observe: everything that changes nothing"},
-	{Value: kit.Cabinet, Text: "cabinet: accounts and keys"},
+	{Value: kit.Cabinet, Text: "cabinet: accounts with their keys and models, webhooks"},
 	{Value: kit.Credits, Text: "credits: top-ups and corrections"},
 	{Value: kit.KeysReveal, Text: "keys.reveal: secrets of API keys"},
 	{Value: kit.Operator, Text: "operator: everything, also credits and secrets of keys"},

@@ -15,13 +15,13 @@ func webhookRoutes() []kit.Route {
 			{Pattern: "GET /console/webhooks/{id}", Scope: kit.Read, Handle: showWebhook},
 			{Pattern: "GET /console/deliveries/{id}", Scope: kit.Read, Handle: showDelivery},
 		},
-		kit.FormRoutes("/console/webhooks/new", kit.Operator, newWebhook),
-		kit.FormRoutes("/console/webhooks/{id}/edit", kit.Operator, editWebhook),
-		kit.FormRoutes("/console/webhooks/{id}/delete", kit.Operator, deleteWebhook),
-		kit.FormRoutes("/console/webhooks/{id}/secret", kit.Operator, rotateWebhookSecret),
-		kit.FormRoutes("/console/webhooks/{id}/test", kit.Operator, testWebhook),
-		kit.FormRoutes("/console/webhooks/{id}/redeliver", kit.Operator, redeliverFailed),
-		kit.FormRoutes("/console/deliveries/{id}/redeliver", kit.Operator, redeliver),
+		kit.FormRoutes("/console/webhooks/new", kit.Cabinet, newWebhook),
+		kit.FormRoutes("/console/webhooks/{id}/edit", kit.Cabinet, editWebhook),
+		kit.FormRoutes("/console/webhooks/{id}/delete", kit.Cabinet, deleteWebhook),
+		kit.FormRoutes("/console/webhooks/{id}/secret", kit.Cabinet, rotateWebhookSecret),
+		kit.FormRoutes("/console/webhooks/{id}/test", kit.Cabinet, testWebhook),
+		kit.FormRoutes("/console/webhooks/{id}/redeliver", kit.Cabinet, redeliverFailed),
+		kit.FormRoutes("/console/deliveries/{id}/redeliver", kit.Cabinet, redeliver),
 	)
 }
 

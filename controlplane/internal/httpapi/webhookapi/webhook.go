@@ -2,12 +2,15 @@ package webhookapi
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/admin"
 	"modelgateway/controlplane/internal/etag"
 	"modelgateway/controlplane/internal/httpapi/convert"
 	"modelgateway/controlplane/internal/httpapi/gen"
+	"modelgateway/controlplane/internal/httpapi/problem"
 	"modelgateway/controlplane/internal/validation"
 	"modelgateway/controlplane/internal/webhook"
 	"modelgateway/shared/ident"
@@ -64,6 +67,10 @@ func (h *Handlers) CreateWebhook(
 		Enabled:     r.Body.Enabled == nil || *r.Body.Enabled,
 	}
 	e.EventTypes = eventTypes(r.Body.EventTypes)
+	if err := mayManage(ctx, e.EventTypes); err != nil {
+		return nil, err
+	}
+
 	made, secret, err := h.Webhooks.Create(ctx, e)
 	if err != nil {
 		return nil, err
@@ -131,7 +138,14 @@ func (h *Handlers) UpdateWebhook(
 	}
 	if r.Body.EventTypes != nil {
 		types := eventTypes(*r.Body.EventTypes)
+		if err := mayManage(ctx, types); err != nil {
+			return nil, err
+		}
 		patch.EventTypes = &types
+	}
+
+	if err := h.manages(ctx, id); err != nil {
+		return nil, err
 	}
 
 	e, err := h.Webhooks.Patch(ctx, id, patch)
@@ -158,6 +172,10 @@ func (h *Handlers) DeleteWebhook(
 	if err != nil {
 		return nil, err
 	}
+	if err := h.manages(ctx, id); err != nil {
+		return nil, err
+	}
+
 	if err := h.Webhooks.Delete(ctx, id); err != nil {
 		return nil, err
 	}
@@ -174,6 +192,10 @@ func (h *Handlers) RotateWebhookSecret(
 	if err != nil {
 		return nil, err
 	}
+	if err := h.manages(ctx, id); err != nil {
+		return nil, err
+	}
+
 	secret, err := h.Webhooks.Rotate(ctx, id, call.OperationID, time.Duration(r.Body.OverlapSeconds)*time.Second)
 	if err != nil {
 		return nil, err
@@ -187,6 +209,10 @@ func (h *Handlers) TestWebhook(ctx context.Context, call *gen.Call, r gen.TestWe
 	if err != nil {
 		return nil, err
 	}
+	if err := h.manages(ctx, id); err != nil {
+		return nil, err
+	}
+
 	event, err := h.Webhooks.Test(ctx, id, call.OperationID)
 	if err != nil {
 		return nil, err
@@ -204,6 +230,10 @@ func (h *Handlers) RedeliverFailed(
 	if err != nil {
 		return nil, err
 	}
+	if err := h.manages(ctx, id); err != nil {
+		return nil, err
+	}
+
 	n, err := h.Webhooks.RedeliverFailed(ctx, id, r.Body.Since)
 	if err != nil {
 		return nil, err
@@ -265,11 +295,43 @@ func (h *Handlers) Redeliver(ctx context.Context, _ *gen.Call, r gen.RedeliverRe
 	if err != nil {
 		return nil, err
 	}
+	before, _, err := h.Webhooks.Delivery(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.manages(ctx, before.EndpointID); err != nil {
+		return nil, err
+	}
+
 	d, err := h.Webhooks.Redeliver(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	return gen.Redeliver200JSONResponse(deliveryView(&d)), nil
+}
+
+// manages returns an error unless the caller may manage an endpoint.
+func (h *Handlers) manages(ctx context.Context, id webhook.ID) error {
+	e, err := h.Webhooks.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	return mayManage(ctx, e.EventTypes)
+}
+
+// mayManage returns an error unless the caller may manage an endpoint that gets events of these types. A cabinet has endpoints for
+// the events of its customers; whoever has the secret of an endpoint for the operator's events could make such events up.
+func mayManage(ctx context.Context, types []webhook.Type) error {
+	if p := admin.PrincipalOf(ctx); p != nil && admin.Allows(p.Scopes, admin.Operator) {
+		return nil
+	}
+	if len(types) == 0 || slices.ContainsFunc(types, webhook.Type.IsForOperator) {
+		return problem.Explain(
+			problem.ErrForbidden,
+			"a webhook that gets events of the operator needs the scope operator: with cabinet, name the event types of accounts and keys",
+		)
+	}
+	return nil
 }
 
 func eventTypes(texts []gen.EventType) []webhook.Type {
