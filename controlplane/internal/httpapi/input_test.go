@@ -3,11 +3,15 @@ package httpapi_test
 import (
 	"encoding/json"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"go.yaml.in/yaml/v3"
+
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/api"
 	"modelgateway/controlplane/internal/propagation"
 )
 
@@ -53,6 +57,10 @@ func TestAllFieldErrorsAreReported(t *testing.T) {
 		want                     []string
 	}{
 		{"account", "POST", "/admin/v1/accounts", `{"name":"","max_concurrent_requests":-1,"price_multiplier":"x","model_multipliers":{"m":"y"}}`, []string{"max_concurrent_requests", "model_multipliers[m]", "name", "price_multiplier"}},
+		{"account with a member that is not known", "POST", "/admin/v1/accounts", `{"name":"","foo":1,"max_concurrent_requests":-1}`, []string{"foo", "max_concurrent_requests", "name"}},
+		{"account with a member of a wrong type", "POST", "/admin/v1/accounts", `{"name":1,"max_concurrent_requests":-1}`, []string{"max_concurrent_requests", "name"}},
+		{"nothing else is invalid", "POST", "/admin/v1/accounts", `{"name":"made by mistake","max_concurrent_requests":1,"foo":1}`, []string{"foo"}},
+		{"changed, and not known", "PATCH", account, `{"name":"made by mistake","bar":1,"price_multiplier":"x"}`, []string{"bar", "price_multiplier"}},
 		{"account, changed", "PATCH", account, `{"name":"","status":"x","price_multiplier":"x"}`, []string{"name", "price_multiplier", "status"}},
 		{"account, by null", "PATCH", account, `{"name":null,"max_concurrent_requests":null,"max_open_video_jobs":null}`, []string{"max_concurrent_requests", "name"}},
 		{"key", "POST", account + "/keys", `{"name":"","spend_limit":"1e3"}`, []string{"name", "spend_limit"}},
@@ -78,6 +86,51 @@ func TestAllFieldErrorsAreReported(t *testing.T) {
 	if len(p.Errors) != 1 || p.Errors[0].Detail != "is too large" {
 		t.Errorf("an amount that is too large: %+v", p.Errors)
 	}
+}
+
+// A member that is not known makes every operation fail, though it is asked what else is wrong, and none changes anything.
+func TestNothingIsDoneForABodyWithAMemberThatIsNotKnown(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	a := b.account(1)
+	k := b.key(a.ID, "")
+	b.credit(a.ID, "10", "before")
+	var doc struct {
+		Paths map[string]map[string]yaml.Node `yaml:"paths"`
+	}
+	check(t, yaml.Unmarshal(api.Document, &doc))
+	entries := func() (n int) {
+		check(t, b.db.Pool().QueryRow(t.Context(), "select (select count(*) from audit_log) + (select count(*) from idempotency_keys)").Scan(&n))
+		return n
+	}
+	before, operations := entries(), 0
+	for path, item := range doc.Paths {
+		for method, node := range item {
+			var op struct {
+				Body struct {
+					Content map[string]struct{ Example map[string]any } `yaml:"content"`
+				} `yaml:"requestBody"`
+			}
+			if method == "parameters" || node.Decode(&op) != nil || op.Body.Content["application/json"].Example == nil {
+				continue
+			}
+			operations++
+			body := op.Body.Content["application/json"].Example
+			body["foo"] = 1
+			text, err := json.Marshal(body)
+			check(t, err)
+			at := strings.NewReplacer("{account_id}", a.ID, "{key_id}", k.ID, "{model_id}", "m", "{month}", "2026-01").Replace(path)
+			at = regexp.MustCompile(`\{[a-z]+_id\}`).ReplaceAllString(at, "x_1")
+			// Some look for the object first, which does not exist.
+			if answer, p := b.sendText(strings.ToUpper(method), at, string(text)); answer.StatusCode != http.StatusBadRequest && answer.StatusCode != http.StatusNotFound {
+				t.Errorf("%s %s: %d, %v; want 400 or 404", method, path, answer.StatusCode, fields(&p))
+			}
+		}
+	}
+	if after := entries(); after != before || operations < 15 {
+		t.Errorf("%d operations wrote %d entries of the audit log or idempotency keys", operations, after-before)
+	}
+	b.checkLedger()
 }
 
 // Text that the database cannot store is a client error in any position.

@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/labstack/echo/v4"
 	"github.com/oapi-codegen/runtime"
+
+	"modelgateway/controlplane/internal/validation"
 )
 
 // input reads the parameters and the body of a request. After the first error it reads nothing more.
@@ -83,8 +86,9 @@ func serve[Request, Response any](
 	write func(Response, http.ResponseWriter) error,
 ) error {
 	if in.err != nil {
-		return in.err
+		return withOther(in, call, request, operation)
 	}
+
 	response, err := operation(in.c.Request().Context(), call, request)
 	if err != nil {
 		return err
@@ -93,4 +97,25 @@ func serve[Request, Response any](
 		in.c.Response().Header().Set("ETag", string(call.ETag))
 	}
 	return write(response, in.c.Response())
+}
+
+// withOther returns the error of the input. If members of the body are invalid, such as one that is not known, it also has what the
+// operation finds invalid, so that a client learns all at once. The operation changes nothing: its context has ended.
+func withOther[Request, Response any](
+	in input, call *Call, request Request, operation func(context.Context, *Call, Request) (Response, error),
+) error {
+	invalid, is := validation.As(in.err)
+	if !is || slices.ContainsFunc(invalid, func(f validation.FieldError) bool { return f.Path == "" }) { // not even JSON
+		return in.err
+	}
+
+	ended, end := context.WithCancel(in.c.Request().Context())
+	end()
+	if _, err := operation(ended, call, request); err != nil {
+		if more, also := validation.As(err); also {
+			return validation.Merge(in.err, more)
+		}
+	}
+
+	return in.err
 }
