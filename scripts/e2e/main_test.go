@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strconv"
 	"testing"
 
 	"modelgateway/scripts/e2e/rig"
@@ -14,9 +15,16 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
+// parallel is how many tests run at once: most of them wait for something.
+const parallel = 8
+
 // run runs the tests and then fails if any response did not conform to the API
 // document. When all tests ran, every documented response must have occurred.
 func run(m *testing.M) int {
+	flag.Parse()
+	if err := flag.Set("test.parallel", strconv.Itoa(parallel)); err != nil {
+		panic(err) // never: the flag exists
+	}
 	checked, err := newConformance()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
