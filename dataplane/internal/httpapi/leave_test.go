@@ -293,6 +293,29 @@ func (p *slowEndProvider) Do(ctx context.Context, _ *provider.Call) (*provider.A
 	}, nil
 }
 
+// untypedProvider answers without a media type and sends nothing.
+type untypedProvider struct{}
+
+// Do implements httpapi.Providers.
+func (untypedProvider) Do(ctx context.Context, _ *provider.Call) (*provider.Answer, error) {
+	in, out := io.Pipe()
+	context.AfterFunc(ctx, func() { _ = out.CloseWithError(context.Cause(ctx)) })
+	return &provider.Answer{Status: http.StatusOK, Body: provider.NoAwait{ReadCloser: in}, Length: -1}, nil
+}
+
+// Whether the answer is a stream is known by its first bytes, for which the client does not wait. The provider has the input.
+func TestClientThatLeavesBeforeTheKindOfTheAnswerIsKnownPaysTheInput(t *testing.T) {
+	t.Parallel()
+	inBubble(t, options{routes: 1, providers: untypedProvider{}}, func(t *testing.T, g *gateway) {
+		c := g.ask("/v1/chat/completions", chatStreamBody)
+		synctest.Wait()
+		_ = c.Close()
+		if e := g.spool.next(t); e.Status != event.ClientGone || e.Rule != event.RuleEstimated || e.Usage.Input == 0 || e.Cost == 0 {
+			t.Errorf("got event %+v", e)
+		}
+	})
+}
+
 // Such a provider charges for the whole stream, and may take a cut one for a failure.
 func TestProviderThatKeepsBillingIsReadOnBehindItsUsage(t *testing.T) {
 	t.Parallel()

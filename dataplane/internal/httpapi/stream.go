@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net/http"
@@ -22,6 +23,10 @@ type streamRelay struct {
 	splitter sse.Splitter
 	room     room.Event
 	out      []byte
+	// ending reports whether the last event has come without the usage, which some providers send after it. held is the output
+	// from then on: a client sees the end when the outcome is recorded.
+	ending bool
+	held   []byte
 	// ended reports whether the outcome is recorded; gone, whether the client has closed the connection or stopped
 	// reading.
 	ended, gone bool
@@ -77,7 +82,7 @@ func (r *relay) relayStream() error {
 		if s.ended && s.gone && !s.call.Provider.KeepsBilling {
 			break
 		}
-		if s.ended && s.closeTimer == nil {
+		if (s.ended || s.ending) && s.closeTimer == nil {
 			s.closeTimer = time.AfterFunc(maxOpenAfterEnd, s.leave.cancel)
 		}
 	}
@@ -116,6 +121,12 @@ func (s *streamRelay) next() error {
 		s.endOfInput(err)
 	}
 
+	if s.ending && !s.ended {
+		s.held, s.out = append(s.held, s.out...), s.out[:0]
+	} else if len(s.held) > 0 {
+		s.out, s.held = append(s.held, s.out...), nil
+	}
+
 	s.last = err != nil
 	if s.failure == nil || s.x.wrote { // otherwise nothing has reached the client, and another route may serve the request
 		s.write()
@@ -129,7 +140,7 @@ func (s *streamRelay) next() error {
 // for the whole of it: that one is read to its end.
 func (s *streamRelay) readOn(n int) {
 	s.leave.read(n)
-	if _, reported := s.reader.Usage(); reported && s.failure == nil && !s.call.Provider.KeepsBilling {
+	if s.hasUsage() && s.failure == nil && !s.call.Provider.KeepsBilling {
 		s.end(endClientGone, event.ClientGone)
 	}
 	s.recordProgress(time.Now())
@@ -153,7 +164,7 @@ func (s *streamRelay) events() {
 		s.event(ev)
 	}
 	switch err := s.splitter.Err(); {
-	case err == nil || s.ended:
+	case err == nil || s.ended || s.ending:
 	case isBusy(err):
 		if usage, _ := s.usage(false); usage.Output == 0 { // the provider has been paid for the event
 			_ = s.lost(err)
@@ -165,18 +176,41 @@ func (s *streamRelay) events() {
 }
 
 func (s *streamRelay) event(ev sse.Event) {
-	if s.ended {
+	switch {
+	case s.ended:
 		return // nothing follows the end, such as a second one
+	case s.ending:
+		s.lateUsage(ev)
+		return
 	}
+
 	var kind format.Kind
 	s.out, kind = s.reader.Event(s.out, ev)
 	switch kind {
 	case format.Failure:
 		s.fail(s.reportedFailure())
 	case format.Terminal:
-		s.end(endCompleted, event.Completed)
+		if s.ending = true; s.hasUsage() {
+			s.end(endCompleted, event.Completed)
+		}
 	case format.Content, format.Other:
 	}
+}
+
+// lateUsage reads the usage from an event after the last one. Nothing of it reaches the client.
+func (s *streamRelay) lateUsage(ev sse.Event) {
+	if !bytes.Contains(ev.Data, []byte(`"usage"`)) {
+		return
+	}
+	s.reader.Event(nil, ev)
+	if s.hasUsage() {
+		s.end(endCompleted, event.Completed)
+	}
+}
+
+func (s *streamRelay) hasUsage() bool {
+	_, reported := s.reader.Usage()
+	return reported
 }
 
 // endOfInput handles the end of the provider's bytes. The stream is complete, is complete except for its last event, or
@@ -187,6 +221,8 @@ func (s *streamRelay) endOfInput(err error) {
 	}
 	switch {
 	case s.ended || s.failure != nil:
+	case s.ending: // without usage, by itself or because the provider has kept the connection open
+		s.end(endCompleted, event.Completed)
 	case errors.Is(err, io.EOF):
 		var complete bool
 		if s.out, complete = s.reader.Finish(s.out); complete {
