@@ -26,10 +26,8 @@ func (t *tool) addExplain() {
 
 		cmd := t.command(op, commandName{"usage", "explain"})
 		of, example := cmd.RunE, cmd.Example
-		cmd.Use, cmd.Short, cmd.Args = "explain [request_id]", "Explain a past request, or what would happen to one "+
-			"now", cobra.MaximumNArgs(
-			1,
-		)
+		cmd.Use, cmd.Args = "explain [request_id]", cobra.MaximumNArgs(1)
+		cmd.Short = "Explain a past request, or what would happen to one now"
 		cmd.Long = "Explain a past request by its id: its receipt, what was held, and which routes were skipped and tried and why; " +
 			"or, for a refused one, what was short.\n" +
 			"With flags instead, explain what would happen to such a request now. Only the last refusal in an hour of each account, " +

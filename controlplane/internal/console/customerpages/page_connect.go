@@ -329,12 +329,7 @@ func (c *connector) send(ctx context.Context, request *trial, secret string) *an
 		text = pretty.Bytes()
 	}
 
-	shown.Status, shown.RequestID, shown.Took, shown.Body = response.StatusCode, response.Header.Get(
-		"X-Request-Id",
-	), time.Since(start).
-		Milliseconds(),
-		string(
-			text,
-		)
+	shown.Status, shown.RequestID = response.StatusCode, response.Header.Get("X-Request-Id")
+	shown.Took, shown.Body = time.Since(start).Milliseconds(), string(text)
 	return shown
 }

@@ -303,15 +303,8 @@ func trafficTiles(now *adminclient.Traffic) []tile {
 		flying = append(flying, n)
 	}
 
-	requests.Spark, ttft.Spark, flight.Spark, refused.Spark = view.Spark(
-		perSecond,
-	), view.Spark(
-		firstToken,
-	), view.Spark(
-		flying,
-	), view.Spark(
-		refusals,
-	)
+	requests.Spark, ttft.Spark = view.Spark(perSecond), view.Spark(firstToken)
+	flight.Spark, refused.Spark = view.Spark(flying), view.Spark(refusals)
 	c := now.Current
 	if c == nil {
 		return []tile{requests, success, ttft, flight, refused}

@@ -29,9 +29,7 @@ func (f *requestFilter) Any() bool {
 
 func readFilter(r *kit.Request) requestFilter {
 	return requestFilter{
-		r.Text(
-			"account_id",
-		),
+		r.Text("account_id"),
 		r.Text("key_id"),
 		r.Text("model"),
 		r.Text("status"),

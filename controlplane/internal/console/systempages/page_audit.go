@@ -15,19 +15,8 @@ type auditView struct {
 func listAudit(r *kit.Request) (*kit.Page, error) {
 	data := &auditView{}
 	f := &data.Filter
-	f.Object, f.Actor, f.Action, f.RequestID, f.From, f.To = r.Text(
-		"object",
-	), r.Text(
-		"actor",
-	), r.Text(
-		"action",
-	), r.Text(
-		"request_id",
-	), r.Text(
-		"from",
-	), r.Text(
-		"to",
-	)
+	f.Object, f.Actor, f.Action = r.Text("object"), r.Text("actor"), r.Text("action")
+	f.RequestID, f.From, f.To = r.Text("request_id"), r.Text("from"), r.Text("to")
 	params := &adminclient.ListAuditParams{
 		Object:    kit.Optional(f.Object),
 		Actor:     kit.Optional(f.Actor),

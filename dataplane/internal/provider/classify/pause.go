@@ -60,9 +60,7 @@ func latestReset(h http.Header, now time.Time) time.Duration {
 		if text == "" {
 			continue
 		}
-		if left := h.Get(
-			strings.Replace(name, "Reset", "Remaining", 1),
-		); left != "" && left != "0" &&
+		if left := h.Get(strings.Replace(name, "Reset", "Remaining", 1)); left != "" && left != "0" &&
 			!strings.Contains(name, "Anthropic") {
 			continue
 		}
