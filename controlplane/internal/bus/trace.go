@@ -34,10 +34,7 @@ func traceSettlement(spans trace.Tracer, items []settle.Item, began time.Time) {
 			trace.WithTimestamp(began),
 			trace.WithSpanKind(trace.SpanKindConsumer),
 			trace.WithAttributes(
-				attribute.String(
-					"mgw.request_id",
-					e.RequestID,
-				),
+				attribute.String("mgw.request_id", e.RequestID),
 				attribute.Int64("mgw.cost_nano", int64(e.Cost)),
 				attribute.Int("mgw.batch_events", len(items)),
 				attribute.Int64("mgw.settlement_lag_ms", ended.UnixMilli()-e.FinishedMS),

@@ -274,10 +274,7 @@ func (s *Server) record(x *exchange) {
 	var room [22]slog.Attr
 	attrs := append(
 		room[:0],
-		slog.String(
-			"request_id",
-			x.id,
-		),
+		slog.String("request_id", x.id),
 		slog.String("method", x.method),
 		slog.String("endpoint", x.endpoint),
 		slog.Int("status", x.status),

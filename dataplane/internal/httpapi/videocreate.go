@@ -175,10 +175,7 @@ func (v *videoCreation) Call(choice route.Choice, _ *route.Attempt) error {
 			ctx,
 			slog.LevelInfo,
 			"repeating the creation of a video job whose answer was lost",
-			slog.String(
-				"request_id",
-				v.x.id,
-			),
+			slog.String("request_id", v.x.id),
 			slog.String("video_id", v.job.ID),
 			slog.String("provider", choice.Provider.ID),
 			slog.Any("error", err),

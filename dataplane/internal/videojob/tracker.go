@@ -319,10 +319,7 @@ func (t *Tracker) charge(v *event.Video, usage price.Usage) error {
 		rule = event.RuleEstimated
 		t.log.Error(
 			"the provider reports no credible length of a completed video: the requested or default length is charged",
-			slog.String(
-				"video_id",
-				v.ID,
-			),
+			slog.String("video_id", v.ID),
 			slog.String("provider", v.Provider),
 			slog.Int64("reported", reported),
 			slog.Int64("seconds", v.Seconds),
@@ -336,10 +333,7 @@ func (t *Tracker) charge(v *event.Video, usage price.Usage) error {
 	if usage.Seconds != v.Seconds {
 		t.log.Warn(
 			"a completed video has another length than was requested: the length that was made is charged",
-			slog.String(
-				"video_id",
-				v.ID,
-			),
+			slog.String("video_id", v.ID),
 			slog.String("provider", v.Provider),
 			slog.Int64("requested", v.Seconds),
 			slog.Int64("seconds", usage.Seconds),
@@ -354,10 +348,7 @@ func (t *Tracker) charge(v *event.Video, usage price.Usage) error {
 		cost = v.ExpectedCost
 		t.log.Error(
 			"the usage of a completed video has no price: its charge goes into quarantine",
-			slog.String(
-				"video_id",
-				v.ID,
-			),
+			slog.String("video_id", v.ID),
 			slog.String("model", v.Model),
 			slog.Int64("seconds", usage.Seconds),
 			slog.String("size", usage.Size),

@@ -73,10 +73,7 @@ func Open(ctx context.Context, cfg Config) (*Exporter, error) {
 	}
 
 	about := resource.NewSchemaless(
-		attribute.String(
-			"service.name",
-			cfg.Service,
-		),
+		attribute.String("service.name", cfg.Service),
 		attribute.String("service.version", cfg.Version),
 		attribute.String("service.instance.id", cfg.Instance),
 	)

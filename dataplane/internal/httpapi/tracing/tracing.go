@@ -109,16 +109,10 @@ func (r *Request) End(result *Result) {
 
 	r.span.SetName(name)
 	r.span.SetAttributes(
-		attribute.String(
-			"http.request.method",
-			result.Method,
-		),
+		attribute.String("http.request.method", result.Method),
 		attribute.String("http.route", result.Endpoint),
 		attribute.Int("http.response.status_code", result.Status),
-		attribute.String(
-			"mgw.request_id",
-			result.ID,
-		),
+		attribute.String("mgw.request_id", result.ID),
 		attribute.String("mgw.outcome", result.Outcome),
 		attribute.Int("mgw.attempts", result.Attempts),
 		attribute.Int64("mgw.first_byte_us", result.FirstByte.Microseconds()),
