@@ -357,6 +357,8 @@ create table usage_records (
     usage json not null,
     rule text not null,
     estimated boolean not null default false,
+    -- why the report of the provider was not taken as it was; empty if it was
+    doubt text not null default '',
     price_version bigint not null,
     price_multiplier bigint not null default 1000000,
     cost bigint not null check (cost >= 0),

@@ -3104,7 +3104,12 @@ type UsageDetail struct {
 	// Cost A decimal in the account's currency.
 	//
 	// Examples: 12.34
-	Cost        Money     `json:"cost"`
+	Cost Money `json:"cost"`
+
+	// Doubt Why the provider's report of the quantities was not taken as it was; absent if it was. `missing`, `unreadable`, `no_input`,
+	// `low_output`, `high_input`, `high_output`, `high_other`, `unpriced` and `interrupted` (the answer broke off before its report,
+	// mostly because the client left): they are estimated. `ambiguous`: the report has several meanings, of which the cheapest is taken.
+	Doubt       *string   `json:"doubt,omitempty"`
 	Estimated   bool      `json:"estimated"`
 	FinishedAt  time.Time `json:"finished_at"`
 	FirstByteMS *int64    `json:"first_byte_ms,omitempty"`
@@ -3201,7 +3206,12 @@ type UsageRecord struct {
 	// Cost A decimal in the account's currency.
 	//
 	// Examples: 12.34
-	Cost        Money     `json:"cost"`
+	Cost Money `json:"cost"`
+
+	// Doubt Why the provider's report of the quantities was not taken as it was; absent if it was. `missing`, `unreadable`, `no_input`,
+	// `low_output`, `high_input`, `high_output`, `high_other`, `unpriced` and `interrupted` (the answer broke off before its report,
+	// mostly because the client left): they are estimated. `ambiguous`: the report has several meanings, of which the cheapest is taken.
+	Doubt       *string   `json:"doubt,omitempty"`
 	Estimated   bool      `json:"estimated"`
 	FinishedAt  time.Time `json:"finished_at"`
 	FirstByteMS *int64    `json:"first_byte_ms,omitempty"`

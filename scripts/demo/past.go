@@ -169,7 +169,7 @@ func pastEvent(r *rand.Rand, c *customer, model catalogkv.Model, at time.Time) (
 	case n < 3:
 		e.Status, e.HTTPStatus, e.Rule, e.Usage, e.FirstByteMS = event.Failed, 502, event.RuleNone, price.Usage{}, 0
 	case n < 6 && e.Stream:
-		e.Status, e.Rule, e.Estimated = event.ClientGone, event.RuleEstimated, true
+		e.Status, e.Rule, e.Estimated, e.Doubt = event.ClientGone, event.RuleEstimated, true, "interrupted"
 		e.Usage.Output /= 3
 	}
 

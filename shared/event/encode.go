@@ -26,6 +26,7 @@ func (u *Usage) AppendJSON(b []byte) []byte {
 	b = append(u.Usage.AppendMembers(jsonappend.Object(b, "usage")), '}')
 	b = jsonappend.String(b, "rule", u.Rule)
 	b = jsonappend.True(b, "estimated", u.Estimated)
+	b = jsonappend.NonEmpty(b, "doubt", u.Doubt)
 	b = jsonappend.Int(b, "price_version", u.PriceVersion)
 	b = jsonappend.NonZero(b, "price_multiplier", int64(u.PriceMultiplier))
 	b = jsonappend.Int(b, "cost", int64(u.Cost))

@@ -95,6 +95,9 @@ type Usage struct {
 	// Rule is the billing rule. Estimated means that the proxy estimated Usage.
 	Rule      string `json:"rule"`
 	Estimated bool   `json:"estimated,omitempty"`
+	// Doubt is why the provider's report was not taken as it was, such as "missing"; empty if it was. The data plane's package
+	// usagereport has the reasons.
+	Doubt string `json:"doubt,omitempty"`
 	// PriceVersion is the version of the price sheet that Cost and Reservation were computed with.
 	PriceVersion int64 `json:"price_version"`
 	// PriceMultiplier is the account's factor on list prices; zero means 1.

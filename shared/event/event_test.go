@@ -32,7 +32,7 @@ func full() event.Usage {
 			Output: 8, Reasoning: 9, AudioIn: 10, AudioOut: 11, ImageIn: 12, ImageOut: 13, Images: 14, Seconds: 15,
 			ServerToolRequests: 16, Size: "1024x1024", Quality: "high",
 		},
-		Rule: event.RuleReported, Estimated: true, PriceVersion: 3, Cost: 123_456_789, Reservation: 200_000_000,
+		Rule: event.RuleReported, Estimated: true, Doubt: "low_output", PriceVersion: 3, Cost: 123_456_789, Reservation: 200_000_000,
 		VideoJob: "video_0192f0c1d2e37a4b8c5d6e7f8091a2b6",
 	}
 }

@@ -31,6 +31,7 @@ type usageLine struct {
 	Usage             price.Usage  `json:"usage"`
 	Rule              string       `json:"rule"`
 	Estimated         bool         `json:"estimated"`
+	Doubt             string       `json:"doubt,omitempty"`
 	PriceVersion      int64        `json:"price_version"`
 	PriceMultiplier   string       `json:"price_multiplier"`
 	Cost              string       `json:"cost"`
@@ -59,6 +60,7 @@ func EncodeUsage(r *usage.Record) ([]byte, error) {
 		Usage:             r.Usage,
 		Rule:              r.Rule,
 		Estimated:         r.Estimated,
+		Doubt:             r.Doubt,
 		PriceVersion:      r.PriceVersion,
 		PriceMultiplier:   r.PriceMultiplier.String(),
 		Cost:              r.Cost.String(),

@@ -48,6 +48,7 @@ func functions(prefix string) template.FuncMap {
 		"book":     func(name any) string { return view.Book(text(name)) },
 		"past":     func(at time.Time) bool { return at.Before(time.Now()) },
 		"rule":     view.Rule,
+		"doubt":    view.Doubt,
 		"skipped":  view.Skipped,
 		"prose":    view.Prose,
 		"browser":  view.Browser,

@@ -29,6 +29,7 @@ func TestRecordsContainAllMembersOfAnEvent(t *testing.T) {
 	full.Status, full.HTTPStatus, full.Stream, full.FirstByteMS = event.ClientGone, 499, true, math.MaxInt64
 	full.StartedMS, full.FinishedMS = -62_135_596_800_000, 253_402_300_799_999 // years 1 and 9999
 	full.Usage = price.Usage{Input: 1, CacheWrite1h: 2, Images: 3, Size: "1x1", Quality: "hd"}
+	full.Doubt = "missing"
 	full.Rule, full.Estimated, full.PriceVersion, full.PriceMultiplier = event.RuleEstimated, true, 9, 1_250_000
 	full.Reservation, full.VideoJob = 11, "video_1"
 	full.Attempts = []event.Attempt{{Route: "rte_0", Credential: "crd_\"1", Class: "timeout", MS: 84}, {Route: "rte_2", Skipped: event.SkippedBreaker}}
@@ -57,7 +58,7 @@ func TestRecordsContainAllMembersOfAnEvent(t *testing.T) {
 		want := map[string]any{
 			"table": "usage_records_" + tt.partition, "session_id": float64(e.Session), "model": e.Model, "format": e.Format, "provider": e.Provider,
 			"route": e.Route, "provider_request_id": e.ProviderRequestID, "status": string(e.Status), "http_status": float64(e.HTTPStatus), "stream": e.Stream,
-			"started_at": tt.started, "finished_at": tt.finished, "first_byte_ms": float64(e.FirstByteMS), "rule": e.Rule, "estimated": e.Estimated,
+			"started_at": tt.started, "finished_at": tt.finished, "first_byte_ms": float64(e.FirstByteMS), "rule": e.Rule, "estimated": e.Estimated, "doubt": e.Doubt,
 			"price_version": float64(e.PriceVersion), "cost": float64(e.Cost), "reservation": float64(e.Reservation), "video_job": e.VideoJob,
 			"attempts": attempts, "price_multiplier": float64(tt.multiplier), "charged": tt.charged, "in_time": tt.settledWithTransaction,
 			"same": true, "request": e.RequestID, "account": e.AccountID, "key": e.KeyID,

@@ -63,6 +63,7 @@ type Record struct {
 	Usage             price.Usage
 	Rule              string
 	Estimated         bool
+	Doubt             string
 	PriceVersion      int64
 	Cost              money.Nano
 	Reservation       money.Nano

@@ -123,6 +123,8 @@ func (g *generationRequest) finish(o outcome) {
 		if o.rule != event.RuleNone && !g.charge(e) {
 			o.doubt = usagereport.Unpriced
 		}
+
+		e.Doubt = string(o.doubt)
 		g.server.Metrics.RecordUsage(e, o.doubt)
 		g.x.usage = e
 	})

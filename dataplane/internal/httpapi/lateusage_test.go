@@ -73,7 +73,7 @@ func TestClientWaitsShortlyForUsageAfterTheEnd(t *testing.T) {
 			if took := time.Since(asked); err != nil || !strings.HasSuffix(string(body), chatDone) || strings.Count(string(body), chatDone) != 1 || took > time.Second {
 				t.Errorf("%s: got %q, %v after %s", name, body, err, took)
 			}
-			if e := g.spool.next(t); e.Status != event.Completed || e.Rule != event.RuleEstimated || e.Cost == 0 {
+			if e := g.spool.next(t); e.Status != event.Completed || e.Rule != event.RuleEstimated || e.Doubt != "missing" || e.Cost == 0 {
 				t.Errorf("%s: got event %+v", name, e)
 			}
 			_ = c.Close()

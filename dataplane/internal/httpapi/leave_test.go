@@ -310,7 +310,7 @@ func TestClientThatLeavesBeforeTheKindOfTheAnswerIsKnownPaysTheInput(t *testing.
 		c := g.ask("/v1/chat/completions", chatStreamBody)
 		synctest.Wait()
 		_ = c.Close()
-		if e := g.spool.next(t); e.Status != event.ClientGone || e.Rule != event.RuleEstimated || e.Usage.Input == 0 || e.Cost == 0 {
+		if e := g.spool.next(t); e.Status != event.ClientGone || e.Rule != event.RuleEstimated || e.Doubt != "interrupted" || e.Usage.Input == 0 || e.Cost == 0 {
 			t.Errorf("got event %+v", e)
 		}
 	})

@@ -373,6 +373,7 @@ func (t *Tracker) charge(v *event.Video, usage price.Usage) error {
 		Usage:             usage,
 		Rule:              rule,
 		Estimated:         rule == event.RuleEstimated,
+		Doubt:             string(doubt),
 		PriceVersion:      v.PriceVersion,
 		PriceMultiplier:   sheet.Multiplier,
 		Cost:              cost,

@@ -115,11 +115,34 @@ func Rule(rule string) string {
 	case "reported":
 		return "those that the provider reported."
 	case "estimated":
-		return "estimated from what was delivered, because the provider reported none."
+		return "estimated from what was sent and delivered."
 	case "none":
 		return "none: nothing is charged for this request."
 	}
 	return rule + "."
+}
+
+// Doubt returns a sentence about why the provider's report of the usage was not taken as it was.
+func Doubt(reason string) string {
+	switch reason {
+	case "missing":
+		return "The provider reported none."
+	case "interrupted":
+		return "The answer broke off before the provider reported them."
+	case "unreadable":
+		return "The provider reported what is no number."
+	case "no_input":
+		return "The provider reported no input, although there was output."
+	case "low_output":
+		return "The provider reported less than half of the output that was delivered."
+	case "high_input", "high_output", "high_other":
+		return "The provider reported more than the request allows."
+	case "unpriced":
+		return "The provider reported quantities that have no price."
+	case "ambiguous":
+		return "The report has several meanings, of which the cheapest was taken."
+	}
+	return reason + "."
 }
 
 // Hours returns how long something lasts, such as "5 h" or "12 d"; "under 1 h" for nothing.

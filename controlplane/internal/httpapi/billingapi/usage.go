@@ -170,6 +170,7 @@ func usageView(r *usage.Record) (gen.UsageRecord, error) {
 		FinishedAt:        r.FinishedAt,
 		FirstByteMS:       &r.FirstByteMS,
 		Estimated:         r.Estimated,
+		Doubt:             convert.Optional(r.Doubt),
 		Rule:              r.Rule,
 		Cost:              r.Cost.String(),
 		Reservation:       r.Reservation.String(),

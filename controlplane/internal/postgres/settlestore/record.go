@@ -16,11 +16,11 @@ import (
 // recordCopy.append.
 const copyRecords = `copy usage_records (request_id, session_id, seq, account_id, key_id, model, format, provider, route,
 	provider_request_id, status,
-	http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reservation, video_job,
+	http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, cost, reservation, video_job,
 	price_multiplier, transaction_id, settled_at, attempts) from stdin (format binary)`
 
 // recordFields is the number of columns.
-const recordFields = 27
+const recordFields = 28
 
 // recordCopy encodes records in the binary format of COPY while Postgres stores
 // the previous ones. It is written by hand because encoding arrays of parameters
@@ -73,7 +73,8 @@ func (c *recordCopy) append(b row, item *settle.Item) row {
 	b = b.uuid(item.RequestID).bigint(e.Session).bigint(e.Seq).uuid(item.AccountID).uuid(item.KeyID)
 	b = b.text(e.Model).text(e.Format).text(e.Provider).text(e.Route).text(e.ProviderRequestID).text(string(e.Status))
 	b = b.integer(int32(e.HTTPStatus)).boolean(e.Stream).moment(e.StartedMS).moment(e.FinishedMS).bigint(e.FirstByteMS)
-	b = b.json(e.AppendCounts).text(e.Rule).boolean(e.Estimated).bigint(e.PriceVersion).bigint(int64(e.Cost)).bigint(int64(e.Reservation))
+	b = b.json(e.AppendCounts).text(e.Rule).boolean(e.Estimated).text(e.Doubt)
+	b = b.bigint(e.PriceVersion).bigint(int64(e.Cost)).bigint(int64(e.Reservation))
 	b = b.text(e.VideoJob).bigint(int64(e.PriceMultiplier.Or(price.One)))
 	if e.Cost > 0 {
 		b = b.uuid(c.transaction)

@@ -486,6 +486,7 @@ type UsageRecord struct {
 	Usage             []byte
 	Rule              string
 	Estimated         bool
+	Doubt             string
 	PriceVersion      int64
 	PriceMultiplier   int64
 	Cost              int64

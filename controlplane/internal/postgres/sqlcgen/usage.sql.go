@@ -97,7 +97,7 @@ func (q *Queries) CredentialNames(ctx context.Context, ids []string) ([]Credenti
 }
 
 const exportAccountUsage = `-- name: ExportAccountUsage :many
-select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts from usage_records
+select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts from usage_records
 where request_id = any(array(
     select r.request_id
     from api_keys k
@@ -157,6 +157,7 @@ func (q *Queries) ExportAccountUsage(ctx context.Context, arg ExportAccountUsage
 			&i.Usage,
 			&i.Rule,
 			&i.Estimated,
+			&i.Doubt,
 			&i.PriceVersion,
 			&i.PriceMultiplier,
 			&i.Cost,
@@ -177,7 +178,7 @@ func (q *Queries) ExportAccountUsage(ctx context.Context, arg ExportAccountUsage
 }
 
 const exportKeyUsage = `-- name: ExportKeyUsage :many
-select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts from usage_records
+select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts from usage_records
 where key_id = $1 and ($2::uuid is null or account_id = $2)
     and request_id > $3 and request_id < $4 and ($5::text = '' or model = $5)
 order by request_id
@@ -229,6 +230,7 @@ func (q *Queries) ExportKeyUsage(ctx context.Context, arg ExportKeyUsageParams) 
 			&i.Usage,
 			&i.Rule,
 			&i.Estimated,
+			&i.Doubt,
 			&i.PriceVersion,
 			&i.PriceMultiplier,
 			&i.Cost,
@@ -249,7 +251,7 @@ func (q *Queries) ExportKeyUsage(ctx context.Context, arg ExportKeyUsageParams) 
 }
 
 const exportModelUsage = `-- name: ExportModelUsage :many
-select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts from usage_records
+select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts from usage_records
 where model = $1 and request_id > $2 and request_id < $3
 order by request_id
 limit $4
@@ -296,6 +298,7 @@ func (q *Queries) ExportModelUsage(ctx context.Context, arg ExportModelUsagePara
 			&i.Usage,
 			&i.Rule,
 			&i.Estimated,
+			&i.Doubt,
 			&i.PriceVersion,
 			&i.PriceMultiplier,
 			&i.Cost,
@@ -317,7 +320,7 @@ func (q *Queries) ExportModelUsage(ctx context.Context, arg ExportModelUsagePara
 
 const exportUsage = `-- name: ExportUsage :many
 
-select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts from usage_records
+select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts from usage_records
 where request_id > $1 and request_id < $2
 order by request_id
 limit $3
@@ -359,6 +362,7 @@ func (q *Queries) ExportUsage(ctx context.Context, arg ExportUsageParams) ([]Usa
 			&i.Usage,
 			&i.Rule,
 			&i.Estimated,
+			&i.Doubt,
 			&i.PriceVersion,
 			&i.PriceMultiplier,
 			&i.Cost,
@@ -391,7 +395,7 @@ func (q *Queries) GetSheet(ctx context.Context, version int64) ([]byte, error) {
 
 const getUsage = `-- name: GetUsage :one
 
-select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts from usage_records where request_id = $1
+select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts from usage_records where request_id = $1
 `
 
 // The time of a request is in its id, so a range of times is a range of ids. The
@@ -419,6 +423,7 @@ func (q *Queries) GetUsage(ctx context.Context, requestID ident.UUID) (UsageReco
 		&i.Usage,
 		&i.Rule,
 		&i.Estimated,
+		&i.Doubt,
 		&i.PriceVersion,
 		&i.PriceMultiplier,
 		&i.Cost,
@@ -432,7 +437,7 @@ func (q *Queries) GetUsage(ctx context.Context, requestID ident.UUID) (UsageReco
 }
 
 const listAccountUsage = `-- name: ListAccountUsage :many
-select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts from usage_records
+select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts from usage_records
 where request_id = any(array(
     select r.request_id
     from api_keys k
@@ -520,6 +525,7 @@ func (q *Queries) ListAccountUsage(ctx context.Context, arg ListAccountUsagePara
 			&i.Usage,
 			&i.Rule,
 			&i.Estimated,
+			&i.Doubt,
 			&i.PriceVersion,
 			&i.PriceMultiplier,
 			&i.Cost,
@@ -540,7 +546,7 @@ func (q *Queries) ListAccountUsage(ctx context.Context, arg ListAccountUsagePara
 }
 
 const listModelUsage = `-- name: ListModelUsage :many
-select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts from usage_records
+select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts from usage_records
 where model = $1 and request_id >= $2 and request_id < $3
 order by request_id desc
 limit $4
@@ -587,6 +593,7 @@ func (q *Queries) ListModelUsage(ctx context.Context, arg ListModelUsageParams) 
 			&i.Usage,
 			&i.Rule,
 			&i.Estimated,
+			&i.Doubt,
 			&i.PriceVersion,
 			&i.PriceMultiplier,
 			&i.Cost,
@@ -607,7 +614,7 @@ func (q *Queries) ListModelUsage(ctx context.Context, arg ListModelUsageParams) 
 }
 
 const listUsage = `-- name: ListUsage :many
-select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts from usage_records
+select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts from usage_records
 where request_id >= $1 and request_id < $2
     and ($3::uuid is null or key_id = $3)
     and ($4::uuid is null or account_id = $4)
@@ -687,6 +694,7 @@ func (q *Queries) ListUsage(ctx context.Context, arg ListUsageParams) ([]UsageRe
 			&i.Usage,
 			&i.Rule,
 			&i.Estimated,
+			&i.Doubt,
 			&i.PriceVersion,
 			&i.PriceMultiplier,
 			&i.Cost,

@@ -112,6 +112,7 @@ func toUsage(row *sqlcgen.UsageRecord) (usage.Record, error) {
 		FirstByteMS:       row.FirstByteMs,
 		Rule:              row.Rule,
 		Estimated:         row.Estimated,
+		Doubt:             row.Doubt,
 		PriceVersion:      row.PriceVersion,
 		Cost:              money.Nano(row.Cost),
 		Reservation:       money.Nano(row.Reservation),
