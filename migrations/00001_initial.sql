@@ -78,8 +78,8 @@ create table cluster_state (
     recovered_epoch bigint not null default 1,
     -- changes when the usage stream is created again
     stream_incarnation uuid not null default gen_random_uuid(),
-    -- up to which revision the stream of changes has had every change for freshness.window; null before the setting was used
-    streamed_revision bigint
+    -- up to which revision the stream of changes has had every change for the window of the sessions
+    streamed_revision bigint not null default 1
 );
 insert into cluster_state default values;
 
@@ -227,10 +227,9 @@ create table proxy_sessions (
     last_heartbeat_at timestamptz not null default clock_timestamp(),
     -- the proxy's report in its last heartbeat; refused credentials are objects with `credential` and `reason`
     applied_revision bigint not null,
-    heartbeat_number bigint not null default 0,
-    -- for how long the proxy admits after a heartbeat in the stream of changes; 0 if the session needs none
-    freshness_ms bigint not null default 0,
-    -- the session is not extended any more, and is fenced when the stream of changes has confirmed that; only with freshness
+    -- for how long the proxy admits after a heartbeat in the stream of changes
+    window_ms bigint not null check (window_ms > 0),
+    -- the session is not extended any more, and is fenced when the stream of changes has confirmed that
     ending boolean not null default false,
     catalog_revision bigint not null default 0,
     spool_capacity bigint not null default 0,

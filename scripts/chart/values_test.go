@@ -73,7 +73,7 @@ func TestInvalidValuesAreRefused(t *testing.T) {
 		{"unknown setting", `{"dataplane":{"config":{"nosuch":1}}}`, "dataplane.config.nosuch is not a setting of the dataplane"},
 		{"unknown nested setting", `{"controlplane":{"config":{"session":{"tll":"30s"}}}}`, "controlplane.config.session.tll is not a setting"},
 		{"setting of the other plane", `{"controlplane":{"config":{"drain_notice":"2s"}}}`, "controlplane.config.drain_notice is not a setting"},
-		{"number as a duration", `{"controlplane":{"config":{"session":{"ttl":30}}}}`, "controlplane.config.session.ttl is 30; the setting is a time.Duration"},
+		{"number as a duration", `{"controlplane":{"config":{"session":{"window":30}}}}`, "controlplane.config.session.window is 30; the setting is a time.Duration"},
 		{"text as a number", `{"dataplane":{"config":{"spool":{"max_events":"many"}}}}`, "the setting is a int64"},
 		{"text as a switch", `{"dataplane":{"config":{"ops":{"pprof":"yes"}}}}`, "the setting is a bool"},
 		{"value as a section", `{"dataplane":{"config":{"upstream":7}}}`, "it is a section of settings"},

@@ -455,9 +455,9 @@ func ledgerCheck() Row {
 			),
 			graph(
 				"Recovery wait",
-				"s",
-				"Time until units are granted again after a declared loss.",
-				Query{highest("mgw_recovery_wait_seconds", ""), "wait"},
+				"",
+				"1 while nothing is granted after a declared loss.",
+				Query{highest("mgw_recovering", ""), "recovering"},
 			),
 		},
 	}

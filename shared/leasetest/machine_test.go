@@ -246,13 +246,15 @@ func (m *machine) adjust(t *rapid.T) {
 func (m *machine) fence(t *rapid.T) {
 	record := m.sessions[pick(t, "proxy", m.proxies).id]
 	record.Remaining = -time.Hour
-	record.Fence(time.Second)
+	if record.Expired() { // the stream of changes has confirmed its end
+		record.State = session.Fenced
+	}
 }
 
 // close closes a fenced session, even if its proxy still runs requests.
 func (m *machine) close(t *rapid.T) {
 	id := pick(t, "proxy", m.proxies).id
-	if !m.sessions[id].Expired(session.Never, time.Minute) {
+	if !m.sessions[id].Over(session.Never, time.Minute) {
 		t.Skip("not fenced")
 	}
 	m.sessions[id].State = session.Closed

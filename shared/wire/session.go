@@ -19,8 +19,6 @@ type RegisterRequest struct {
 	Capacity int64  `json:"capacity"`
 	// ClockMS is the proxy's wall clock, in milliseconds since 1970; zero is not compared.
 	ClockMS int64 `json:"clock_ms,omitempty"`
-	// Freshness means that the proxy can prove by the stream of changes that it has missed none.
-	Freshness bool `json:"freshness,omitempty"`
 	// Earlier lists sessions of this proxy that may still hold units. The control plane restores those that Postgres has
 	// lost.
 	Earlier []EarlierSession `json:"earlier,omitempty"`
@@ -38,18 +36,14 @@ type RegisterResponse struct {
 	V       int       `json:"v"`
 	Status  Status    `json:"status"`
 	Session SessionID `json:"session,omitempty"`
-	// ValidMS is how long the session is valid, in milliseconds from the moment the request was sent.
-	ValidMS int64 `json:"valid_ms,omitempty"`
+	// WindowMS is for how long the proxy may admit after a heartbeat in the stream of changes, in milliseconds. If no
+	// heartbeat to a control plane comes for as long, the session is to end.
+	WindowMS int64 `json:"window_ms,omitempty"`
 	// Revision is the current revision of keys and accounts: key records that were read before it must not be used.
 	Revision int64 `json:"revision,omitempty"`
 	// StreamIncarnation changes when the usage stream is created again, ClusterEpoch when Postgres has lost commits.
 	StreamIncarnation string `json:"stream_incarnation,omitempty"`
 	ClusterEpoch      int64  `json:"cluster_epoch,omitempty"`
-	// FreshnessMS is the window of freshness in milliseconds: without this proof, the proxy admits nothing. Zero: the session
-	// needs no proof.
-	FreshnessMS int64 `json:"freshness_ms,omitempty"`
-	// KeyBucket means that control planes keep the bucket of key records.
-	KeyBucket bool `json:"key_bucket,omitempty"`
 }
 
 // HeartbeatRequest extends a session and reports the proxy's state.
@@ -65,11 +59,6 @@ type HeartbeatRequest struct {
 	Started   int64 `json:"started,omitempty"`
 	SpoolUsed int64 `json:"spool_used"`
 	Draining  bool  `json:"draining,omitempty"`
-	// Number counts the heartbeats of the session: a late one with a smaller number fences nothing.
-	Number int64 `json:"number"`
-	// Expired means that the deadline of the session had passed when the heartbeat was sent: the proxy admits nothing, and
-	// ignores late responses to earlier heartbeats.
-	Expired bool `json:"expired,omitempty"`
 	// Refused lists every credential that its provider rejects now; each heartbeat has the whole list.
 	Refused []RefusedCredential `json:"refused,omitempty"`
 }
@@ -88,12 +77,11 @@ const (
 	QuotaExhausted = "quota_exhausted"
 )
 
-// HeartbeatResponse answers a HeartbeatRequest. The proxy applies the changes
-// before it extends its session.
+// HeartbeatResponse answers a HeartbeatRequest. A proxy that is not fresh may become
+// fresh when it has applied the changes.
 type HeartbeatResponse struct {
-	V       int    `json:"v"`
-	Status  Status `json:"status"`
-	ValidMS int64  `json:"valid_ms,omitempty"`
+	V      int    `json:"v"`
+	Status Status `json:"status"`
 	// Changes holds the key changes after AppliedRevision, in order. More means that there are further ones: the proxy
 	// sends the next heartbeat at once.
 	Changes []KeyChange `json:"changes,omitempty"`
@@ -105,8 +93,6 @@ type HeartbeatResponse struct {
 	// UsageBacklog means that settlement is behind: what is not settled yet waits in the usage stream, and the proxy does
 	// not publish it again.
 	UsageBacklog bool `json:"usage_backlog,omitempty"`
-	// KeyBucket is as in RegisterResponse.
-	KeyBucket bool `json:"key_bucket,omitempty"`
 }
 
 // NotFinal is the FinalCount of a session that has ended at its proxy, and in which

@@ -66,7 +66,7 @@ themselves if NATS has kept the recovery bucket. Use this command if the bucket
 is lost, too, or if older commits are missing.
 
 It begins a new cluster epoch: all sessions expire, nothing is granted for the
-duration of session.ttl, and usage is settled again from the usage stream and
+duration of session.window, and usage is settled again from the usage stream and
 from the spools of the proxies. Running control planes adopt the new epoch.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runDeclareLoss(cmd) },

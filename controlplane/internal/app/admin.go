@@ -346,7 +346,7 @@ func (a *app) addMetricJobs(jobs *jobs, quarantine *settle.Quarantine, videos *v
 	jobs.every("balance_metrics", time.Minute, account.NewBalanceMetrics(accounts, a.registry).Update)
 }
 
-// newKeys also adds what takes in the revocations of operators, if there is a stream of changes.
+// newKeys also adds what takes in the revocations of operators.
 func (a *app) newKeys(keys *secrets) *key.Service {
 	service := key.NewService(key.Config{
 		Store:          keystore.New(a.adminDB),
@@ -359,9 +359,7 @@ func (a *app) newKeys(keys *secrets) *key.Service {
 		ConfirmTimeout: confirmTimeout,
 		RevokeTimeout:  a.cfg.Admin.RevokeTimeout,
 	})
-	if a.cfg.Freshness.Window > 0 {
-		a.components.AddTask("direct revocations", changestream.NewIntake(a.bus, service, a.log, a.registry).Run)
-	}
+	a.components.AddTask("direct revocations", changestream.NewIntake(a.bus, service, a.log, a.registry).Run)
 	return service
 }
 

@@ -12,7 +12,6 @@ import (
 	"modelgateway/controlplane/internal/postgres/recoverystore"
 	"modelgateway/controlplane/internal/recovery"
 	"modelgateway/shared/lease/rollback"
-	"modelgateway/shared/lease/session"
 )
 
 // DeclareLoss declares manually that Postgres has lost commits, for a loss that the control planes
@@ -30,15 +29,14 @@ func DeclareLoss(ctx context.Context, cfg config.Config, log *slog.Logger) error
 	defer b.Close()
 
 	return recovery.New(recovery.Config{
-		ID:           recovery.NewID(),
-		Store:        recoverystore.New(db),
-		Bucket:       b,
-		SessionTTL:   cfg.Session.TTL,
-		SessionBound: session.Lasts(cfg.Session.TTL),
-		Keeps:        rollback.KeepsNever,
-		OnEpoch:      func(int64) {},
-		Log:          log,
-		Registerer:   prometheus.NewRegistry(),
+		ID:         recovery.NewID(),
+		Store:      recoverystore.New(db),
+		Bucket:     b,
+		Window:     cfg.Session.Window,
+		Keeps:      rollback.KeepsNever,
+		OnEpoch:    func(int64) {},
+		Log:        log,
+		Registerer: prometheus.NewRegistry(),
 	}).Declare(ctx)
 }
 
@@ -55,7 +53,5 @@ func busConfig(cfg *config.Config, name string) bus.Config {
 		UsageKept:     cfg.NATS.UsageKept,
 		MonitorURL:    cfg.NATS.MonitorURL,
 		Name:          name,
-		Changes:       cfg.Freshness.Window > 0,
-		Keys:          cfg.Keys.Bucket,
 	}
 }

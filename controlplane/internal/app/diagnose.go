@@ -39,10 +39,8 @@ func (a *app) newDiagnosis(keys *secrets, fleets fleet.Store, ledgers *ledger.Se
 func promises(cfg *config.Config) *diagnosis.Promises {
 	return &diagnosis.Promises{
 		KeepsCommits:    cfg.Postgres.KeepsCommits,
-		SessionTTL:      cfg.Session.TTL,
+		Window:          cfg.Session.Window,
 		RevocationBound: sessions(cfg).RevocationBound(),
-		FreshnessWindow: cfg.Freshness.Window,
-		FreshBound:      sessions(cfg).FreshBound(),
 		CloseAfter:      cfg.Session.CloseAfter,
 	}
 }

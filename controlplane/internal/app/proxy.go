@@ -47,8 +47,7 @@ func (a *app) buildProxySide(context.Context) error {
 		ID:             a.replica,
 		Store:          recoverystore.New(a.db, a.adminDB),
 		Bucket:         b,
-		SessionTTL:     a.cfg.Session.TTL,
-		SessionBound:   session.Lasts(a.cfg.Session.TTL),
+		Window:         a.cfg.Session.Window,
 		Keeps:          rollback.Keeps(a.cfg.Postgres.KeepsCommits),
 		OnEpoch:        b.SetClusterEpoch,
 		EpochConfirmed: func(epoch int64) bool { return a.changes.ConfirmedEpoch(epoch) },
@@ -58,7 +57,7 @@ func (a *app) buildProxySide(context.Context) error {
 	a.probes.Add("epoch", a.epochs.Ready)
 	a.components.Add("epoch", a.epochs.Start, func(ctx context.Context) error { a.epochs.Stop(ctx); return nil })
 	store, times := leasestore.New(a.db), sessions(&a.cfg)
-	a.changes = changestream.New(store, b, a.cfg.Freshness.Window, session.Margin, a.log, a.registry)
+	a.changes = changestream.New(store, b, a.cfg.Session.Window, session.Margin, a.log, a.registry)
 	times.Append, times.Changes = a.changes.Append, b
 	a.leasing = leasing.New(times, store, b, a.log, a.registry)
 	a.components.Add("leasing",
@@ -96,9 +95,8 @@ func (a *app) buildProxySide(context.Context) error {
 		func(context.Context) error { b.Stop(); return nil })
 
 	a.components.AddTask("changes", a.changes.Run)
-	if a.cfg.Keys.Bucket { // its queries are among those of jobs, which delay no request of a proxy
-		a.components.AddTask("key records", keybucket.New(leasestore.New(a.adminDB), b, a.log, a.registry).Run)
-	}
+	// Its queries are among those of jobs, which delay no request of a proxy.
+	a.components.AddTask("key records", keybucket.New(leasestore.New(a.adminDB), b, a.log, a.registry).Run)
 
 	a.components.Add("video jobs",
 		func(ctx context.Context) error { videos.Start(ctx); return nil },
@@ -137,10 +135,8 @@ func (a *app) openTraces() (trace.Tracer, error) {
 // sessions returns the times of the protocol.
 func sessions(cfg *config.Config) leasing.Config {
 	return leasing.Config{
-		SessionTTL:         cfg.Session.TTL,
+		Window:             cfg.Session.Window,
 		CloseAfter:         cfg.Session.CloseAfter,
 		RefusalGracePeriod: cfg.Lease.RefusalGracePeriod,
-		FreshnessWindow:    cfg.Freshness.Window,
-		KeyBucket:          cfg.Keys.Bucket,
 	}
 }

@@ -41,10 +41,6 @@ type Config struct {
 	// GatherTime is the least time between the beginnings of two settlements, unless a full batch of messages waits. An event
 	// that comes after a pause is settled at once. Zero means a quarter of a second.
 	GatherTime time.Duration
-	// Changes makes Declare create the stream of changes, too.
-	Changes bool
-	// Keys means that there is a bucket of key records, which Diagnose expects. Package keybucket creates it.
-	Keys bool
 	// Inbox is the prefix of the subjects of replies; empty means that of control planes.
 	Inbox string
 	// Name identifies this replica in the server's list of connections.
@@ -72,9 +68,8 @@ type Bus struct {
 	streams StreamStore
 	// probe is the subject of this replica's probes in the stream of changes.
 	probe string
-	// keepsChanges means that this replica declares the stream of changes, changesWindow is the longest window for which it
-	// does, in nanoseconds.
-	keepsChanges  atomic.Bool
+	// changesWindow is the longest window for which this replica declares the stream of changes, in nanoseconds; zero if it
+	// does not.
 	changesWindow atomic.Int64
 	// keysDeclared means that the bucket of key records has the settings of this version.
 	keysDeclared atomic.Bool
@@ -163,7 +158,6 @@ func Connect(cfg Config, streams StreamStore, log *slog.Logger) (*Bus, error) {
 		server:  server,
 		streams: streams,
 	}
-	b.keepsChanges.Store(cfg.Changes)
 	b.ctx, b.stop = context.WithCancel(context.Background())
 
 	return b, nil
@@ -257,10 +251,10 @@ func (b *Bus) Declare(ctx context.Context) error {
 
 // KeepChanges implements changestream.Stream.
 func (b *Bus) KeepChanges(ctx context.Context, window time.Duration) error {
-	if b.keepsChanges.Swap(true) && int64(window) <= b.changesWindow.Load() {
+	if int64(window) <= b.changesWindow.Load() {
 		return nil
 	}
-	b.changesWindow.Store(max(int64(window), b.changesWindow.Load()))
+	b.changesWindow.Store(int64(window))
 	return b.Declare(ctx)
 }
 
@@ -275,7 +269,7 @@ func (b *Bus) declare(ctx context.Context) error {
 		return err
 	}
 
-	if b.keepsChanges.Load() {
+	if b.changesWindow.Load() > 0 {
 		if err := b.declareChanges(ctx, replicas); err != nil {
 			return err
 		}

@@ -38,8 +38,8 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// sessionTTL is longer than a test: no session is to end by the clock.
-const sessionTTL = time.Hour
+// longWindow is longer than a test: no session is to end by the clock.
+const longWindow = time.Hour
 
 // env is a NATS server and a database, with one account and one session.
 type env struct {
@@ -70,11 +70,12 @@ func newEnvWith(t *testing.T, proxies ...string) *env {
 	p.balance = wire.PoolID(p.queryInt("insert into pools (account_id, kind, total, free) values ($1, 1, 1000000, 1000000) returning id", p.account))
 	p.slots = wire.PoolID(p.queryInt("insert into pools (account_id, kind, total, free) values ($1, 3, 5, 5) returning id", p.account))
 	p.exec("insert into pools (account_id, kind, key_id, unlimited) values ($1, 2, $2, true)", p.account, p.key)
-	reply, err := leasestore.New(p.db).Register(t.Context(), &wire.RegisterRequest{Name: "proxy", BootID: "boot"}, sessionTTL)
+	reply, err := leasestore.New(p.db).Register(t.Context(), &wire.RegisterRequest{Name: "proxy", BootID: "boot"}, longWindow)
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.session = reply.Session
+	p.exec("update proxy_sessions set window_ms = 1") // replicas with the shortest windows confirm what its proxy may not know
 	return p
 }
 
@@ -382,10 +383,15 @@ func request[R any](p *env, name string, body any) R {
 	return response
 }
 
+// longSessions returns the settings of a replica whose stream of changes confirms nothing.
+func longSessions(b *bus.Bus) leasing.Config {
+	return leasing.Config{Window: longWindow, Changes: b, Append: func(context.Context, wire.KeyChange) error { return nil }}
+}
+
 func (p *env) serve() (*bus.Bus, *leasing.Service) {
 	p.t.Helper()
 	b := p.connectReplica(new(streamCounter))
-	s := leasing.New(leasing.Config{SessionTTL: sessionTTL}, leasestore.New(p.db), b, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	s := leasing.New(longSessions(b), leasestore.New(p.db), b, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	s.Start(p.t.Context())
 	p.t.Cleanup(s.Stop)
 	if err := b.Serve(s); err != nil {
@@ -416,7 +422,7 @@ func TestHeartbeatsDoNotWaitForBalances(t *testing.T) {
 	p := newEnv(t)
 	b := p.connectReplica(new(streamCounter))
 	slow := &slowBalances{Store: leasestore.New(p.db), began: make(chan struct{}, 1), release: make(chan struct{})}
-	s := leasing.New(leasing.Config{SessionTTL: sessionTTL}, slow, b, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	s := leasing.New(longSessions(b), slow, b, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	if err := b.Serve(s); err != nil {
 		t.Fatal(err)
 	}
@@ -444,7 +450,7 @@ func TestServeHandlesEveryRequestOfAProxy(t *testing.T) {
 	account, key := ident.Account.Format(p.account), ident.Key.Format(p.key)
 
 	registered := request[wire.RegisterResponse](p, subject.Register, &wire.RegisterRequest{V: wire.Version, Name: "proxy", BootID: "two"})
-	if registered.Status != wire.Done || registered.Session <= p.session || registered.ValidMS != sessionTTL.Milliseconds() {
+	if registered.Status != wire.Done || registered.Session <= p.session || registered.WindowMS != longWindow.Milliseconds() {
 		t.Errorf("registration: %+v", registered)
 	}
 	s := registered.Session

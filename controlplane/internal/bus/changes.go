@@ -94,7 +94,7 @@ func windowIn(metadata map[string]string) time.Duration {
 func (b *Bus) changes(ctx context.Context) (stream jetstream.Stream, incarnation string, err error) {
 	stream, err = b.js.Stream(ctx, subject.ChangeStream)
 	shorter := err == nil && windowIn(stream.CachedInfo().Config.Metadata) < time.Duration(b.changesWindow.Load())
-	if (shorter || errors.Is(err, jetstream.ErrStreamNotFound)) && b.keepsChanges.Load() {
+	if (shorter || errors.Is(err, jetstream.ErrStreamNotFound)) && b.changesWindow.Load() > 0 {
 		if err = b.Declare(ctx); err == nil {
 			stream, err = b.js.Stream(ctx, subject.ChangeStream)
 		}

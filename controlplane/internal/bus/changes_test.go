@@ -38,8 +38,8 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// withChanges has the settings of a replica that keeps the stream of changes.
-var withChanges = bus.Config{User: natsuser.ControlPlane, Password: natstest.Password, Changes: true}
+// asPlane has the user of a control plane.
+var asPlane = bus.Config{User: natsuser.ControlPlane, Password: natstest.Password}
 
 func noMargin(time.Duration) time.Duration { return 0 }
 
@@ -135,7 +135,7 @@ func TestReplicasAppendEachChangeOnceAndTellProxies(t *testing.T) {
 	}
 	natstest.Flush(t, p.proxy)
 	const window = 30 * time.Millisecond
-	first, second := p.appender(p.connect(withChanges), window), p.appender(p.connect(withChanges), window)
+	first, second := p.appender(p.connect(asPlane), window), p.appender(p.connect(asPlane), window)
 	updated, revoked, account := p.change(wire.KeyUpdated), p.change(wire.KeyRevoked), p.change(wire.AccountUpdated)
 	p.awaitStreamed(account.Revision, first, second)
 	got := changesIn(t, p.server.Connect())
@@ -159,7 +159,7 @@ func TestReplicasAppendEachChangeOnceAndTellProxies(t *testing.T) {
 		t.Errorf("%d changes were appended twice", n)
 	}
 	// A replica that starts later appends nothing again.
-	third := p.appender(p.connect(withChanges), window)
+	third := p.appender(p.connect(asPlane), window)
 	if err := third.Round(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +172,7 @@ func TestReplicasAppendEachChangeOnceAndTellProxies(t *testing.T) {
 func TestChangeThatTheStreamLosesIsAppendedAgain(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
-	b := p.connect(withChanges)
+	b := p.connect(asPlane)
 	patient := p.appender(b, time.Hour)
 	c := p.change(wire.KeyRevoked)
 	if err := patient.Round(t.Context()); err != nil {
@@ -187,7 +187,7 @@ func TestChangeThatTheStreamLosesIsAppendedAgain(t *testing.T) {
 		}
 		return stream.CachedInfo().Config.Metadata[subject.IncarnationKey]
 	}
-	next := p.appender(p.connect(withChanges), time.Millisecond)
+	next := p.appender(p.connect(asPlane), time.Millisecond)
 	if len(changesIn(t, nc)) != 1 {
 		t.Fatal("the change is not in the stream")
 	}
@@ -205,7 +205,7 @@ func TestChangeThatTheStreamLosesIsAppendedAgain(t *testing.T) {
 	if after := incarnation(); before == "" || after == "" || after == before {
 		t.Errorf("the incarnation of the stream was %q and is %q; want another", before, after)
 	}
-	if err := p.connect(withChanges).Declare(t.Context()); err != nil || incarnation() == before {
+	if err := p.connect(asPlane).KeepChanges(t.Context(), time.Second); err != nil || incarnation() == before {
 		t.Error(err)
 	}
 }
@@ -215,7 +215,7 @@ func TestChangeThatTheStreamLosesIsAppendedAgain(t *testing.T) {
 func TestOlderChangeReplacesNoNewerOne(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
-	b := p.connect(withChanges)
+	b := p.connect(asPlane)
 	a := p.appender(b, time.Millisecond)
 	older, newer := p.change(wire.AccountUpdated), p.change(wire.AccountUpdated)
 	nc := p.server.Connect()
@@ -239,11 +239,15 @@ func TestOlderChangeReplacesNoNewerOne(t *testing.T) {
 	}
 }
 
-func TestWithoutTheSettingThereIsNoStreamOfChanges(t *testing.T) {
+// A tool that only reads does not create the stream.
+func TestOnlyAControlPlaneCreatesTheStreamOfChanges(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
-	p.connect(bus.Config{})
+	b := p.connect(bus.Config{})
 	js := natstest.JetStream(t, p.server.Connect())
+	if _, err := b.Window(t.Context()); err == nil {
+		t.Error("a stream that is missing says for how long sessions are valid")
+	}
 	if _, err := js.Stream(t.Context(), subject.ChangeStream); !errors.Is(err, jetstream.ErrStreamNotFound) {
 		t.Errorf("stream of changes: got %v; want none", err)
 	}
@@ -256,7 +260,7 @@ func TestChangesOfACluster(t *testing.T) {
 	p := newEnv(t)
 	c := natstest.NewCluster(t, 3)
 	replica := func(nodes ...int) *bus.Bus {
-		b, err := bus.Connect(bus.Config{URL: c.URL(nodes...), Replicas: 3, Changes: true, Name: "replica"}, recoverystore.New(p.db), slog.New(slog.DiscardHandler))
+		b, err := bus.Connect(bus.Config{URL: c.URL(nodes...), Replicas: 3, Name: "replica"}, recoverystore.New(p.db), slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -265,7 +269,7 @@ func TestChangesOfACluster(t *testing.T) {
 		return b
 	}
 	everywhere := replica()
-	if err := everywhere.Declare(t.Context()); err != nil {
+	if err := everywhere.KeepChanges(t.Context(), time.Second); err != nil {
 		t.Fatal(err)
 	}
 	overtaken(t, everywhere)
@@ -299,7 +303,7 @@ func TestReplicasDeclareTheStreamsOfAClusterAtOnce(t *testing.T) {
 	p, c := newEnv(t), natstest.NewCluster(t, 3)
 	var replicas []*bus.Bus
 	for range 6 {
-		b, err := bus.Connect(bus.Config{URL: c.URL(), Replicas: c.Len(), Changes: true, Name: "replica"}, recoverystore.New(p.db), slog.New(slog.DiscardHandler))
+		b, err := bus.Connect(bus.Config{URL: c.URL(), Replicas: c.Len(), Name: "replica"}, recoverystore.New(p.db), slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -312,7 +316,7 @@ func TestReplicasDeclareTheStreamsOfAClusterAtOnce(t *testing.T) {
 		var all sync.WaitGroup
 		for _, b := range replicas {
 			all.Go(func() {
-				if err := b.Declare(t.Context()); err != nil {
+				if err := errors.Join(b.KeepChanges(t.Context(), time.Second), b.Declare(t.Context())); err != nil {
 					t.Error(err)
 				}
 			})
@@ -351,12 +355,12 @@ func TestRevocationIsEffectiveByTheStream(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
 	const window = 50 * time.Millisecond
-	b := p.connect(withChanges)
+	b := p.connect(asPlane)
 	a := p.appender(b, window)
 	p.exec("update proxy_sessions set state = 3")
-	s := leasing.New(leasing.Config{SessionTTL: time.Hour, FreshnessWindow: window, Changes: b, Append: a.Append}, leasestore.New(p.db), b,
+	s := leasing.New(leasing.Config{Window: window, Changes: b, Append: a.Append}, leasestore.New(p.db), b,
 		slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-	registered, err := s.Register(t.Context(), &wire.RegisterRequest{V: 1, Name: "proxy", BootID: "boot", Freshness: true})
+	registered, err := s.Register(t.Context(), &wire.RegisterRequest{V: 1, Name: "proxy", BootID: "boot"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -381,7 +385,7 @@ func TestRevocationIsEffectiveByTheStream(t *testing.T) {
 func TestDirectRevocationIsTakenIn(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
-	plane := p.connect(withChanges)
+	plane := p.connect(asPlane)
 	const window = 30 * time.Millisecond
 	a := p.appender(plane, window)
 	operator := p.connectOperator()
@@ -410,7 +414,7 @@ func TestDirectRevocationIsTakenIn(t *testing.T) {
 	}
 	// The window of the stream becomes longer with that of any replica, and never shorter.
 	for _, of := range []time.Duration{time.Minute, time.Second} {
-		p.appender(p.connect(withChanges), of)
+		p.appender(p.connect(asPlane), of)
 		if longest, err := operator.Window(t.Context()); err != nil || longest != time.Minute {
 			t.Errorf("after a replica with the window %v: %v, %v; want %v", of, longest, err, time.Minute)
 		}

@@ -48,12 +48,8 @@ func (b *Bus) Diagnose(ctx context.Context) (diagnosis.NATS, error) {
 			MaxMsgsPerSubject: 1,
 			Discard:           jetstream.DiscardNew,
 		}, ""},
-	}
-	if b.cfg.Changes {
-		all = append(all, wanted{changeStream(replicas), ""})
-	}
-	if b.cfg.Keys {
-		all = append(all, wanted{keyBucket(replicas), ""})
+		{changeStream(replicas), ""},
+		{keyBucket(replicas), ""},
 	}
 
 	for _, wanted := range all {

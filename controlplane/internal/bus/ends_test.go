@@ -1,25 +1,21 @@
 package bus_test
 
 import (
-	"log/slog"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"modelgateway/controlplane/internal/changestream"
-	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/scripts/testkit/await"
 	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/subject"
 	"modelgateway/shared/wire"
 )
 
-// endingSession adds an active session that needs freshness and is to be fenced.
+// endingSession adds an active session that is to be fenced.
 func (p *env) endingSession(window time.Duration) wire.SessionID {
 	p.t.Helper()
 	return wire.SessionID(p.queryInt(`
-insert into proxy_sessions (name, boot_id, valid_until, applied_revision, freshness_ms, ending)
+insert into proxy_sessions (name, boot_id, valid_until, applied_revision, window_ms, ending)
 values ('proxy', 'boot', now() - interval '1 hour', 0, $1, true) returning id`, window.Milliseconds()))
 }
 
@@ -36,12 +32,11 @@ func (p *env) round(a *changestream.Appender) {
 	}
 }
 
-// A proxy that needs freshness outlives its deadline. So it is fenced only when the stream has had the end of its session for
-// the window.
+// A proxy that is silent may admit. So its session is fenced only when the stream has had its end for the window.
 func TestSessionIsFencedWhenTheStreamHasConfirmedItsEnd(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
-	a := p.appender(p.connect(withChanges), 20*time.Second)
+	a := p.appender(p.connect(asPlane), 20*time.Second)
 	told, err := p.proxy.SubscribeSync(subject.ChangedPrefix + subject.ChangeSession + ".>")
 	if err != nil {
 		t.Fatal(err)
@@ -65,8 +60,8 @@ func TestSessionIsFencedWhenTheStreamHasConfirmedItsEnd(t *testing.T) {
 	if err := natstest.JetStream(t, p.server.Connect()).DeleteStream(t.Context(), subject.ChangeStream); err != nil {
 		t.Fatal(err)
 	}
-	p.exec("update proxy_sessions set freshness_ms = 1 where id = $1", int64(long))
-	again := p.appender(p.connect(withChanges), 20*time.Second) // another replica
+	p.exec("update proxy_sessions set window_ms = 1 where id = $1", int64(long))
+	again := p.appender(p.connect(asPlane), 20*time.Second) // another replica
 	await.Until(t, "the session to be fenced", func() bool {
 		p.round(again)
 		return p.stateOf(long) == 2
@@ -80,7 +75,7 @@ func TestSessionIsFencedWhenTheStreamHasConfirmedItsEnd(t *testing.T) {
 func TestRecoveryWaitsForTheStream(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
-	b := p.connect(withChanges)
+	b := p.connect(asPlane)
 	a := p.appender(b, time.Millisecond)
 	if a.ConfirmedEpoch(2) || !a.ConfirmedEpoch(0) {
 		t.Error("an epoch is confirmed that the stream does not have")
@@ -104,35 +99,4 @@ func TestRecoveryWaitsForTheStream(t *testing.T) {
 	if p.round(a); patient.ConfirmedEpoch(3) || a.ConfirmedEpoch(3) {
 		t.Error("a later epoch is confirmed by an earlier one, or before the longest window has passed")
 	}
-}
-
-// When freshness is turned off, sessions that need it end, and no later session needs the stream.
-func TestSessionsEndWhenFreshnessIsTurnedOff(t *testing.T) {
-	t.Parallel()
-	p := newEnv(t)
-	b := p.connect(withChanges)
-	off := func() *changestream.Appender {
-		return changestream.New(leasestore.New(p.db), b, 0, noMargin, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-	}
-	id := p.endingSession(time.Millisecond)
-	p.exec("update proxy_sessions set ending = false where id = $1", int64(id))
-	a := off()
-	if err := a.Begin(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if a.ConfirmedEpoch(2) {
-		t.Error("an epoch is confirmed although a session needs the stream")
-	}
-	await.Until(t, "the session to be fenced", func() bool {
-		p.round(a)
-		return p.stateOf(id) == 2
-	})
-	if state := p.stateOf(p.session); state != 1 {
-		t.Errorf("the session without freshness has state %d; want it active", state)
-	}
-	next := off()
-	if err := next.Begin(t.Context()); err != nil || !next.ConfirmedEpoch(2) {
-		t.Errorf("no session needs the stream, but it is used: %v", err)
-	}
-	next.Run(t.Context()) // returns
 }

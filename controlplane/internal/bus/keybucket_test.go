@@ -18,13 +18,9 @@ import (
 	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/ident"
-	"modelgateway/shared/natsuser"
 	"modelgateway/shared/subject"
 	"modelgateway/shared/wire"
 )
-
-// withKeys has the settings of a replica that keeps the bucket of key records.
-var withKeys = bus.Config{User: natsuser.ControlPlane, Password: natstest.Password, Keys: true}
 
 // keyWriter returns the writer of a replica.
 func (p *env) keyWriter(b *bus.Bus) *keybucket.Writer {
@@ -149,7 +145,7 @@ func TestBucketFollowsKeysAndAccounts(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
 	hashes := append(p.addKeys(600), p.hash) // more than are appended at once
-	w := p.keyWriter(p.connect(withKeys))
+	w := p.keyWriter(p.connect(asPlane))
 	p.writeKeys(w)
 	p.checkKeys()
 	next := "with head as (update cluster_state set revision = revision + 1 returning revision) "
@@ -188,7 +184,7 @@ func TestOnlyChangedKeysAreWrittenAgain(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
 	hashes := p.addKeys(20)
-	b := p.connect(withKeys)
+	b := p.connect(asPlane)
 	p.writeKeys(p.keyWriter(b))
 	before, _ := b.KeyState(t.Context()) // that the bucket is complete was checked
 	p.exec("with head as (update cluster_state set revision = revision + 1 returning revision) update api_keys set revision = head.revision from head where lookup_hash = $1", hashes[3][:])
@@ -203,7 +199,7 @@ func TestBucketIsWrittenAgainAfterALoss(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
 	p.addKeys(5)
-	w := p.keyWriter(p.connect(withKeys))
+	w := p.keyWriter(p.connect(asPlane))
 	p.writeKeys(w)
 	if err := natstest.JetStream(t, p.server.Connect()).DeleteStream(t.Context(), subject.KeyStream); err != nil {
 		t.Fatal(err)
@@ -221,7 +217,7 @@ func TestReplyInTheBucketIsNoKeyRecord(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
 	p.addKeys(5)
-	b := p.connect(withKeys)
+	b := p.connect(asPlane)
 	w := p.keyWriter(b)
 	p.writeKeys(w)
 	for _, name := range []string{p.hash.String(), "x", subject.KeyMark} {
@@ -256,7 +252,7 @@ func TestReplicasWriteOneBucket(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
 	p.addKeys(1100)
-	first, second := p.connect(withKeys), p.connect(withKeys)
+	first, second := p.connect(asPlane), p.connect(asPlane)
 	state, err := first.KeyState(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -277,7 +273,7 @@ func TestBucketInACluster(t *testing.T) {
 	c := natstest.NewCluster(t, 3)
 	p := newEnv(t)
 	p.addKeys(1100)
-	b, err := bus.Connect(bus.Config{URL: c.URL(), Name: "replica", Replicas: c.Len(), Keys: true}, new(streamCounter), slog.New(slog.DiscardHandler))
+	b, err := bus.Connect(bus.Config{URL: c.URL(), Name: "replica", Replicas: c.Len()}, new(streamCounter), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"modelgateway/controlplane/internal/bus"
+	"modelgateway/controlplane/internal/changestream"
 	"modelgateway/controlplane/internal/leasing"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/leasestore"
@@ -29,6 +31,8 @@ import (
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease/holder"
 	"modelgateway/shared/lease/rollback"
+	"modelgateway/shared/lease/session"
+	"modelgateway/shared/platform/sleep"
 	"modelgateway/shared/subject"
 	"modelgateway/shared/wire"
 )
@@ -79,21 +83,31 @@ func (s *restorableEnv) execOnServer(format string, args ...any) {
 }
 
 func (s *restorableEnv) newMonitor(b *bus.Bus) *recovery.Monitor {
+	s.t.Helper()
+	a := changestream.New(leasestore.New(s.db), b, window, session.Margin, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	var running sync.WaitGroup
+	running.Go(func() {
+		for a.Begin(s.t.Context()) != nil && s.t.Context().Err() == nil { // nothing is read before the first check
+			sleep.For(s.t.Context(), 10*time.Millisecond)
+		}
+		a.Run(s.t.Context())
+	})
+	s.t.Cleanup(running.Wait)
 	return recovery.New(recovery.Config{
-		ID: recovery.NewID(), Store: recoverystore.New(s.db), Bucket: b, SessionTTL: sessionLength, SessionBound: sessionLength, Keeps: rollback.KeepsOnRestart,
+		ID: recovery.NewID(), Store: recoverystore.New(s.db), Bucket: b, Window: window, Keeps: rollback.KeepsOnRestart, EpochConfirmed: a.ConfirmedEpoch,
 		OnEpoch: b.SetClusterEpoch, Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	})
 }
 
 func (s *restorableEnv) startLeasing(b *bus.Bus) *leasing.Service {
 	s.t.Helper()
-	service := leasing.New(leasing.Config{SessionTTL: sessionTTL}, leasestore.New(s.db), b, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	service := leasing.New(longSessions(b), leasestore.New(s.db), b, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	service.Start(s.t.Context())
 	s.t.Cleanup(service.Stop)
 	return service
 }
 
-const sessionLength = time.Second
+const window = time.Second
 
 // TestPostgresLosesCommits replaces the database by an older copy. The loss is
 // declared, nothing is granted until the sessions from before have expired, their

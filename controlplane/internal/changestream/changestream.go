@@ -3,7 +3,7 @@
 // (docs/decisions/0018-freshness-and-cover.md).
 //
 // A change is appended after its commit, by any replica, until the stream has had
-// it for the window of freshness: session.Confirmation decides. Postgres has the
+// it for the window of the sessions: session.Confirmation decides. Postgres has the
 // revision up to which this is done, so that a replica that starts goes on there.
 package changestream
 
@@ -12,7 +12,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"log/slog"
-	"math"
 	"sync/atomic"
 	"time"
 
@@ -29,7 +28,7 @@ var ErrOvertaken = errors.New("changestream: another replica has appended a chan
 
 // Stream is the stream of changes. Its methods create it again if it is missing.
 type Stream interface {
-	// KeepChanges declares the stream for sessions with this window, also if the configuration does not ask for it.
+	// KeepChanges declares the stream for sessions with this window, and keeps it.
 	KeepChanges(ctx context.Context, window time.Duration) error
 	// LastChange returns the last change in the stream that has a subject, and where it is. sequence is that of the last
 	// message of the subject, also if it is no change; zero if there is none.
@@ -46,19 +45,17 @@ type Stream interface {
 
 // Store is the Appender's view of Postgres.
 type Store interface {
-	// BeginStreamed sets the streamed revision, if there is none, to the current revision.
-	BeginStreamed(ctx context.Context) error
 	// ChangesToStream returns the streamed revision, and up to limit changes after a revision, or after the streamed one if
 	// it is greater, in order.
 	ChangesToStream(ctx context.Context, after int64, limit int) (streamed int64, changes []wire.KeyChange, err error)
 	// RaiseStreamed raises the streamed revision.
 	RaiseStreamed(ctx context.Context, revision int64) error
 	// EndingSessions returns the active sessions that are to be fenced, and the cluster epoch while the recovery wait lasts;
-	// otherwise zero. all makes every session that needs freshness such a one.
-	EndingSessions(ctx context.Context, all bool) (sessions []EndingSession, epoch int64, err error)
+	// otherwise zero.
+	EndingSessions(ctx context.Context) (sessions []EndingSession, epoch int64, err error)
 	// FenceEnding fences sessions that are to be fenced. It leaves out those whose rows are locked.
 	FenceEnding(ctx context.Context, ids []wire.SessionID) (fenced int, err error)
-	// LongestWindow returns the longest window of the active sessions; zero if none of them needs freshness.
+	// LongestWindow returns the longest window of the active sessions; zero if there is none.
 	LongestWindow(ctx context.Context) (time.Duration, error)
 }
 
@@ -92,10 +89,8 @@ type pending struct {
 type Appender struct {
 	store  Store
 	stream Stream
-	// window is that of new sessions. off means that these need no freshness, and that the others are to end; window is the
-	// longest of the others then, and zero if there are none. margin is what to add for the drift of clocks.
+	// window is that of new sessions. margin is what to add for the drift of clocks.
 	window time.Duration
-	off    bool
 	margin func(time.Duration) time.Duration
 	log    *slog.Logger
 	wake   chan struct{}
@@ -108,7 +103,7 @@ type Appender struct {
 	newest map[string]*pending
 	// ends are the ends of sessions and the epoch that are not confirmed, by subject.
 	ends map[string]*pending
-	// epoch is the last cluster epoch that is confirmed; the greatest number if none has to be.
+	// epoch is the last cluster epoch that is confirmed.
 	epoch   atomic.Int64
 	failing bool
 
@@ -116,8 +111,7 @@ type Appender struct {
 	waiting                 prometheus.Gauge
 }
 
-// New returns an Appender for the window of freshness of new sessions, which is
-// zero if they need none. margin returns what to add
+// New returns an Appender for the window of new sessions. margin returns what to add
 // to a window for the drift of clocks.
 func New(
 	store Store,
@@ -132,7 +126,6 @@ func New(
 		store:  store,
 		stream: stream,
 		window: window,
-		off:    window == 0,
 		margin: margin,
 		log:    log,
 		wake:   make(chan struct{}, 1),
@@ -153,7 +146,7 @@ func New(
 		}),
 		waiting: f.NewGauge(prometheus.GaugeOpts{
 			Name: "mgw_changes_waiting",
-			Help: "Committed changes that the stream of changes does not have, or not for the whole window of freshness.",
+			Help: "Committed changes that the stream of changes does not have, or not for the whole window of the sessions.",
 		}),
 	}
 }
@@ -166,30 +159,19 @@ func (a *Appender) Wake() {
 	}
 }
 
-// Begin prepares Postgres and the stream, if that is needed: by new sessions, or by
-// active ones that were registered while it was. It must be called before a proxy
-// is told of the window.
+// Begin declares the stream for new sessions and the active ones, whose window may be
+// longer. It must be called before a proxy is told of the window.
 func (a *Appender) Begin(ctx context.Context) error {
 	longest, err := a.store.LongestWindow(ctx)
 	if err != nil {
 		return err
 	}
-	if a.off {
-		if a.window = longest; a.window == 0 {
-			a.epoch.Store(math.MaxInt64) // no session outlives its deadline
-			return nil
-		}
-		a.log.WarnContext(ctx, "freshness.window is 0: the sessions that need freshness are ended, and register again without it")
-	}
-	return errors.Join(a.stream.KeepChanges(ctx, max(a.window, longest)), a.store.BeginStreamed(ctx))
+	a.window = max(a.window, longest)
+	return a.stream.KeepChanges(ctx, a.window)
 }
 
-// Run appends changes until ctx ends, or returns if the stream is not needed.
+// Run appends changes until ctx ends.
 func (a *Appender) Run(ctx context.Context) {
-	if a.window == 0 {
-		return
-	}
-
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 
@@ -342,13 +324,9 @@ func (a *Appender) put(ctx context.Context, m wire.StreamChange) (at session.Pla
 	return at, true, nil
 }
 
-// Append appends a change that was just committed, if a session needs the stream. It
-// needs no Postgres, and may be called by several goroutines after Begin. A round
-// confirms the change later.
+// Append appends a change that was just committed. It needs no Postgres, and may be
+// called by several goroutines after Begin. A round confirms the change later.
 func (a *Appender) Append(ctx context.Context, c wire.KeyChange) error {
-	if a.window == 0 {
-		return nil
-	}
 	defer a.Wake()
 	for {
 		_, _, err := a.put(ctx, wire.StreamChange{V: wire.Version, Change: c})

@@ -110,7 +110,7 @@ func (i *Intake) Round(ctx context.Context) error {
 }
 
 // Revoke appends the revocations of keys to the stream, and returns when no proxy
-// that needs freshness admits one of the keys. note is told what happens.
+// admits one of the keys. note is told what happens.
 func Revoke(
 	ctx context.Context,
 	stream DirectStream,

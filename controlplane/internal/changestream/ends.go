@@ -9,14 +9,13 @@ import (
 )
 
 // ConfirmedEpoch reports whether no proxy admits any more in a session from before
-// a cluster epoch, as far as its session needs freshness: such a session outlives
-// its deadline, so the recovery wait has to wait for that.
+// a cluster epoch: then the recovery wait is over.
 func (a *Appender) ConfirmedEpoch(epoch int64) bool { return a.epoch.Load() >= epoch }
 
 // endSessions takes the next step with each session that is to be fenced, and with
 // a new cluster epoch.
 func (a *Appender) endSessions(ctx context.Context) error {
-	sessions, epoch, err := a.store.EndingSessions(ctx, a.off)
+	sessions, epoch, err := a.store.EndingSessions(ctx)
 	if err != nil {
 		return err
 	}
@@ -51,8 +50,8 @@ func (a *Appender) endSessions(ctx context.Context) error {
 	return errors.Join(append(errs, a.endConfirmed(ctx))...)
 }
 
-// keepEpoch keeps the confirmation of a cluster epoch. Postgres may have lost the
-// sessions that need it, so the stream says for how long. Heartbeats do not: a stolen
+// keepEpoch keeps the confirmation of a cluster epoch. Postgres may have lost
+// sessions, so the stream says for how long. Heartbeats do not: a stolen
 // proxy could hold up every grant by one of them.
 func (a *Appender) keepEpoch(ctx context.Context, kept map[string]*pending, epoch int64) error {
 	m := wire.StreamChange{Epoch: epoch}

@@ -33,8 +33,6 @@ type Config struct {
 	NATS            NATS          `mapstructure:"nats"`
 	Secrets         Secrets       `mapstructure:"secrets"`
 	Session         Session       `mapstructure:"session"`
-	Freshness       Freshness     `mapstructure:"freshness"`
-	Keys            Keys          `mapstructure:"keys"`
 	Lease           Lease         `mapstructure:"lease"`
 	Catalog         Catalog       `mapstructure:"catalog"`
 	Webhook         Webhook       `mapstructure:"webhook"`
@@ -153,22 +151,14 @@ type Secrets struct {
 
 // Session configures the sessions of proxies.
 type Session struct {
-	TTL        time.Duration `mapstructure:"ttl" usage:"How long the session of a proxy is valid after a heartbeat. It bounds how long a revocation waits for an unreachable proxy."`
+	// With several NATS servers it must be longer than the election of a leader, which takes up to 9 s, and a quarter of it.
+	// With one server nothing is elected: the same default serves while that server restarts.
+	Window     time.Duration `mapstructure:"window" usage:"For how long a proxy may admit requests after a heartbeat in the stream of changes in NATS. A revocation waits as long for a proxy that cannot acknowledge it, and a proxy that is cut off from NATS stops after it. A proxy sends a heartbeat each quarter of it. From 1s to 5m; below 20s, the election of a leader among several NATS servers can stop every proxy for seconds."`
 	CloseAfter time.Duration `mapstructure:"close_after" usage:"How long the leases of an expired session are kept for usage that may still be reported, before it is closed. The time begins anew after an outage of Postgres, NATS or the control plane."`
 }
 
-// Freshness configures how proxies prove that they have missed no change.
-type Freshness struct {
-	Window time.Duration `mapstructure:"window" usage:"How long a proxy may admit requests after a heartbeat in the stream of changes. It takes the place of session.ttl: proxies serve on while the control planes or Postgres are away, and one that is cut off from NATS stops after the window. The price is a message per proxy each quarter of it, and that revocations wait as long for a proxy that cannot acknowledge them. At least 1s; with several NATS servers at least 20s, since electing a leader takes up to 9s; at most 5m. 0 means that there is no such stream. Set it only when every control plane knows it and NATS has the permissions of this version."`
-}
-
-// maxWindow is the longest freshness.window: revocations wait as long for a proxy that is cut off.
+// maxWindow is the longest session.window: revocations wait as long for a proxy that is cut off.
 const maxWindow = 5 * time.Minute
-
-// Keys configures the bucket of key records.
-type Keys struct {
-	Bucket bool `mapstructure:"bucket" usage:"Keep the record of every API key in a bucket in NATS, from which proxies read keys that they do not know while no control plane responds or Postgres is away. The records have no secrets. Set it when NATS has the permissions of this version; it must be 2.12 or later."`
-}
 
 // Lease configures how leases are granted.
 type Lease struct {
@@ -274,7 +264,7 @@ func Default() Config {
 		},
 		NATS:            NATS{Replicas: 1, UsageKept: 7 * 24 * time.Hour},
 		Secrets:         Secrets{MasterKeyID: "m1"},
-		Session:         Session{TTL: 30 * time.Second, CloseAfter: 15 * time.Minute},
+		Session:         Session{Window: 20 * time.Second, CloseAfter: 15 * time.Minute},
 		Lease:           Lease{RefusalGracePeriod: 50 * time.Millisecond},
 		Catalog:         Catalog{RequireHTTPS: true},
 		Webhook:         Webhook{Timeout: 15 * time.Second, DisableAfter: 5 * 24 * time.Hour},
@@ -348,9 +338,7 @@ func (c *Config) Validate() error {
 		!slices.Contains([]rollback.Keeps{rollback.KeepsNever, rollback.KeepsOnRestart, rollback.KeepsOnFailover}, keeps),
 		"postgres.keeps_commits is not never, restart or failover",
 	)
-	v.Reject(c.Session.TTL < time.Second, "session.ttl is below one second")
-	v.Reject(c.Freshness.Window != 0 && c.Freshness.Window < time.Second, "freshness.window is not 0 and below one second")
-	v.Reject(c.Freshness.Window > maxWindow, "freshness.window is above %v", maxWindow)
+	v.Reject(c.Session.Window < time.Second || c.Session.Window > maxWindow, "session.window is not between 1s and %v", maxWindow)
 	c.Lease.validate(&v)
 	_, err = c.Webhook.Networks()
 	v.Reject(err != nil, "webhook.allowed_networks: %v", err)

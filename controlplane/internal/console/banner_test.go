@@ -36,8 +36,8 @@ func (w *world) sql(statements ...string) {
 }
 
 // running is a session of a proxy that has applied every change.
-const running = `insert into proxy_sessions (name, boot_id, build, valid_until, applied_revision, catalog_revision, spool_capacity)
-	values ('proxy-1', 'b-1', 'v1', now() + interval '1 hour', 1000, 1000, 1000)`
+const running = `insert into proxy_sessions (name, boot_id, build, window_ms, valid_until, applied_revision, catalog_revision, spool_capacity)
+	values ('proxy-1', 'b-1', 'v1', 20000, now() + interval '1 hour', 1000, 1000, 1000)`
 
 func TestEachBannerIsAboveEveryPage(t *testing.T) {
 	t.Parallel()

@@ -39,8 +39,8 @@ func TestCatalogIsBuiltAndTakenDownByForms(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	_, err := w.pool.Exec(t.Context(), `
-		insert into proxy_sessions (name, boot_id, valid_until, applied_revision, catalog_revision)
-		values ('proxy-1', 'boot', now() + interval '1 hour', 1000000, 1000000)`)
+		insert into proxy_sessions (name, boot_id, window_ms, valid_until, applied_revision, catalog_revision)
+		values ('proxy-1', 'boot', 20000, now() + interval '1 hour', 1000000, 1000000)`)
 	check(t, err)
 	b := w.signedIn(bootstrapToken)
 	provider := []string{"id", "acme", "base_url", "https://api.example.com", "auth", "x-api-key", "credentials[0].name", "main", "credentials[0].secret", "sk-acme-main"}

@@ -10,12 +10,10 @@ import (
 type Promises struct {
 	// KeepsCommits is the setting postgres.keeps_commits.
 	KeepsCommits string
-	// SessionTTL is how long a proxy admits requests after its last heartbeat that was answered.
-	SessionTTL time.Duration
-	// RevocationBound is how long a revocation waits for a proxy that is stopped or cut off, while Postgres serves.
+	// Window is for how long a proxy admits after a heartbeat in the stream of changes.
+	Window time.Duration
+	// RevocationBound is how long a revocation waits for a proxy that is stopped or cut off, while NATS serves.
 	RevocationBound time.Duration
-	// FreshnessWindow is the setting freshness.window, FreshBound the RevocationBound of proxies that follow it.
-	FreshnessWindow, FreshBound time.Duration
 	// CloseAfter is how long the units of a proxy stay reserved that is not heard of.
 	CloseAfter time.Duration
 }
@@ -51,16 +49,12 @@ func checkCommits(settings map[string]string, keeps string) Finding {
 // checkSessions tells how long proxies serve alone and when revocations are effective.
 func checkSessions(p *Promises) []Finding {
 	add := collect("proxies")
-	alone := fmt.Sprintf("session.ttl = %v: without a control plane a proxy admits requests for %v at most", p.SessionTTL, p.SessionTTL)
-	if p.FreshnessWindow > 0 {
-		alone = fmt.Sprintf(
-			"freshness.window = %v: without a control plane a proxy admits requests as long as NATS has a quorum and its idle units last, "+
-				"and without NATS for %v at most",
-			p.FreshnessWindow,
-			p.FreshnessWindow,
-		)
-	}
-
+	alone := fmt.Sprintf(
+		"session.window = %v: without a control plane a proxy admits requests as long as NATS has a quorum and its idle units last, "+
+			"and without NATS for %v at most",
+		p.Window,
+		p.Window,
+	)
 	add.check(false, OK, "serves_alone", "", alone, "", "")
 	cover := fmt.Sprintf(
 		"session.close_after = %v: if a proxy and its spool are lost, its units stay reserved for that long, not counting outages",
@@ -69,21 +63,9 @@ func checkSessions(p *Promises) []Finding {
 	add.check(false, OK, "cover", "", cover, "", "")
 
 	bound := fmt.Sprintf(
-		"while Postgres serves, a revocation waits %v at most for a proxy that is stopped or cut off, %v if the proxy still sent "+
-			"heartbeats meanwhile",
+		"a revocation waits %v at most for a proxy that is stopped or cut off, without a control plane, too (gwctl keys revoke-direct)",
 		p.RevocationBound,
-		p.RevocationBound+p.SessionTTL,
 	)
-	if p.FreshnessWindow > 0 {
-		bound = fmt.Sprintf(
-			"a revocation waits %v at most for a proxy that is stopped or cut off, without a control plane, too (gwctl keys "+
-				"revoke-direct); "+
-				"for one that registered before freshness.window was set, %s",
-			p.FreshBound,
-			bound,
-		)
-	}
-
 	add.check(false, OK, "revocation_bound", "", bound, "", "")
 	return add.findings
 }

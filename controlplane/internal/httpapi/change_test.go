@@ -173,8 +173,8 @@ func (b *bundle) session(name string, applied, catalog int64) wire.SessionID {
 	b.t.Helper()
 	var id int64
 	check(b.t, b.db.Pool().QueryRow(b.t.Context(), `
-		insert into proxy_sessions (name, boot_id, valid_until, applied_revision, catalog_revision)
-		values ($1, $1, now() + interval '1 hour', $2, $3) returning id`, name, applied, catalog).Scan(&id))
+		insert into proxy_sessions (name, boot_id, window_ms, valid_until, applied_revision, catalog_revision)
+		values ($1, $1, 20000, now() + interval '1 hour', $2, $3) returning id`, name, applied, catalog).Scan(&id))
 	return wire.SessionID(id)
 }
 
@@ -201,7 +201,7 @@ func TestWaitAppliedReportsPendingProxies(t *testing.T) {
 	told(update("5s"), "true", "", "")
 	b.session("proxy-1", 0, 0)
 	slow := b.session("proxy-2", 0, 0)
-	b.exec(`insert into proxy_sessions (name, boot_id, valid_until, applied_revision) values ('expired', 'x', now() - interval '1 s', 0)`)
+	b.exec(`insert into proxy_sessions (name, boot_id, window_ms, valid_until, applied_revision) values ('expired', 'x', 20000, now() - interval '1 s', 0)`)
 	// The repeated change changes nothing: it waits for earlier changes, and no proxy is known to have applied them.
 	b.announcer.answer = propagation.Confirmation{Bound: time.Minute}
 	told(update("1ms"), "false", "", "proxy-1, proxy-2")

@@ -44,8 +44,8 @@ const pushInterval = 250 * time.Millisecond
 
 // Announce tells every proxy of a committed change: it pushes the change, and appends
 // it to the stream of changes, from what it has in its hand. Only then it reads the
-// sessions, and waits until each live one has acknowledged the change or has expired,
-// or until the timeout. It may be called again for the same change. It returns
+// sessions, and waits until each live one has acknowledged the change, or the stream
+// has confirmed it, or until the timeout. It may be called again for the same change. It returns
 // ErrChangeLost if Postgres lost the change.
 func (s *Service) Announce(ctx context.Context, c wire.KeyChange) (propagation.Confirmation, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConfirmTimeout)
@@ -140,7 +140,7 @@ func (a *announcement) round(ctx context.Context) error {
 
 // append appends the change to the stream of changes, if that has not succeeded yet.
 func (a *announcement) append(ctx context.Context) {
-	if a.stored || a.service.cfg.Append == nil {
+	if a.stored {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
@@ -159,8 +159,7 @@ func (a *announcement) append(ctx context.Context) {
 // later has no key records from before.
 func (a *announcement) readActive(ctx context.Context) error {
 	a.recorded = a.recorded || a.recordRevocation(ctx)
-	cfg := a.service.cfg
-	active, err := a.service.store.ActiveSessions(ctx, a.change, cfg.SessionTTL, session.Margin(cfg.SessionTTL))
+	active, err := a.service.store.ActiveSessions(ctx, a.change)
 	if err != nil {
 		return err
 	}
@@ -220,7 +219,6 @@ func (a *announcement) confirmation() propagation.Confirmation {
 	}
 	c := propagation.Confirmation{Effective: a.effective(), Confirmed: a.barrier.Confirmed(), Waiting: a.barrier.Waiting()}
 	c.Bound, _ = session.Reach{
-		TTL:     a.service.cfg.SessionTTL,
 		Stored:  a.stored,
 		Read:    true,
 		Waiting: c.Waiting,

@@ -61,10 +61,10 @@ var errPush = errors.New("push failed")
 
 func TestAnnounce(t *testing.T) {
 	t.Parallel()
-	const rev, anyPushes = 7, -1
-	valid := Config{}.withDefaults()
+	const rev, anyPushes, window = 7, -1, 20 * time.Second
+	timeout := Config{}.withDefaults().ConfirmTimeout
 	both := []string{proxyOf(1), proxyOf(2)}
-	two := []session.ActiveSession{{Session: 1, Proxy: proxyOf(1), Remaining: 10 * time.Second}, {Session: 2, Proxy: proxyOf(2), Remaining: 20 * time.Second}}
+	two := []session.ActiveSession{{Session: 1, Proxy: proxyOf(1), Window: window}, {Session: 2, Proxy: proxyOf(2), Window: window}}
 	tests := []struct {
 		name string
 		// active are the active sessions at first; later changes them after a second.
@@ -115,7 +115,7 @@ func TestAnnounce(t *testing.T) {
 		{
 			name: "an acknowledgement of an older revision has no effect", active: two[:1], limit: 1100 * time.Millisecond,
 			pusher: fakePusher{proxies: func(_ int, ack func(wire.Ack)) { ack(wire.Ack{Session: 1, Revision: rev - 1}) }},
-			want:   propagation.Confirmation{Bound: 10*time.Second + session.Margin(valid.SessionTTL), Waiting: two[:1]}, after: 1100 * time.Millisecond, pushes: 5,
+			want:   propagation.Confirmation{Bound: session.Lasts(window), Waiting: two[:1]}, after: 1100 * time.Millisecond, pushes: 5,
 		},
 		{
 			name: "one session is fenced without an acknowledgement", active: two,
@@ -124,7 +124,7 @@ func TestAnnounce(t *testing.T) {
 			want:   propagation.Confirmation{Effective: true}, by: both[1:], after: time.Second, pushes: 5,
 		},
 		{
-			name: "an expired session is waited for until it is fenced", active: []session.ActiveSession{{Session: 1, Proxy: proxyOf(1), Remaining: -time.Hour}},
+			name: "a session is waited for until it is fenced", active: []session.ActiveSession{{Session: 1, Proxy: proxyOf(1), Window: window}},
 			later: func(m *fakeStore) { m.active = nil },
 			want:  propagation.Confirmation{Effective: true}, after: time.Second, pushes: 5,
 		},
@@ -135,25 +135,25 @@ func TestAnnounce(t *testing.T) {
 		{
 			name: "one session reports the change in a heartbeat", active: two,
 			later: func(m *fakeStore) {
-				m.active = []session.ActiveSession{{Session: 1, Proxy: proxyOf(1), AppliedRevision: rev, Remaining: 30 * time.Second}, two[1]}
+				m.active = []session.ActiveSession{{Session: 1, Proxy: proxyOf(1), AppliedRevision: rev, Window: window}, two[1]}
 			},
 			pusher: fakePusher{proxies: func(_ int, ack func(wire.Ack)) { ack(wire.Ack{Session: 2, Revision: rev}) }},
 			want:   propagation.Confirmation{Effective: true}, by: both, after: time.Second, pushes: 5,
 		},
 		{
-			name: "a heartbeat with the old revision extends the wait", active: two[:1], limit: 4900 * time.Millisecond,
+			name: "a heartbeat with the old revision does not end the wait", active: two[:1], limit: 4900 * time.Millisecond,
 			later: func(m *fakeStore) {
-				m.active = []session.ActiveSession{{Session: 1, Proxy: proxyOf(1), Remaining: 30 * time.Second}}
+				m.active = []session.ActiveSession{{Session: 1, Proxy: proxyOf(1), Window: window}}
 			},
 			want: propagation.Confirmation{
-				Bound: 30*time.Second + session.Margin(valid.SessionTTL), Waiting: []session.ActiveSession{{Session: 1, Proxy: proxyOf(1), Remaining: 30 * time.Second}},
+				Bound: session.Lasts(window), Waiting: []session.ActiveSession{{Session: 1, Proxy: proxyOf(1), Window: window}},
 			},
 			after: 4900 * time.Millisecond, pushes: 20,
 		},
 		{
-			name: "the confirm timeout ends the wait", active: []session.ActiveSession{{Session: 1, Proxy: proxyOf(1), Remaining: time.Hour}},
-			want:  propagation.Confirmation{Bound: time.Hour + session.Margin(valid.SessionTTL), Waiting: []session.ActiveSession{{Session: 1, Proxy: proxyOf(1), Remaining: time.Hour}}},
-			after: valid.ConfirmTimeout, pushes: anyPushes,
+			name: "the confirm timeout ends the wait", active: []session.ActiveSession{{Session: 1, Proxy: proxyOf(1), Window: window}},
+			want:  propagation.Confirmation{Bound: session.Lasts(window), Waiting: []session.ActiveSession{{Session: 1, Proxy: proxyOf(1), Window: window}}},
+			after: timeout, pushes: anyPushes,
 		},
 		{
 			name: "ctx ends before the sessions are read", active: two, slow: time.Second, limit: time.Millisecond,
@@ -219,7 +219,7 @@ func TestChangeIsToldWhilePostgresDoesNotAnswer(t *testing.T) {
 		store.silent = true
 		began := time.Now()
 		var appended []wire.KeyChange
-		cfg := Config{FreshnessWindow: 20 * time.Second, Append: func(_ context.Context, c wire.KeyChange) error {
+		cfg := Config{Changes: &changeStream{}, Append: func(_ context.Context, c wire.KeyChange) error {
 			if appended = append(appended, c); time.Since(began) > 0 || pusher.pushes == 0 {
 				t.Errorf("appended after %v and %d pushes; want at once, after the first push", time.Since(began), pusher.pushes)
 			}
@@ -244,9 +244,9 @@ func TestBoundOfAChangeDependsOnTheStream(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := newFakeStore(0, 0)
-		store.active = []session.ActiveSession{{Session: 1, Proxy: proxyOf(1), Remaining: -time.Second, Window: 20 * time.Second}}
+		store.active = []session.ActiveSession{{Session: 1, Proxy: proxyOf(1), Window: 20 * time.Second}}
 		fails := errStore
-		cfg := Config{FreshnessWindow: 20 * time.Second, Append: func(context.Context, wire.KeyChange) error { return fails }}
+		cfg := Config{Changes: &changeStream{}, Append: func(context.Context, wire.KeyChange) error { return fails }}
 		s := New(cfg, store, &fakePusher{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 		for _, test := range []struct {
 			fails error
@@ -267,7 +267,7 @@ func TestAnnounceReturnsErrorsOfPushAndStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := newFakeStore(0, 0)
-		store.active = []session.ActiveSession{{Session: 1, Proxy: proxyOf(1), Remaining: time.Second}}
+		store.active = []session.ActiveSession{{Session: 1, Proxy: proxyOf(1), Window: time.Second}}
 		if _, err := newService(store, &fakePusher{fails: errPush}).Announce(t.Context(), wire.KeyChange{}); !errors.Is(err, errPush) {
 			t.Errorf("got %v; want %v", err, errPush)
 		}

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// The times are those of the protocol's table of revocations: ttl + margin + 1 s.
+// The times are those of the protocol: the window, its margin, and the question to the stream.
 func TestRevocationBoundIsThatOfTheProtocol(t *testing.T) {
 	t.Parallel()
-	for ttl, want := range map[time.Duration]time.Duration{0: 33 * time.Second, 10 * time.Second: 12 * time.Second, time.Minute: 64*time.Second + 500*time.Millisecond} {
-		if got := (Config{SessionTTL: ttl}).RevocationBound(); got != want {
-			t.Errorf("ttl %v: got %v; want %v", ttl, got, want)
+	for window, want := range map[time.Duration]time.Duration{0: 23 * time.Second, 10 * time.Second: 12500 * time.Millisecond, time.Minute: 65 * time.Second} {
+		if got := (Config{Window: window}).RevocationBound(); got != want {
+			t.Errorf("window %v: got %v; want %v", window, got, want)
 		}
 	}
 }

@@ -88,7 +88,7 @@ func (m *fakeStore) copied() *allocator.Batch {
 	return state
 }
 
-func (m *fakeStore) ActiveSessions(ctx context.Context, _ wire.KeyChange, _, _ time.Duration) ([]session.ActiveSession, error) {
+func (m *fakeStore) ActiveSessions(ctx context.Context, _ wire.KeyChange) ([]session.ActiveSession, error) {
 	time.Sleep(m.slow)
 	m.slow = 0
 	if m.silent {
@@ -102,13 +102,14 @@ func (m *fakeStore) ActiveSessions(ctx context.Context, _ wire.KeyChange, _, _ t
 	return m.active, errors.Join(m.fails, ctx.Err())
 }
 
-func (m *fakeStore) Sweep(context.Context, time.Duration, time.Duration, time.Duration, bool) (int, int, error) {
-	return 0, 0, nil
+func (m *fakeStore) Sweep(context.Context, time.Duration, time.Duration, bool) (int, error) {
+	return 0, nil
 }
 
-// newService returns a Service with default settings.
+// newService returns a Service with default settings. The stream of changes takes each change, and then loses it.
 func newService(store Store, pusher Pusher) *Service {
-	return New(Config{}, store, pusher, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	cfg := Config{Changes: &changeStream{}, Append: func(context.Context, wire.KeyChange) error { return nil }}
+	return New(cfg, store, pusher, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 }
 
 // sessions is a Pusher whose sessions answer each recall at once: they have no idle

@@ -37,8 +37,8 @@ func (s *keyStore) LoadKeys(ctx context.Context, hashes []apikey.Hash) (map[apik
 	return loaded, s.fails
 }
 
-func (s *keyStore) Sweep(context.Context, time.Duration, time.Duration, time.Duration, bool) (int, int, error) {
-	return 0, 0, nil
+func (s *keyStore) Sweep(context.Context, time.Duration, time.Duration, bool) (int, error) {
+	return 0, nil
 }
 
 // broken begins the hash of a key whose record cannot be read.

@@ -23,8 +23,9 @@ import (
 
 // Config has the times of the protocol. Zero values mean the defaults.
 type Config struct {
-	// SessionTTL is how long a session is valid after a heartbeat; the default is 30 s.
-	SessionTTL time.Duration
+	// Window is for how long a proxy may admit after a heartbeat in the stream of changes, and for how long it may be silent
+	// before its session is to end; the default is 20 s.
+	Window time.Duration
 	// CloseAfter is how long the leases of an expired session are kept for usage that may still be reported, not counting
 	// the time in which no control plane could have taken it; the default is 15 min.
 	CloseAfter time.Duration
@@ -33,21 +34,17 @@ type Config struct {
 	HeadroomPeriod time.Duration
 	// RefusalGracePeriod is how long a refusal that returned units could prevent is delayed; the default is 50 ms.
 	RefusalGracePeriod time.Duration
-	// ConfirmTimeout bounds how long a change waits for its confirmation; the default is SessionTTL plus margin plus 5 s.
+	// ConfirmTimeout bounds how long a change waits for its confirmation; the default is Window plus margin plus 5 s.
 	ConfirmTimeout time.Duration
-	// FreshnessWindow is how long a proxy is fresh after a heartbeat in the stream of changes; zero if there is no stream.
-	FreshnessWindow time.Duration
 	// Changes is the stream of changes, and Append appends a change to it that was just committed, without a look at
-	// Postgres; nil if there is none.
+	// Postgres.
 	Changes ChangeStream
 	Append  func(ctx context.Context, c wire.KeyChange) error
-	// KeyBucket means that there is a bucket of key records, which proxies may read.
-	KeyBucket bool
 }
 
 func (c Config) withDefaults() Config {
-	if c.SessionTTL == 0 {
-		c.SessionTTL = 30 * time.Second
+	if c.Window == 0 {
+		c.Window = 20 * time.Second
 	}
 	if c.CloseAfter == 0 {
 		c.CloseAfter = 15 * time.Minute
@@ -59,23 +56,16 @@ func (c Config) withDefaults() Config {
 		c.RefusalGracePeriod = defaultRefusalGrace
 	}
 	if c.ConfirmTimeout == 0 {
-		c.ConfirmTimeout = session.Lasts(c.SessionTTL) + 5*time.Second
+		c.ConfirmTimeout = session.Lasts(c.Window) + 5*time.Second
 	}
 
 	return c
 }
 
-// RevocationBound returns how long a revocation waits at most, while Postgres serves, for a proxy that is stopped or cut off: until
-// its session has expired and a sweep has fenced it.
+// RevocationBound returns how long a revocation waits at most for a proxy that is stopped or cut off, while NATS serves: until the
+// stream of changes has had it for the window, and has been asked for it.
 func (c Config) RevocationBound() time.Duration {
-	c = c.withDefaults()
-	return session.Lasts(c.SessionTTL) + sweepInterval
-}
-
-// FreshBound returns how long a revocation waits at most for such a proxy if its session needs freshness: until the stream has had it
-// for the window, and has been asked for it.
-func (c Config) FreshBound() time.Duration {
-	return session.Lasts(c.FreshnessWindow) + askInterval + askTimeout
+	return session.Lasts(c.withDefaults().Window) + askInterval + askTimeout
 }
 
 // defaultRefusalGrace is the default of Config.RefusalGracePeriod.
@@ -152,19 +142,11 @@ func (s *Service) Register(ctx context.Context, r *wire.RegisterRequest) (*wire.
 		return &wire.RegisterResponse{V: wire.Version, Status: wire.ClockDiffers}, nil
 	}
 
-	reply, err := s.store.Register(ctx, r, s.cfg.SessionTTL)
+	reply, err := s.store.Register(ctx, r, s.cfg.Window)
 	if err != nil {
 		return nil, fmt.Errorf("register session of %s: %w", r.Name, err)
 	}
 
-	if window := s.cfg.FreshnessWindow; r.Freshness && window > 0 {
-		if err := s.store.NeedFreshness(ctx, reply.Session, window); err != nil {
-			return nil, fmt.Errorf("register session of %s: %w", r.Name, err)
-		}
-		reply.FreshnessMS = window.Milliseconds()
-	}
-
-	reply.KeyBucket = s.cfg.KeyBucket
 	s.log.Info("session registered", slog.Int64("session", int64(reply.Session)), slog.String("proxy", r.Name))
 	return reply, nil
 }
@@ -174,11 +156,10 @@ const maxHeartbeatChanges = 500
 
 // Heartbeat extends a session and returns the changes that its proxy has not applied.
 func (s *Service) Heartbeat(ctx context.Context, r *wire.HeartbeatRequest) (*wire.HeartbeatResponse, error) {
-	reply, err := s.store.Heartbeat(ctx, r, s.cfg.SessionTTL, maxHeartbeatChanges)
+	reply, err := s.store.Heartbeat(ctx, r, s.cfg.Window, maxHeartbeatChanges)
 	if err != nil {
 		return nil, fmt.Errorf("extend session %d: %w", r.Session, err)
 	}
-	reply.KeyBucket = s.cfg.KeyBucket
 	return reply, nil
 }
 
@@ -198,7 +179,8 @@ func (s *Service) Close(ctx context.Context, r *wire.CloseRequest) (*wire.CloseR
 	return &wire.CloseResponse{V: wire.Version, Status: wire.Done}, nil
 }
 
-// runSweeps fences expired sessions, and closes them after Config.CloseAfter.
+// runSweeps marks expired sessions, which are fenced when the stream of changes has
+// confirmed their ends, and closes them after Config.CloseAfter.
 func (s *Service) runSweeps(ctx context.Context) {
 	ticker := time.NewTicker(sweepInterval)
 	defer ticker.Stop()
@@ -209,18 +191,12 @@ func (s *Service) runSweeps(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		fenced, closed, err := s.store.Sweep(
-			ctx,
-			s.cfg.SessionTTL,
-			session.Margin(s.cfg.SessionTTL),
-			s.cfg.CloseAfter,
-			s.pusher.Connected(),
-		)
+		closed, err := s.store.Sweep(ctx, s.cfg.Window, s.cfg.CloseAfter, s.pusher.Connected())
 		if err != nil && ctx.Err() == nil {
 			s.log.Error("sweeping expired sessions failed", slog.Any("error", err))
 		}
-		if fenced+closed > 0 {
-			s.log.Warn("sessions expired without being closed by their proxies", slog.Int("fenced", fenced), slog.Int("closed", closed))
+		if closed > 0 {
+			s.log.Warn("sessions are closed whose proxies are silent", slog.Int("closed", closed))
 		}
 	}
 }

@@ -94,11 +94,11 @@ func (c *streamedChange) step(
 }
 
 // askStream asks the stream of changes whether it has confirmed the change, if the
-// barrier waits for a session that needs freshness.
+// barrier waits for a session.
 func (a *announcement) askStream(ctx context.Context) {
 	s := a.service
 	window := a.barrier.MaxWindow()
-	if s.cfg.Changes == nil || window == 0 || time.Since(a.asked) < askInterval {
+	if window == 0 || time.Since(a.asked) < askInterval {
 		return
 	}
 
@@ -111,6 +111,6 @@ func (a *announcement) askStream(ctx context.Context) {
 		s.log.DebugContext(ctx, "the stream of changes does not say whether it has a change", slog.Any("error", err))
 	}
 	if done {
-		a.barrier.ConfirmFresh(c.window)
+		a.barrier.Confirm(c.window)
 	}
 }

@@ -27,7 +27,7 @@ func TestRefusedCredentials(t *testing.T) {
 	rev := scalar[int64](w, "select revision from cluster_state")
 	renew := func(s wire.SessionID, boot string, refused ...wire.RefusedCredential) {
 		t.Helper()
-		r, err := store.Heartbeat(t.Context(), &wire.HeartbeatRequest{Session: s, BootID: boot, AppliedRevision: rev, Refused: refused}, sessionLength, 10)
+		r, err := store.Heartbeat(t.Context(), &wire.HeartbeatRequest{Session: s, BootID: boot, AppliedRevision: rev, Refused: refused}, window, 10)
 		if err != nil || r.Status != wire.Done {
 			t.Fatal(r, err)
 		}
@@ -74,7 +74,7 @@ func TestCredentialEventsAreOncePerHour(t *testing.T) {
 		if i%2 == 0 {
 			r.Refused = []wire.RefusedCredential{{Credential: "crd_1", Reason: wire.QuotaExhausted}}
 		}
-		_, err := store.Heartbeat(t.Context(), r, sessionLength, 10)
+		_, err := store.Heartbeat(t.Context(), r, window, 10)
 		check(t, err)
 		check(t, hooks.UpdateRefusedCredentials(t.Context()))
 	}

@@ -251,7 +251,7 @@ func TestRandomConcurrentReplicas(t *testing.T) {
 			var work, sweep sync.WaitGroup
 			sweep.Go(func() {
 				for range sweeps {
-					if _, _, err := leasestore.New(replicas[1]).Sweep(t.Context(), sessionLength, margin, closeAfter, true); err != nil {
+					if _, _, err := w.sweep(leasestore.New(replicas[1]), true); err != nil {
 						t.Error(err)
 					}
 					w.checkPools()
@@ -269,7 +269,7 @@ func TestRandomConcurrentReplicas(t *testing.T) {
 			work.Wait()
 			close(sweeps)
 			sweep.Wait()
-			if _, _, err := store.Sweep(t.Context(), sessionLength, margin, closeAfter, true); err != nil {
+			if _, _, err := w.sweep(store, true); err != nil {
 				t.Error(err)
 			}
 

@@ -261,8 +261,7 @@ func TestSweep(t *testing.T) {
 	db := w.replica()
 	store, service := leasestore.New(db), w.service(db)
 	c := w.customer(100, unlimited, 5)
-	const margin = 5 * time.Minute // no machine takes so long from one to the next
-	ages := map[string]int{"live": -600, "within margin": 1, "expired": 600, "forgotten": int(closeAfter.Seconds()) + 600}
+	ages := map[string]int{"live": -600, "expired": 600, "forgotten": int(closeAfter.Seconds()) + 600}
 	sessions := map[string]wire.SessionID{}
 	for name, age := range ages {
 		s := w.session(store, name)
@@ -274,11 +273,12 @@ func TestSweep(t *testing.T) {
 		}
 		w.expire(s, age)
 	}
-	fenced, closed, err := store.Sweep(t.Context(), sessionLength, margin, closeAfter, true)
-	if err != nil || fenced != 2 || closed != 1 {
-		t.Fatalf("fenced %d, closed %d, %v; want 2 and 1", fenced, closed, err)
+	for _, want := range [][2]int{{2, 0}, {0, 1}} {
+		if fenced, closed, err := w.sweep(store, true); err != nil || fenced != want[0] || closed != want[1] {
+			t.Fatalf("fenced %d, closed %d, %v; want %v", fenced, closed, err, want)
+		}
 	}
-	want := map[string]int{"live": 1, "within margin": 1, "expired": 2, "forgotten": 3}
+	want := map[string]int{"live": 1, "expired": 2, "forgotten": 3}
 	got := map[string]int{}
 	for name, s := range sessions {
 		got[name] = scalar[int](w, "select state from proxy_sessions where id = $1", s)
@@ -286,44 +286,40 @@ func TestSweep(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("states (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(figures{Total: 100, Free: 70, Held: 30}, w.figures(c.balance)); diff != "" {
+	if diff := cmp.Diff(figures{Total: 100, Free: 80, Held: 20}, w.figures(c.balance)); diff != "" {
 		t.Errorf("balance (-want +got):\n%s", diff)
 	}
-	if fenced, closed, err := store.Sweep(t.Context(), sessionLength, margin, closeAfter, true); err != nil || fenced+closed != 0 {
-		t.Errorf("a second sweep: fenced %d, closed %d, %v; want nothing", fenced, closed, err)
+	if fenced, closed, err := w.sweep(store, true); err != nil || fenced+closed != 0 {
+		t.Errorf("a third sweep: fenced %d, closed %d, %v; want nothing", fenced, closed, err)
 	}
 	w.check()
 }
 
-// A session that needs freshness may outlive its deadline: it is not fenced by time, nor extended any more.
-func TestSweepMarksSessionsThatNeedFreshness(t *testing.T) {
+// A proxy that is silent may still admit: its session is not fenced by time, nor extended any more.
+func TestSweepMarksExpiredSessions(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	store := leasestore.New(w.replica())
-	fresh, other := w.session(store, "fresh"), w.session(store, "other")
-	if err := store.NeedFreshness(t.Context(), fresh, 20*time.Second); err != nil {
-		t.Fatal(err)
-	}
-	w.expire(fresh, 600)
-	w.expire(other, 600)
-	for want := range 2 { // the second sweep has nothing to do
-		if fenced, closed, err := store.Sweep(t.Context(), sessionLength, time.Minute, closeAfter, true); err != nil || fenced != 1-want || closed != 0 {
-			t.Fatalf("fenced %d, closed %d, %v; want the other session only", fenced, closed, err)
+	silent, other := w.session(store, "silent"), w.session(store, "other")
+	w.expire(silent, 600)
+	for range 2 { // the second sweep has nothing to do
+		if closed, err := store.Sweep(t.Context(), window, closeAfter, true); err != nil || closed != 0 {
+			t.Fatalf("closed %d, %v; want none", closed, err)
 		}
 	}
-	reply, err := store.Heartbeat(t.Context(), &wire.HeartbeatRequest{V: wire.Version, Session: fresh, BootID: "fresh", Number: 1}, sessionLength, 10)
+	reply, err := store.Heartbeat(t.Context(), &wire.HeartbeatRequest{V: wire.Version, Session: silent, BootID: "silent"}, window, 10)
 	if err != nil || reply.Status != wire.Fenced {
 		t.Errorf("its heartbeat: %+v, %v; want it refused", reply, err)
 	}
-	if state := scalar[int](w, "select state from proxy_sessions where id = $1", fresh); state != 1 {
+	if state := scalar[int](w, "select state from proxy_sessions where id = $1", silent); state != 1 {
 		t.Errorf("state %d; want it active until the stream of changes has confirmed its end", state)
 	}
-	ending, epoch, err := store.EndingSessions(t.Context(), false)
-	want := []changestream.EndingSession{{ID: fresh, Window: 20 * time.Second}}
+	ending, epoch, err := store.EndingSessions(t.Context())
+	want := []changestream.EndingSession{{ID: silent, Window: window}}
 	if diff := cmp.Diff(want, ending); diff != "" || epoch != 0 || err != nil {
 		t.Errorf("epoch %d, %v, ending sessions (-want +got):\n%s", epoch, err, diff)
 	}
-	if fenced, err := store.FenceEnding(t.Context(), []wire.SessionID{fresh, other}); err != nil || fenced != 1 {
+	if fenced, err := store.FenceEnding(t.Context(), []wire.SessionID{silent, other}); err != nil || fenced != 1 {
 		t.Errorf("fenced %d, %v; want the one session", fenced, err)
 	}
 	w.check()
@@ -337,10 +333,11 @@ func TestNoSessionIsClosedForSilenceDuringTheRecoveryWait(t *testing.T) {
 	w.expire(w.session(store, "forgotten"), int(closeAfter.Seconds())+600)
 	sweep := func(wantClosed int) {
 		t.Helper()
-		if _, closed, err := store.Sweep(t.Context(), sessionLength, time.Minute, closeAfter, true); err != nil || closed != wantClosed {
+		if _, closed, err := w.sweep(store, true); err != nil || closed != wantClosed {
 			t.Errorf("closed %d, %v; want %d", closed, err, wantClosed)
 		}
 	}
+	sweep(0) // fenced
 	w.exec("update cluster_state set cluster_epoch = cluster_epoch + 1")
 	sweep(0)
 	w.exec("update cluster_state set recovered_epoch = cluster_epoch")
@@ -362,7 +359,7 @@ func TestSessionIsClosedOnlyAfterItsProxyCouldBeHeard(t *testing.T) {
 	ask(service, h.NextRequest())
 	sweep := func(connected bool, wantFenced, wantClosed int) {
 		t.Helper()
-		fenced, closed, err := store.Sweep(t.Context(), sessionLength, margin, closeAfter, connected)
+		fenced, closed, err := w.sweep(store, connected)
 		if err != nil || fenced != wantFenced || closed != wantClosed {
 			t.Fatalf("fenced %d, closed %d, %v; want %d and %d", fenced, closed, err, wantFenced, wantClosed)
 		}
@@ -376,8 +373,8 @@ func TestSessionIsClosedOnlyAfterItsProxyCouldBeHeard(t *testing.T) {
 	}
 	w.expire(s, int((10 * closeAfter).Seconds()))
 	clock.Boot += 10 * closeAfter // the machine was suspended
-	pass(sessionLength, false)    // NATS is away
-	clock = clock.Add(time.Minute + 2*margin)
+	pass(window, false)           // NATS is away
+	clock = clock.Add(time.Minute + time.Second)
 	sweep(false, 1, 0)
 	pass(closeAfter, false)
 	pass(closeAfter, true)
@@ -404,7 +401,10 @@ func TestSweepContinuesAfterError(t *testing.T) {
 		w.expire(s, int(closeAfter.Seconds())+3)
 	}
 	w.exec("alter table pools add constraint broken check (id <> " + strconv.FormatInt(int64(bad.balance), 10) + ") not valid")
-	_, closed, err := store.Sweep(t.Context(), sessionLength, margin, closeAfter, true)
+	if fenced, _, err := w.sweep(store, true); err != nil || fenced != 2 {
+		t.Fatalf("fenced %d, %v; want both", fenced, err)
+	}
+	_, closed, err := w.sweep(store, true)
 	if err == nil || closed != 1 {
 		t.Errorf("closed %d, %v; want one and an error", closed, err)
 	}

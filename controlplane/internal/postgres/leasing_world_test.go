@@ -76,11 +76,8 @@ func scalar[T any](w *leaseWorld, query string, args ...any) T {
 	return value
 }
 
-// sessionLength is the validity of sessions in these tests, which is longer than any of them takes.
-const (
-	sessionLength = 10 * time.Minute
-	sessionMargin = 500 * time.Millisecond
-)
+// window is that of sessions in these tests, which is longer than any of them takes.
+const window = 10 * time.Minute
 
 // customer is an account with one key.
 type customer struct {
@@ -133,7 +130,7 @@ func (w *leaseWorld) customer(credit, limit, slots int64) *customer {
 // session registers a proxy and returns its session.
 func (w *leaseWorld) session(store *leasestore.Store, name string) wire.SessionID {
 	w.t.Helper()
-	reply, err := store.Register(w.t.Context(), &wire.RegisterRequest{V: wire.Version, Name: name, BootID: name}, sessionLength)
+	reply, err := store.Register(w.t.Context(), &wire.RegisterRequest{V: wire.Version, Name: name, BootID: name}, window)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -144,6 +141,22 @@ func (w *leaseWorld) session(store *leasestore.Store, name string) wire.SessionI
 func (w *leaseWorld) expire(s wire.SessionID, seconds int) {
 	w.t.Helper()
 	w.exec("update proxy_sessions set valid_until = clock_timestamp() - make_interval(secs => $2) where id = $1", s, seconds)
+}
+
+// sweep sweeps the sessions as if the stream of changes confirmed their ends at once.
+func (w *leaseWorld) sweep(store *leasestore.Store, connected bool) (fenced, closed int, err error) {
+	w.t.Helper()
+	var ids []wire.SessionID
+	closed, err = store.Sweep(w.t.Context(), window, closeAfter, connected)
+	ending, _, failed := store.EndingSessions(w.t.Context())
+	for _, s := range ending {
+		ids = append(ids, s.ID)
+	}
+	fenced, unfenced := store.FenceEnding(w.t.Context(), ids)
+	if failed != nil || unfenced != nil {
+		w.t.Fatal(failed, unfenced)
+	}
+	return fenced, closed, err
 }
 
 // figures are the amounts of a pool.
@@ -213,7 +226,7 @@ func (w *leaseWorld) service(db *postgres.DB) *leasing.Service {
 // patientService delays refusals for so long that a return on a slow machine is in time.
 func (w *leaseWorld) patientService(db *postgres.DB) *leasing.Service {
 	busy := &busyProxies{w: w}
-	busy.s = w.startWith(db, busy, leasing.Config{SessionTTL: sessionLength, HeadroomPeriod: -1, RefusalGracePeriod: time.Second})
+	busy.s = w.startWith(db, busy, leasing.Config{Window: window, HeadroomPeriod: -1, RefusalGracePeriod: time.Second})
 	return busy.s
 }
 
@@ -223,14 +236,14 @@ func (w *leaseWorld) recallingService(db *postgres.DB, pusher leasing.Pusher) *l
 }
 
 func (w *leaseWorld) start(db *postgres.DB, pusher leasing.Pusher, headroomPeriod time.Duration) *leasing.Service {
-	return w.startWith(db, pusher, leasing.Config{SessionTTL: sessionLength, HeadroomPeriod: headroomPeriod})
+	return w.startWith(db, pusher, leasing.Config{Window: window, HeadroomPeriod: headroomPeriod})
 }
 
 // withoutSweeps is a store whose service does not fence or close sessions each second of real time: tests sweep when they expect it.
 type withoutSweeps struct{ *leasestore.Store }
 
-func (withoutSweeps) Sweep(context.Context, time.Duration, time.Duration, time.Duration, bool) (fenced, closed int, err error) {
-	return 0, 0, nil
+func (withoutSweeps) Sweep(context.Context, time.Duration, time.Duration, bool) (closed int, err error) {
+	return 0, nil
 }
 
 func (w *leaseWorld) startWith(db *postgres.DB, pusher leasing.Pusher, cfg leasing.Config) *leasing.Service {

@@ -40,10 +40,10 @@ func TestClosedSessionsAreDeleted(t *testing.T) {
 	first := c.event(over, 1, 30)
 	w.settleItems(db, settle.DecodeBatch(batch(t, int64(over), first)))
 	w.expire(over, 3600)
-	if _, _, err := store.Sweep(t.Context(), sessionLength, margin, closeAfter, true); err != nil { // fenced
+	if _, _, err := w.sweep(store, true); err != nil { // fenced
 		t.Fatal(err)
 	}
-	if _, _, err := store.Sweep(t.Context(), sessionLength, margin, closeAfter, true); err != nil { // and closed, with what it had running
+	if _, _, err := w.sweep(store, true); err != nil { // and closed, with what it had running
 		t.Fatal(err)
 	}
 	rows := func(table string, s wire.SessionID) int {

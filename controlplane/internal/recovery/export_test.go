@@ -15,5 +15,5 @@ func (m *Monitor) WaitForNoReplica() {
 	m.guard = newGuard(m.guard.detector.ID(), rollback.Config{SilenceLimit: -time.Second, RestartLimit: -time.Second, Keeps: m.cfg.Keeps})
 }
 
-// SetSessionBound sets Config.SessionBound.
-func (m *Monitor) SetSessionBound(d time.Duration) { m.cfg.SessionBound = d }
+// SetEpochConfirmed sets Config.EpochConfirmed.
+func (m *Monitor) SetEpochConfirmed(confirmed func(int64) bool) { m.cfg.EpochConfirmed = confirmed }

@@ -74,13 +74,12 @@ type Store interface {
 	CloseConnections()
 	// LastCheckpoint returns the time up to which no commit is missing; the zero time if that is unknown.
 	LastCheckpoint(ctx context.Context) (time.Time, error)
-	// DeclareLoss begins the cluster epoch after the given one, unless another replica has. sessionTTL is how long a proxy
-	// may consider a session from before the loss valid.
+	// DeclareLoss begins the cluster epoch after the given one, unless another replica has. window is that of sessions.
 	DeclareLoss(
 		ctx context.Context,
 		epoch int64,
 		seen rollback.HighWaterMark,
-		sessionTTL time.Duration,
+		window time.Duration,
 		backup Backup,
 	) (rollback.HighWaterMark, error)
 }
@@ -119,14 +118,14 @@ type Bucket interface {
 // Monitor verifies incarnations of Postgres and declares losses. Start it before
 // anything else uses Postgres, and stop it last.
 type Monitor struct {
-	cfg    Config
-	store  Store
-	bucket Bucket
-	guard  *Guard
-	log    *slog.Logger
-	epoch  prometheus.Gauge
-	wait   prometheus.Gauge
-	losses prometheus.Counter
+	cfg        Config
+	store      Store
+	bucket     Bucket
+	guard      *Guard
+	log        *slog.Logger
+	epoch      prometheus.Gauge
+	recovering prometheus.Gauge
+	losses     prometheus.Counter
 
 	guarded sync.Once
 	stop    context.CancelFunc
@@ -143,11 +142,9 @@ type Config struct {
 	ID     string
 	Store  Store
 	Bucket Bucket
-	// SessionTTL is how long a session is valid after a heartbeat, SessionBound how long its proxy may consider it valid: the
-	// margin for clocks longer.
-	SessionTTL, SessionBound time.Duration
-	// EpochConfirmed reports whether no proxy admits any more under a session from before a cluster epoch that may outlive its
-	// deadline; if nil, there are none.
+	// Window is that of sessions.
+	Window time.Duration
+	// EpochConfirmed reports whether no proxy admits any more in a session from before a cluster epoch.
 	EpochConfirmed func(epoch int64) bool
 	// Keeps is when Postgres certainly keeps every commit that it has acknowledged.
 	Keeps rollback.Keeps
@@ -170,9 +167,9 @@ func New(cfg Config) *Monitor {
 		epoch: with.NewGauge(
 			prometheus.GaugeOpts{Name: "mgw_cluster_epoch", Help: "Cluster epoch: declared losses of Postgres commits, plus one."},
 		),
-		wait: with.NewGauge(prometheus.GaugeOpts{
-			Name: "mgw_recovery_wait_seconds",
-			Help: "Seconds until units are granted again after a declared loss of Postgres commits; otherwise 0.",
+		recovering: with.NewGauge(prometheus.GaugeOpts{
+			Name: "mgw_recovering",
+			Help: "1 while nothing is granted after a declared loss of Postgres commits, as proxies may act on the lost state; otherwise 0.",
 		}),
 		losses: with.NewCounter(
 			prometheus.CounterOpts{Name: "mgw_cluster_losses_total", Help: "Losses of Postgres commits that this replica has declared."},
@@ -326,24 +323,13 @@ func (m *Monitor) Ready(context.Context) error {
 // observed records the epoch and the recovery wait of an incarnation in which the
 // replica serves.
 func (m *Monitor) observed(o rollback.Observation) {
-	var left time.Duration
-	m.guard.with(func(d *rollback.Detector, now time.Duration) { left = d.RecoveryWait(o, now, m.cfg.SessionBound) })
-	m.wait.Set(left.Seconds())
 	if !o.Recovering {
+		m.recovering.Set(0)
 		m.setObstacle(nil)
 		return
 	}
-	if left == 0 && m.cfg.EpochConfirmed != nil && !m.cfg.EpochConfirmed(o.Mark.Epoch) {
-		m.setObstacle(fmt.Errorf("waiting until the stream of changes has had cluster epoch %d for the window of freshness", o.Mark.Epoch))
-		return
-	}
-	m.setObstacle(
-		fmt.Errorf(
-			"waiting for sessions from before cluster epoch %d until %s",
-			o.Mark.Epoch,
-			time.Now().Add(left).UTC().Format(time.TimeOnly+" MST"),
-		),
-	)
+	m.recovering.Set(1)
+	m.setObstacle(fmt.Errorf("waiting until the stream of changes has had cluster epoch %d for the window of earlier sessions", o.Mark.Epoch))
 }
 
 // attempt is one attempt of a check; it returns false if another one is needed.
@@ -378,9 +364,9 @@ func (m *Monitor) checkpoint(ctx context.Context, last bool) (done bool, err err
 			c.Fence = append(c.Fence, d.ID())
 		}
 		t, c.Oldest, _ = d.BeginCheckpoint()
-		c.Marker, c.Recovered = t.CommitMarker, d.RecoveredEpoch(now, m.cfg.SessionBound)
-		if m.cfg.EpochConfirmed != nil && !m.cfg.EpochConfirmed(c.Recovered) {
-			c.Recovered = 0
+		c.Marker = t.CommitMarker
+		if epoch := d.Epoch(); m.cfg.EpochConfirmed(epoch) {
+			c.Recovered = epoch
 		}
 	})
 
@@ -535,7 +521,7 @@ func (m *Monitor) declareBecause(
 	if err != nil {
 		return err
 	}
-	now, err := m.store.DeclareLoss(ctx, observed.Mark.Epoch, members.Mark, m.cfg.SessionTTL, backup)
+	now, err := m.store.DeclareLoss(ctx, observed.Mark.Epoch, members.Mark, m.cfg.Window, backup)
 	if err != nil {
 		return fmt.Errorf("recovery: declare loss: %w", err)
 	}

@@ -133,7 +133,7 @@ func (s *site) replica() *replica {
 
 func newMonitor(id string, db *postgres.DB, bucket recovery.Bucket, keeps rollback.Keeps) *recovery.Monitor {
 	return recovery.New(recovery.Config{
-		ID: id, Store: recoverystore.New(db), Bucket: bucket, SessionTTL: time.Second, SessionBound: time.Second, Keeps: keeps,
+		ID: id, Store: recoverystore.New(db), Bucket: bucket, Window: time.Second, EpochConfirmed: func(int64) bool { return false }, Keeps: keeps,
 		OnEpoch: func(int64) {}, Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	})
 }

@@ -59,8 +59,8 @@ func TestReadinessSaysWhatTheReplicaWaitsFor(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	r := s.replica()
-	cfg := recovery.Config{SessionBound: time.Hour}
-	r.monitor = monitorWith(r, cfg)
+	confirmed := false
+	r.monitor = monitorWith(r, func(int64) bool { return confirmed })
 	if err := r.monitor.Ready(t.Context()); err == nil {
 		t.Error("ready before the first check")
 	}
@@ -72,22 +72,20 @@ func TestReadinessSaysWhatTheReplicaWaitsFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.check(nil)
-	if err := r.monitor.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "waiting for sessions from before cluster epoch 2 until ") {
+	if err := r.monitor.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "waiting until the stream of changes has had cluster epoch 2 ") {
 		t.Errorf("readiness after a declared loss: %v", err)
 	}
 	if n := s.number("select recovered_epoch from cluster_state"); n != 1 {
 		t.Errorf("the recovery wait of epoch %d is over; want 1", n)
 	}
 
-	// The wait counts by the clock of a replica, not by that of Postgres.
+	// The wait counts by the stream of changes, not by the clock of Postgres.
 	s.number("with changed as (update cluster_state set lost_at = lost_at - interval '1 day' returning 1) select count(*) from changed")
 	r.check(nil)
 	if err := r.monitor.Ready(t.Context()); err == nil {
 		t.Error("the wait has ended because the clock of Postgres was set")
 	}
-	r.monitor.Stop(t.Context())
-	cfg.SessionBound = 0
-	r.monitor = monitorWith(r, cfg)
+	confirmed = true
 	r.check(nil) // enters
 	r.check(nil) // ends the wait
 	r.check(nil)
@@ -96,15 +94,15 @@ func TestReadinessSaysWhatTheReplicaWaitsFor(t *testing.T) {
 	}
 }
 
-func monitorWith(r *replica, cfg recovery.Config) *recovery.Monitor {
+func monitorWith(r *replica, confirmed func(int64) bool) *recovery.Monitor {
 	m := newMonitor(recovery.NewID(), r.db, r.bus, rollback.KeepsNever)
-	m.SetSessionBound(cfg.SessionBound)
+	m.SetEpochConfirmed(confirmed)
 	m.WaitForNoReplica()
 	return m
 }
 
 // The clock of the server that Postgres fails over to may be ahead. A session has
-// expired when the replica has served there for the whole time of a session.
+// expired when the replica has served there for the whole window.
 func TestSessionDoesNotExpireByTheClockOfAnotherServer(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -124,14 +122,12 @@ func TestSessionDoesNotExpireByTheClockOfAnotherServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if fenced, _, err := store.Sweep(t.Context(), time.Hour, 0, 24*time.Hour, true); err != nil || fenced != 0 {
-		t.Errorf("%d sessions fenced, %v; want none, since the replica has just entered", fenced, err)
-	}
-	active, err := store.ActiveSessions(t.Context(), wire.KeyChange{Revision: registered.Revision + 1}, time.Hour, 0)
-	if err != nil || len(active) != 1 || active[0].Remaining < 30*time.Minute {
-		t.Errorf("active %+v, %v; want the session", active, err)
-	}
-	if fenced, _, err := store.Sweep(t.Context(), time.Nanosecond, 0, 24*time.Hour, true); err != nil || fenced != 1 {
-		t.Errorf("%d sessions fenced, %v; want it once the replica has served for longer", fenced, err)
+	for want, window := range []time.Duration{time.Hour, time.Nanosecond} {
+		if _, err := store.Sweep(t.Context(), window, 24*time.Hour, true); err != nil {
+			t.Fatal(err)
+		}
+		if ending, _, err := store.EndingSessions(t.Context()); err != nil || len(ending) != want {
+			t.Errorf("window %v: sessions %+v are to end, %v; want %d, since the replica has just entered", window, ending, err, want)
+		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -30,9 +29,8 @@ var (
 	errBucketBehind = errors.New("auth: the bucket of key records is out of date")
 )
 
-// bucketUse says whether control planes keep the bucket, and counts the reads.
+// bucketUse counts the reads of the bucket.
 type bucketUse struct {
-	kept                       atomic.Bool
 	read, none, behind, failed prometheus.Counter
 }
 
@@ -49,10 +47,6 @@ func newBucketUse(reg prometheus.Registerer) bucketUse {
 		failed: reads.WithLabelValues("failed"),
 	}
 }
-
-// UseBucket says whether control planes keep the bucket of key records. It is not
-// read before.
-func (k *Keys) UseBucket(kept bool) { k.bucketUse.kept.Store(kept && k.cfg.Bucket != nil) }
 
 // readBucket reads the record of a hash from the bucket, in a session and its
 // cluster epoch, and caches it.

@@ -50,7 +50,6 @@ func withBucket(t *testing.T) (k *Keys, p *fakeControlPlane, b *fakeBucket, text
 	k, p = setup(t)
 	b = &fakeBucket{mark: wire.KeyMark{V: wire.Version, Epoch: 1, Revision: 10}, at: 20, entries: map[apikey.Hash]wire.KeyEntry{}}
 	k.cfg.Bucket = b
-	k.UseBucket(true)
 	text, hash = p.add(k)
 	b.entries[hash] = wire.KeyEntry{V: wire.Version, Hash: hash, Epoch: 1, Revision: 3, Record: p.records[hash]}
 	p.err = errors.New("no responders")
@@ -99,9 +98,6 @@ func TestBucketIsNotReadWhileAControlPlaneDecides(t *testing.T) {
 	p.err = nil
 	lookup(t, k, text, nil)
 	lookup(t, k, apikey.Generate(), ErrInvalid)
-	p.err = errors.New("no responders")
-	k.UseBucket(false)
-	lookup(t, k, apikey.Generate(), ErrUnavailable)
 	if b.reads != 0 {
 		t.Errorf("the mark was read %d times; want 0", b.reads)
 	}
@@ -213,7 +209,6 @@ func TestBucketIsReadUnderPreviousPeppers(t *testing.T) {
 	k.cfg.Bucket = &fakeBucket{mark: wire.KeyMark{Epoch: 1, Revision: 10}, entries: map[apikey.Hash]wire.KeyEntry{
 		hash: {Hash: hash, Epoch: 1, Revision: 1, Record: wire.KeyRecord{KeyID: "key_1", AccountID: account, Active: true}},
 	}}
-	k.UseBucket(true)
 	lookup(t, k, text, nil)
 	lookup(t, k, apikey.Generate(), ErrUnavailable)
 }
@@ -250,13 +245,4 @@ func TestReadsOfTheBucketAreBounded(t *testing.T) {
 			t.Errorf("%d reads of unproven keys ran at once; want %d", slow.most, maxUnprovenLoads)
 		}
 	})
-}
-
-func TestWithoutABucketNoneIsRead(t *testing.T) {
-	t.Parallel()
-	k, p := setup(t)
-	k.UseBucket(true)
-	text, _ := p.add(k)
-	p.err = errors.New("no responders")
-	lookup(t, k, text, ErrUnavailable)
 }

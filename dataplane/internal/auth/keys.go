@@ -64,7 +64,7 @@ const (
 	negativeTTL = time.Second
 	// loadTimeout bounds a load with all its attempts.
 	loadTimeout = 2 * time.Second
-	// askTimeout bounds a question to the control plane if the bucket may be read after it.
+	// askTimeout bounds a question to the control plane: the bucket is read after it.
 	askTimeout = loadTimeout / 2
 	// loadAttempts bounds how often a record is read again because a key change made it out of date.
 	loadAttempts = 4
@@ -75,7 +75,7 @@ type Config struct {
 	// Hasher hashes keys under the current pepper, Previous under the previous peppers.
 	Hasher   *apikey.Hasher
 	Previous []*apikey.Hasher
-	// Bucket has key records for when the control plane does not decide; nil if there is none.
+	// Bucket has key records for when the control plane does not decide.
 	Bucket Bucket
 	// RequireMAC refuses keys without a MAC under any of the peppers, without a lookup.
 	RequireMAC bool
@@ -338,11 +338,8 @@ func (k *Keys) fetch(ctx context.Context, hash apikey.Hash, proven bool) (*Key, 
 	for range loadAttempts {
 		number, epoch := k.session()
 		reply, err := k.ask(ctx, hash)
-		if err != nil && k.bucketUse.kept.Load() {
-			return k.readBucket(ctx, hash, number, epoch)
-		}
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+			return k.readBucket(ctx, hash, number, epoch)
 		}
 
 		if reply.Record == nil {
@@ -379,11 +376,8 @@ var errUndecided = errors.New("auth: the control plane cannot read key records n
 
 // ask reads the record of a hash from the control plane.
 func (k *Keys) ask(ctx context.Context, hash apikey.Hash) (*wire.LoadKeyResponse, error) {
-	if k.bucketUse.kept.Load() {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, askTimeout)
-		defer cancel()
-	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
 	reply, err := k.loader.LoadKey(ctx, &wire.LoadKeyRequest{V: wire.Version, KeyHash: hash})
 	if err == nil && reply.Status != wire.Done {
 		err = errUndecided

@@ -129,7 +129,7 @@ func TestRequestsAndResponsesPassUnchanged(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	change := wire.KeyChange{V: 1, Revision: 5, PreviousRevision: 4, Kind: wire.KeyRevoked, KeyHash: [32]byte{1, 2}}
-	checkRequest(t, b, subject.Register, b.Register, wire.RegisterRequest{V: 1, Name: "n", BootID: "b", Capacity: 3}, wire.RegisterResponse{Status: wire.Done, Session: 7, ValidMS: 30_000, Revision: 4})
+	checkRequest(t, b, subject.Register, b.Register, wire.RegisterRequest{V: 1, Name: "n", BootID: "b", Capacity: 3}, wire.RegisterResponse{Status: wire.Done, Session: 7, WindowMS: 20_000, Revision: 4})
 	checkRequest(t, b, subject.Heartbeat, b.Heartbeat, wire.HeartbeatRequest{Session: 7, AppliedRevision: 4}, wire.HeartbeatResponse{Status: wire.Done, Changes: []wire.KeyChange{change}, More: true})
 	checkRequest(t, b, subject.Close, b.CloseSession, wire.CloseRequest{Session: 7, FinalCount: 9}, wire.CloseResponse{Status: wire.Wait})
 	checkRequest(t, b, subject.LeaseRequest, b.RequestLease,

@@ -1,7 +1,6 @@
 package bus
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -31,19 +30,13 @@ import (
 // controlPlane answers the messages of sessions, and has the changes of Postgres.
 type controlPlane struct {
 	window time.Duration
-	// ttl is how long a session is valid after a heartbeat; if zero, an hour.
-	ttl time.Duration
 
 	mu       sync.Mutex
 	away     bool
 	sessions wire.SessionID
 	revision int64
 	changes  []wire.KeyChange
-	// expired counts the heartbeats that say that their session has expired.
-	expired int
 }
-
-func (c *controlPlane) validMS() int64 { return cmp.Or(c.ttl, time.Hour).Milliseconds() }
 
 var errAway = errors.New("no control plane")
 
@@ -53,30 +46,23 @@ func (c *controlPlane) set(do func()) {
 	do()
 }
 
-func (c *controlPlane) Register(_ context.Context, r *wire.RegisterRequest) (*wire.RegisterResponse, error) {
+func (c *controlPlane) Register(context.Context, *wire.RegisterRequest) (*wire.RegisterResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.away {
 		return nil, errAway
 	}
 	c.sessions++
-	response := &wire.RegisterResponse{V: 1, Status: wire.Done, Session: c.sessions, ValidMS: c.validMS(), Revision: c.revision}
-	if r.Freshness {
-		response.FreshnessMS = c.window.Milliseconds()
-	}
-	return response, nil
+	return &wire.RegisterResponse{V: 1, Status: wire.Done, Session: c.sessions, WindowMS: c.window.Milliseconds(), Revision: c.revision}, nil
 }
 
 func (c *controlPlane) Heartbeat(_ context.Context, r *wire.HeartbeatRequest) (*wire.HeartbeatResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if r.Expired {
-		c.expired++
-	}
 	if c.away {
 		return nil, errAway
 	}
-	response := &wire.HeartbeatResponse{V: 1, Status: wire.Done, ValidMS: c.validMS()}
+	response := &wire.HeartbeatResponse{V: 1, Status: wire.Done}
 	for _, change := range c.changes {
 		if change.Revision > r.AppliedRevision {
 			response.Changes = append(response.Changes, change)
@@ -102,8 +88,6 @@ func (a *applied) Reset(int64, int64) {
 	defer a.mu.Unlock()
 	a.keys = nil
 }
-
-func (*applied) UseBucket(bool) {}
 
 func (a *applied) Apply(c wire.KeyChange) {
 	a.mu.Lock()
@@ -134,7 +118,7 @@ func (noUsage) Mark() checkpoint.Mark                                  { return 
 func (noUsage) SaveCheckpoint(*checkpoint.Checkpoint) error            { return nil }
 func (noUsage) RemoveCheckpoint() error                                { return nil }
 
-// freshProxy is a proxy with a session that needs freshness.
+// freshProxy is a proxy with a session.
 type freshProxy struct {
 	*session.Keeper
 	applied
@@ -286,7 +270,7 @@ func cutOff(t *testing.T) {
 	p := startProxy(t, "", c, nats.InProcessServer(server))
 	p.await("a valid session", p.valid)
 	server.Stop()
-	if left := p.count("mgw_fresh_remaining_seconds", ""); left > window.Seconds() {
+	if left := p.count("mgw_session_remaining_seconds", ""); left > window.Seconds() {
 		t.Errorf("fresh for %v s more; want at most the window", left)
 	}
 	p.await("the end of freshness", p.lapsed)
@@ -310,7 +294,7 @@ func cutOff(t *testing.T) {
 }
 
 // While every control plane is away, a proxy serves as long as it reads its heartbeats in the stream.
-func TestFreshSessionOutlivesItsDeadline(t *testing.T) {
+func TestSessionOutlivesTheControlPlanes(t *testing.T) {
 	t.Parallel()
 	natstest.InBubble(t, outlives)
 }
@@ -318,10 +302,10 @@ func TestFreshSessionOutlivesItsDeadline(t *testing.T) {
 func outlives(t *testing.T) {
 	server := natstest.NewInBubble(t, natstest.Planes(t, "test"))
 	js := createChanges(t, server.Connect(), 1, "a")
-	c := &controlPlane{window: 20 * time.Second, ttl: 2 * time.Second}
+	c := &controlPlane{window: 20 * time.Second}
 	p := startProxy(t, "", c, nats.InProcessServer(server))
 	p.await("a valid session", p.valid)
-	c.set(func() { c.away, c.expired = true, 0 })
+	c.set(func() { c.away = true })
 	first := p.Current()
 	time.Sleep(2 * c.window)
 	if n := p.count("mgw_fresh_lapses_total", ""); n != 0 || !p.valid() || p.Current() != first {
@@ -343,9 +327,6 @@ func outlives(t *testing.T) {
 	storeMessage(t, js, ended.Subject(), ended)
 	p.await("the end of the session", func() bool { return p.Current() == nil && !first.Valid() })
 	c.set(func() {
-		if c.expired > 0 {
-			t.Errorf("%d heartbeats of a fresh session said that it had expired", c.expired)
-		}
 		c.away, c.sessions = false, 1000
 	})
 	p.await("another session", p.valid)
@@ -353,34 +334,6 @@ func outlives(t *testing.T) {
 	epoch := wire.StreamChange{V: 1, ID: rand.Text(), Epoch: 2}
 	storeMessage(t, js, epoch.Subject(), epoch)
 	p.await("the end of the session by the cluster epoch", func() bool { return p.Current() != second && !second.Valid() })
-}
-
-func TestSessionWithoutAWindowSendsNothingToTheStream(t *testing.T) {
-	t.Parallel()
-	server := natstest.New(t, natstest.Planes(t, "test"))
-	nc := server.Connect()
-	js := createChanges(t, nc, 1, "a")
-	seen, err := nc.SubscribeSync("$JS.API.STREAM.>")
-	if err != nil {
-		t.Fatal(err)
-	}
-	natstest.Flush(t, nc)
-	p := startProxy(t, server.URL(), &controlPlane{})
-	p.await("a valid session", p.valid)
-	change := revocation(1, 7)
-	store(t, js, change.Subject(), change)
-	stream, err := js.Stream(t.Context(), subject.ChangeStream)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := stream.CachedInfo().State.Msgs; n != 1 || p.has(1) || p.count("mgw_fresh_heartbeats_total", "") != 0 {
-		t.Errorf("the stream has %d messages; want the change alone, which the proxy does not see", n)
-	}
-	// The server may answer a request before it hands out the copy; it answers the ping of a flush behind both.
-	natstest.Flush(t, nc)
-	if n, _, _ := seen.Pending(); n != 1 {
-		t.Errorf("%d requests for streams; want that of this test", n)
-	}
 }
 
 // A server loses messages that it has acknowledged, and stores others in their

@@ -130,6 +130,15 @@ type options struct {
 	traces *tracing.Tracer
 }
 
+// noBucket is a bucket of key records that has none.
+type noBucket struct{}
+
+func (noBucket) KeyMark(context.Context) (wire.KeyMark, uint64, error) { return wire.KeyMark{}, 0, nil }
+
+func (noBucket) KeyEntry(context.Context, apikey.Hash) (wire.KeyEntry, error) {
+	return wire.KeyEntry{}, nil
+}
+
 // newGateway starts a gateway with a provider for each answer. The models text, image and video have a route to each
 // provider, in that order.
 func newGateway(t *testing.T, answers ...http.HandlerFunc) *gateway {
@@ -149,7 +158,7 @@ func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gatew
 	if g.fleet, err = seal.NewKey(seal.NewSecret()); err != nil {
 		t.Fatal(err)
 	}
-	if g.keys, err = auth.New(auth.Config{Hasher: g.hasher}, g.plane, prometheus.NewRegistry()); err != nil {
+	if g.keys, err = auth.New(auth.Config{Hasher: g.hasher, Bucket: noBucket{}}, g.plane, prometheus.NewRegistry()); err != nil {
 		t.Fatal(err)
 	}
 	disk, err := spool.Open(spool.Config{Dir: t.TempDir(), MaxEvents: 1000, MaxBytes: 64 << 20}, log)

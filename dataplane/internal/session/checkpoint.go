@@ -46,7 +46,7 @@ type resumable struct {
 // process, should no control plane respond.
 func (k *Keeper) loadCheckpoint() {
 	c := k.usage.Checkpoint()
-	if c != nil && k.stream != nil && c.Window > 0 && c.Session > 0 {
+	if c != nil && c.Window > 0 && c.Session > 0 {
 		if fresh, ok := session.ResumeFreshness(c.Window, c.Freshness, k.clock()); ok {
 			k.resumable = &resumable{c, fresh}
 			k.client.MayResume(c.Session)
@@ -71,7 +71,6 @@ func (k *Keeper) resume(now session.Instant) {
 		return
 	}
 
-	k.window = r.Window
 	k.fresh = &fresh{
 		Freshness: r.fresh,
 		source:    r.Source,
@@ -83,8 +82,6 @@ func (k *Keeper) resume(now session.Instant) {
 		older:     map[string]bool{},
 		resumed:   r.Checkpoint,
 	}
-	k.keys.UseBucket(r.KeyBucket)
-	k.keyBucket = r.KeyBucket
 	k.client.Resume(r.Epoch, r.Known)
 	k.alone, k.history = true, checkpoint.ResumeHistory(r.Known)
 	k.wakeFresh()
@@ -103,13 +100,7 @@ func (p proxy) SessionResumed(id wire.SessionID) {
 func (k *Keeper) beginResumed(f *fresh) {
 	c := f.resumed
 	f.resumed = nil
-	s := &Session{
-		ID:         c.Session,
-		Boot:       c.BootID,
-		clock:      k.clock,
-		needsFresh: true,
-	}
-	s.extend(session.Instant{})
+	s := &Session{ID: c.Session, Boot: c.BootID, clock: k.clock}
 	s.refresh(f.Until())
 	k.hooks.OnResume(s, c.Idle)
 	k.current.Store(s)
@@ -122,7 +113,7 @@ func (k *Keeper) beginResumed(f *fresh) {
 // it. It returns false if the session is not a resumed one.
 func (k *Keeper) EndResumed() (ended bool) {
 	k.mu.Lock()
-	s, _ := k.client.Session()
+	s := k.client.Session()
 	_, resumed := k.client.Opened()
 	ended = resumed != 0 && s == resumed
 	k.mu.Unlock()
@@ -164,7 +155,7 @@ func (k *Keeper) collect() *checkpoint.Checkpoint {
 	}
 
 	var known, fresh bool
-	c.Session, c.BootID, c.Epoch, c.Window, c.Source, c.KeyBucket = s.ID, s.Boot, k.epoch, f.window, f.source, k.keyBucket
+	c.Session, c.BootID, c.Epoch, c.Window, c.Source = s.ID, s.Boot, k.epoch, f.window, f.source
 	c.Known, known = k.history.Known(k.client.Applied())
 	c.Freshness, fresh = f.State(k.clock())
 	c.Freshness.Number = max(c.Freshness.Number, f.number)

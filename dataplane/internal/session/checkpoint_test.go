@@ -21,6 +21,14 @@ type memoryStream struct {
 	mu          sync.Mutex
 	incarnation string
 	messages    []message
+	// separated means that the proxy cannot reach the stream.
+	separated bool
+}
+
+func (s *memoryStream) separate(separated bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.separated = separated
 }
 
 // message is a heartbeat or a change.
@@ -31,7 +39,14 @@ type message struct {
 
 func (*memoryStream) Follow(func(wire.StreamChange)) error { return nil }
 
-func (s *memoryStream) Open(context.Context) (Reader, error) { return s, nil }
+func (s *memoryStream) Open(context.Context) (Reader, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.separated {
+		return nil, errCut
+	}
+	return s, nil
+}
 
 func (s *memoryStream) Incarnation() string {
 	s.mu.Lock()
@@ -51,6 +66,9 @@ func (s *memoryStream) last() (wire.Beat, uint64) {
 func (s *memoryStream) PublishBeat(_ context.Context, b *wire.Beat) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.separated {
+		return errCut
+	}
 	if _, last := s.last(); b.Previous != 0 && b.Previous != last {
 		return ErrBeatRefused
 	}
@@ -105,7 +123,7 @@ type machine struct {
 func newMachine() *machine {
 	return &machine{
 		plane: &plane{
-			begun: time.Now(), valid: 30 * time.Second, rev: 10, stream: "one", window: 20 * time.Second, bucket: true,
+			begun: time.Now(), rev: 10, stream: "one", window: 20 * time.Second,
 			fenced: map[wire.SessionID]bool{}, settled: map[wire.SessionID]int64{},
 		},
 		spool: &spool{sessions: map[wire.SessionID]wire.CloseRequest{}}, stream: &memoryStream{incarnation: "a"},
@@ -171,8 +189,8 @@ func TestProcessContinuesTheSessionOfTheEarlierOne(t *testing.T) {
 		if s == nil || !s.Valid() || s.ID != 1 || s.Boot != first.boot {
 			t.Fatalf("session: %+v; want that of the earlier process", s)
 		}
-		if keys.floor != 10 || keys.epoch != 3 || !keys.uses() {
-			t.Errorf("floor %d, epoch %d, bucket %v; want 10, 3, true", keys.floor, keys.epoch, keys.uses())
+		if keys.floor != 10 || keys.epoch != 3 {
+			t.Errorf("floor %d, epoch %d; want 10, 3", keys.floor, keys.epoch)
 		}
 		if got := keys.appliedNow(); !slices.Equal(got, []int64{0, 0, 50}) {
 			t.Errorf("changes %v are applied; want both revocations by operators and change 50", got)

@@ -59,24 +59,21 @@ type fresh struct {
 	// seen has the ids of the changes that were applied since the heartbeat before the last, so that they are applied once:
 	// each application drops a cached record. older has those that came before the last heartbeat.
 	seen, older map[string]bool
-	// was is whether the proxy was fresh when this was looked at last.
-	was bool
+	// was and alone are whether the proxy was fresh, and alone, when this was looked at last.
+	was, alone bool
 	// resumed is the checkpoint of a resumed session until this process has read what the stream has since; nil otherwise.
 	resumed *checkpoint.Checkpoint
 }
 
 // beginFresh begins the freshness of a new session. The lock is held.
-func (k *Keeper) beginFresh(id wire.SessionID) {
-	k.fresh = nil
-	if k.window > 0 && k.stream != nil {
-		k.fresh = &fresh{
-			Freshness: session.NewFreshness(k.window),
-			source:    rand.Text(),
-			session:   id,
-			window:    k.window,
-			seen:      map[string]bool{},
-			older:     map[string]bool{},
-		}
+func (k *Keeper) beginFresh(id wire.SessionID, window time.Duration) {
+	k.fresh = &fresh{
+		Freshness: session.NewFreshness(window),
+		source:    rand.Text(),
+		session:   id,
+		window:    window,
+		seen:      map[string]bool{},
+		older:     map[string]bool{},
 	}
 	k.wakeFresh()
 }
@@ -90,7 +87,7 @@ func (k *Keeper) wakeFresh() {
 }
 
 // runFresh sends heartbeats in the stream of changes and reads them, while there
-// is a session that needs it, until ctx ends.
+// is a session, until ctx ends.
 func (k *Keeper) runFresh(ctx context.Context) {
 	following := false
 	for ctx.Err() == nil {
@@ -145,6 +142,13 @@ func (k *Keeper) noteFresh(ctx context.Context, f *fresh, err error) {
 	defer k.mu.Unlock()
 	if k.freshTrouble.IsNew(err) {
 		k.log.Warn("heartbeat in the stream of changes failed", slog.Any("error", err))
+	}
+
+	if alone := k.Alone(); alone != f.alone {
+		if f.alone = alone; alone {
+			k.log.Warn("no control plane answers: requests are served by the stream of changes and the units of this proxy",
+				slog.Int64("session", int64(f.session)))
+		}
 	}
 
 	was, is := f.was, f.Fresh(k.clock())
@@ -343,6 +347,7 @@ func (k *Keeper) resynced(now, sentAt session.Instant) {
 	if f == nil {
 		return
 	}
+	k.answered(sentAt, f.window)
 	f.Resynced(now, sentAt)
 	k.setFresh(f)
 	f.was = f.was || f.Fresh(now)
@@ -360,19 +365,8 @@ type freshMetrics struct {
 	changes, lapses prometheus.Counter
 }
 
-func newFreshMetrics(reg prometheus.Registerer, k *Keeper) freshMetrics {
+func newFreshMetrics(reg prometheus.Registerer) freshMetrics {
 	f := promauto.With(reg)
-	f.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "mgw_fresh_remaining_seconds",
-		Help: "Seconds for which it is certain that no change was missed; 0 after that, when no request is admitted. -1 if the " +
-			"session does not need it.",
-	}, func() float64 {
-		if s := k.Current(); s != nil {
-			return s.freshFor()
-		}
-		return 0
-	})
-
 	return freshMetrics{
 		beats: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "mgw_fresh_heartbeats_total",

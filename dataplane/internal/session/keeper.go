@@ -36,8 +36,6 @@ type Bus interface {
 type Keys interface {
 	Reset(floor, epoch int64)
 	Apply(c wire.KeyChange)
-	// UseBucket says whether control planes keep the bucket of key records.
-	UseBucket(kept bool)
 }
 
 // Usage is the spool, as far as sessions concern it.
@@ -68,7 +66,7 @@ type Config struct {
 	Name, Build string
 	// Capacity is the spool capacity.
 	Capacity int64
-	// Stream is the stream of changes; nil if the proxy cannot use it.
+	// Stream is the stream of changes.
 	Stream Stream
 	// clock is nil for the clocks of the machine.
 	clock clock
@@ -88,7 +86,7 @@ type Keeper struct {
 	hooks Hooks
 	log   *slog.Logger
 	clock clock
-	// stream is nil if the proxy cannot use it. freshBegun wakes the goroutine that sends heartbeats in it.
+	// freshBegun wakes the goroutine that sends heartbeats in the stream.
 	stream     Stream
 	freshBegun chan struct{}
 	guard      *guard.Guard
@@ -97,6 +95,8 @@ type Keeper struct {
 	freshMetrics freshMetrics
 
 	current atomic.Pointer[Session]
+	// answeredUntil is when the window has passed since the last message that a control plane has answered.
+	answeredUntil atomic.Pointer[session.Instant]
 	// changed wakes the goroutine that runs the client and the closer.
 	changed chan struct{}
 	stop    context.CancelFunc
@@ -106,17 +106,13 @@ type Keeper struct {
 	mu     sync.Mutex
 	client *session.Client
 	closer *session.Closer
-	// window is what the last registration said of freshness. fresh is the freshness of the current session; nil if it
-	// needs none.
-	window time.Duration
-	fresh  *fresh
-	// extended is set when a heartbeat has extended the session.
-	extended bool
+	// fresh is the freshness of the current session; nil if there is none.
+	fresh *fresh
 	// alone means that the last heartbeat or registration was not answered. history has the changes that the session knows,
-	// epoch is its cluster epoch, keyBucket whether control planes keep the bucket of key records.
-	alone, keyBucket bool
-	history          checkpoint.ChangeHistory
-	epoch            int64
+	// epoch is its cluster epoch.
+	alone   bool
+	history checkpoint.ChangeHistory
+	epoch   int64
 	// resumable is a session of the earlier process in which this one can go on; nil if there is none.
 	resumable *resumable
 	// trouble, freshTrouble and checkpointTrouble suppress the log lines of an error that was logged before.
@@ -171,7 +167,7 @@ func New(cfg Config, bus Bus, keys Keys, usage Usage, hooks Hooks, log *slog.Log
 		stream:     cfg.Stream,
 		freshBegun: make(chan struct{}, 1),
 	}
-	k.metrics, k.freshMetrics = newMetrics(reg, k), newFreshMetrics(reg, k)
+	k.metrics, k.freshMetrics = newMetrics(reg, k), newFreshMetrics(reg)
 	timing := session.DefaultTiming(rand.N[time.Duration])
 	k.client = session.NewClient(k.clock(), k.boot, timing, proxy{k})
 	k.closer = session.NewCloser(k.clock(), timing, proxy{k})
@@ -188,8 +184,8 @@ func (k *Keeper) Current() *Session { return k.current.Load() }
 // Ready returns an error while there is no valid session.
 func (k *Keeper) Ready(context.Context) error {
 	switch s := k.Current(); {
-	case s == nil, !s.needsFresh && !s.Valid():
-		return errors.New("session: no valid session")
+	case s == nil:
+		return errors.New("session: not registered")
 	case !s.Valid():
 		return errors.New(
 			"session: lapsed: it is not certain that no change of a key or an account was missed; see mgw_fresh_heartbeats_total",
@@ -198,23 +194,27 @@ func (k *Keeper) Ready(context.Context) error {
 	return nil
 }
 
-// Alone reports whether the session is valid although its deadline has passed: no
-// control plane answers.
+// Alone reports whether the session is valid although no control plane has answered for
+// the window.
 func (k *Keeper) Alone() bool {
-	s := k.Current()
-	return s != nil && s.Valid() && !s.inTime()
+	s, until := k.Current(), k.answeredUntil.Load()
+	return s != nil && s.Valid() && (until == nil || !k.clock().Before(*until))
+}
+
+// answered records that a control plane has answered a message that was sent at sentAt.
+func (k *Keeper) answered(sentAt session.Instant, window time.Duration) {
+	until := sentAt.Add(window)
+	k.answeredUntil.Store(&until)
 }
 
 // Start registers and sends heartbeats until Stop.
 func (k *Keeper) Start(ctx context.Context) {
 	ctx, k.stop = context.WithCancel(ctx)
 	k.tasks.Go(func() { k.run(ctx) })
-	if k.stream != nil {
-		k.tasks.Go(func() { k.runFresh(ctx) })
-	}
+	k.tasks.Go(func() { k.runFresh(ctx) })
 }
 
-// Stop ends the heartbeats. The session stays valid until its deadline, so that
+// Stop ends the heartbeats. The session stays valid for up to the window, so that
 // running requests can finish.
 func (k *Keeper) Stop() {
 	k.stop()
@@ -259,7 +259,7 @@ func (k *Keeper) run(ctx context.Context) {
 		closing, wake := k.closer.Next(now, opened, resumed)
 		k.mu.Unlock()
 		if out.Register != nil {
-			calls.Go(func() { k.register(ctx, now, out.Register) })
+			calls.Go(func() { k.register(ctx, out.Register) })
 		}
 		if out.Open != 0 {
 			calls.Go(func() { k.open(out.Open) })
@@ -305,13 +305,12 @@ func (k *Keeper) report(ctx context.Context, message string, err error, attribut
 	}
 }
 
-func (k *Keeper) register(ctx context.Context, sentAt session.Instant, r *wire.RegisterRequest) {
+func (k *Keeper) register(ctx context.Context, r *wire.RegisterRequest) {
 	var response *wire.RegisterResponse
 	err := k.usage.WriteError() // a session that cannot be recorded could only expire
 	if err == nil {
 		r.ClockMS = time.Now().UnixMilli()
 		r.Name, r.Build, r.Capacity, r.Earlier = k.cfg.Name, k.cfg.Build, k.cfg.Capacity, k.usage.EarlierSessions()
-		r.Freshness = k.stream != nil
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 		response, err = k.bus.Register(call, r)
@@ -322,7 +321,7 @@ func (k *Keeper) register(ctx context.Context, sentAt session.Instant, r *wire.R
 	}
 
 	if err == nil {
-		k.handlerOf(response.Status)(func(now session.Instant) { k.registered(ctx, now, sentAt, response) })
+		k.handlerOf(response.Status)(func(now session.Instant) { k.registered(ctx, now, response) })
 		return
 	}
 
@@ -336,23 +335,16 @@ func (k *Keeper) register(ctx context.Context, sentAt session.Instant, r *wire.R
 }
 
 // registered handles the response to a registration. The lock is held.
-func (k *Keeper) registered(ctx context.Context, now, sentAt session.Instant, response *wire.RegisterResponse) {
+func (k *Keeper) registered(ctx context.Context, now session.Instant, response *wire.RegisterResponse) {
 	if response.Status == wire.Done {
-		k.window, k.resumable = time.Duration(response.FreshnessMS)*time.Millisecond, nil
-		k.useBucket(response.KeyBucket)
+		k.resumable = nil
 	}
-	if err := k.client.HandleRegistered(now, sentAt, response); err != nil {
+	if err := k.client.HandleRegistered(now, response); err != nil {
 		k.report(ctx, "session registration failed", err)
 	}
 	if response.Status == wire.Unavailable {
 		k.resume(now)
 	}
-}
-
-// useBucket says whether control planes keep the bucket of key records.
-func (k *Keeper) useBucket(kept bool) {
-	k.keyBucket = kept
-	k.keys.UseBucket(kept)
 }
 
 // open records a new session in the spool and subscribes to the messages that are
@@ -376,7 +368,6 @@ func (k *Keeper) heartbeat(ctx context.Context, sentAt session.Instant, r *wire.
 	r.Draining = state.Draining
 	r.Refused = state.Refused
 	r.Started = k.usage.StartedRequests(r.Session)
-	r.Expired = r.Expired && !k.outlives(sentAt)
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	response, err := k.bus.Heartbeat(call, r)
@@ -390,24 +381,14 @@ func (k *Keeper) heartbeat(ctx context.Context, sentAt session.Instant, r *wire.
 	}
 
 	k.handlerOf(response.Status)(func(now session.Instant) {
-		k.extended = false
-		err := k.client.HandleHeartbeat(now, sentAt, r, response)
+		synced, err := k.client.HandleHeartbeat(now, r, response)
 		k.alone = err != nil
-		if k.extended { // every change of the response is applied, and there are no more
-			k.useBucket(response.KeyBucket)
+		if synced {
 			k.history.Synced(k.client.Applied())
 			k.resynced(now, sentAt)
 		}
 		k.report(ctx, "heartbeat failed", err, slog.Int64("session", int64(r.Session)))
 	})
-}
-
-// outlives reports whether the session is valid at a time although its deadline has
-// passed.
-func (k *Keeper) outlives(now session.Instant) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.fresh != nil && k.fresh.Fresh(now)
 }
 
 func (k *Keeper) close(ctx context.Context, r wire.CloseRequest) {
@@ -440,8 +421,8 @@ func newMetrics(reg prometheus.Registerer, k *Keeper) metrics {
 	f := promauto.With(reg)
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mgw_session_remaining_seconds",
-		Help: "Seconds for which requests are admitted if no further heartbeat (with freshness: in the stream of changes) succeeds; 0 " +
-			"without a valid session.",
+		Help: "Seconds for which requests are admitted if no further heartbeat in the stream of changes succeeds; 0 without a valid " +
+			"session.",
 	}, func() float64 {
 		if s := k.Current(); s != nil {
 			return s.Remaining().Seconds()

@@ -19,14 +19,14 @@ func TestRemainingTimeOfASessionRunsOut(t *testing.T) {
 		if got := s.Remaining(); got != 0 {
 			t.Errorf("%s left before the session is registered", got)
 		}
-		s.extend(s.clock().Add(10 * time.Second))
+		s.refresh(s.clock().Add(10 * time.Second))
 		time.Sleep(4 * time.Second)
 		if got := s.Remaining(); got != 6*time.Second {
 			t.Errorf("%s left; want 6s", got)
 		}
 		time.Sleep(time.Minute)
 		if got := s.Remaining(); got != 0 {
-			t.Errorf("%s left after the deadline", got)
+			t.Errorf("%s left after the end", got)
 		}
 	})
 }

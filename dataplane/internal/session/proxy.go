@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"modelgateway/shared/lease/checkpoint"
 	"modelgateway/shared/lease/session"
@@ -48,11 +49,10 @@ func (p proxy) CommitsLost(epoch int64) {
 }
 
 // SessionStarted implements session.Proxy.
-func (p proxy) SessionStarted(id wire.SessionID, deadline session.Instant) {
+func (p proxy) SessionStarted(id wire.SessionID, window time.Duration) {
 	s := &Session{ID: id, Boot: p.k.boot, clock: p.k.clock}
-	s.extend(deadline)
-	p.k.beginFresh(id)
-	s.needsFresh = p.k.fresh != nil
+	p.k.beginFresh(id, window)
+	p.k.answered(p.k.clock(), window)
 	p.k.history, p.k.alone = checkpoint.NewHistory(p.k.client.Applied()), false
 	p.k.hooks.OnSession(s)
 	if resumed := p.k.current.Swap(s); resumed != nil {
@@ -61,25 +61,6 @@ func (p proxy) SessionStarted(id wire.SessionID, deadline session.Instant) {
 	}
 	p.k.metrics.sessions.Inc()
 	p.k.log.Info("session registered", slog.Int64("session", int64(id)))
-}
-
-// SessionExtended implements session.Proxy.
-func (p proxy) SessionExtended(deadline session.Instant) {
-	p.k.current.Load().extend(deadline)
-	p.k.extended = true
-}
-
-// SessionExpired implements session.Proxy.
-func (p proxy) SessionExpired(id wire.SessionID) {
-	if p.k.fresh != nil {
-		p.k.log.Warn(
-			"no control plane has answered a heartbeat for the duration of the session: requests are served by the stream of changes "+
-				"and the units of this proxy",
-			slog.Int64("session", int64(id)),
-		)
-		return
-	}
-	p.k.log.Warn("session expired because no heartbeat was answered: all requests get 503", slog.Int64("session", int64(id)))
 }
 
 // SessionEnded implements session.Proxy.

@@ -54,7 +54,7 @@ func TestBusyAdminConnectionsDelayNoLeases(t *testing.T) {
 	}
 	began := `(select query_start from pg_stat_activity where wait_event_type = 'Lock' and application_name like 'controlplane %' order by query_start limit 1)`
 	rig.Await(t, "heartbeats a whole session later", func(context.Context) error {
-		if beating := liveSessions(t, r, `and last_heartbeat_at > `+began+` + interval '`+sessionTTL+`'`); beating != sessions {
+		if beating := liveSessions(t, r, `and last_heartbeat_at > `+began+` + interval '`+sessionWindow+`'`); beating != sessions {
 			return fmt.Errorf("the sum of the ids is %d; want %d, of the same sessions", beating, sessions)
 		}
 		return nil

@@ -33,9 +33,7 @@ func TestCustomersNoticeNothingWithoutControlPlanesAndPostgres(t *testing.T) {
 		length = 30 * time.Minute
 		t.Parallel()
 	}
-	r := rig.Start(t, rig.Options{DataPlanes: 4, ControlPlanes: 2, NATSServers: 3, ControlSettings: []string{
-		fmt.Sprintf("MGW_FRESHNESS_WINDOW=%s", freshnessWindow), "MGW_KEYS_BUCKET=true",
-	}, DataSettings: []string{"MGW_LEASE_OUTAGE_TARGET=30m"}})
+	r := rig.Start(t, rig.Options{DataPlanes: 4, ControlPlanes: 2, NATSServers: 3, DataSettings: []string{"MGW_LEASE_OUTAGE_TARGET=30m"}})
 	model := r.Model(t, rig.Model{Formats: []string{"chat"}, Directives: loadDirectives})
 	c := startCustomers(t, r, model)
 	victim, secret := c.accounts[0].NewKey(t, "")

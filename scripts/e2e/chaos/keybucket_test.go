@@ -37,10 +37,10 @@ func awaitKeyBucket(t *testing.T, r *rig.Rig) {
 	})
 }
 
-// With a bucket of key records, a proxy serves keys that it has not seen while every control plane, or Postgres, is away. It refuses
+// A proxy serves keys that it has not seen while every control plane, or Postgres, is away. It refuses
 // those that were revoked or suspended before, and decides nothing about keys that the bucket does not have.
 func TestKeysThatTheProxyHasNotSeenComeFromTheBucket(t *testing.T) {
-	r := rig.Start(t, rig.Options{ControlPlanes: 2, ControlSettings: []string{"MGW_KEYS_BUCKET=true", "MGW_FRESHNESS_WINDOW=3s", "MGW_SESSION_TTL=4s"}})
+	r := rig.Start(t, rig.Options{ControlPlanes: 2, ControlSettings: []string{"MGW_SESSION_WINDOW=3s"}})
 	account, suspended := r.Account(t, rig.AccountSpec{}), r.Account(t, rig.AccountSpec{})
 	model := r.Model(t, rig.Model{Formats: []string{"chat"}})
 	ask := func(key string) rig.Request {

@@ -15,8 +15,8 @@ import (
 
 const (
 	dataPlanes = 4
-	// sessionTTL and sessionCloseAfter are the durations of the stack's sessions.
-	sessionTTL        = "4s"
+	// sessionWindow and sessionCloseAfter are the durations of the stack's sessions.
+	sessionWindow     = "4s"
 	sessionCloseAfter = "8s"
 )
 
@@ -28,5 +28,5 @@ func TestMain(m *testing.M) {
 }
 
 func shortSessions() []string {
-	return []string{"MGW_SESSION_TTL=" + sessionTTL, "MGW_SESSION_CLOSE_AFTER=" + sessionCloseAfter, "MGW_LEASE_REFUSAL_GRACE_PERIOD=400ms"}
+	return []string{"MGW_SESSION_WINDOW=" + sessionWindow, "MGW_SESSION_CLOSE_AFTER=" + sessionCloseAfter, "MGW_LEASE_REFUSAL_GRACE_PERIOD=400ms"}
 }

@@ -14,22 +14,22 @@ import (
 	"modelgateway/shared/subject"
 )
 
-// A player starts a stack with the default durations and further settings of the control planes, and returns it with a function
+// A player starts a stack with the default durations, and returns it with a function
 // that begins the outage. That one returns a function that ends it.
-type player func(t *testing.T, settings []string) (r *rig.Rig, begin func() (end func()))
+type player func(t *testing.T) (r *rig.Rig, begin func() (end func()))
 
 // The proxy that the clients of an outage use.
 const outageProxy = 0
 
-func controlPlanesAway(t *testing.T, settings []string) (*rig.Rig, func() func()) {
+func controlPlanesAway(t *testing.T) (*rig.Rig, func() func()) {
 	t.Helper()
-	r := rig.Start(t, rig.Options{ControlSettings: settings, ControlPlanes: 2})
+	r := rig.Start(t, rig.Options{ControlPlanes: 2})
 	return r, halt(t, r, r.ControlPlanes()...)
 }
 
-func postgresAway(t *testing.T, settings []string) (*rig.Rig, func() func()) {
+func postgresAway(t *testing.T) (*rig.Rig, func() func()) {
 	t.Helper()
-	r := rig.Start(t, rig.Options{ControlSettings: settings, ControlPlanes: 2})
+	r := rig.Start(t, rig.Options{ControlPlanes: 2})
 	return r, halt(t, r, rig.Postgres)
 }
 
@@ -44,15 +44,15 @@ func halt(t *testing.T, r *rig.Rig, parts ...string) func() func() {
 	}
 }
 
-func natsServerAway(t *testing.T, settings []string) (*rig.Rig, func() func()) {
+func natsServerAway(t *testing.T) (*rig.Rig, func() func()) {
 	t.Helper()
-	r := rig.Start(t, rig.Options{ControlSettings: settings, ControlPlanes: 2, NATSServers: 3})
+	r := rig.Start(t, rig.Options{ControlPlanes: 2, NATSServers: 3})
 	return r, killServers(r, 1)
 }
 
-func natsQuorumAway(t *testing.T, settings []string) (*rig.Rig, func() func()) {
+func natsQuorumAway(t *testing.T) (*rig.Rig, func() func()) {
 	t.Helper()
-	r := rig.Start(t, rig.Options{ControlSettings: settings, ControlPlanes: 2, NATSServers: 3})
+	r := rig.Start(t, rig.Options{ControlPlanes: 2, NATSServers: 3})
 	return r, killServers(r, 2)
 }
 
@@ -72,47 +72,40 @@ func killServers(r *rig.Rig, n int) func() func() {
 	}
 }
 
-func proxyCutOff(t *testing.T, settings []string) (*rig.Rig, func() func()) {
+func proxyCutOff(t *testing.T) (*rig.Rig, func() func()) {
 	t.Helper()
-	r := rig.Start(t, rig.Options{ControlSettings: settings, ControlPlanes: 2, Links: true})
+	r := rig.Start(t, rig.Options{ControlPlanes: 2, Links: true})
 	return r, func() func() { return r.Cut(t, rig.DataPlane(outageProxy)) }
 }
 
-const (
-	// defaultTTL is the duration of sessions of a stack without settings.
-	defaultTTL = 30 * time.Second
-	// freshnessWindow is that of the stacks with freshness: the shortest one that operators of several NATS servers may set.
-	freshnessWindow = 20 * time.Second
-)
+// defaultWindow is that of a stack without settings.
+const defaultWindow = 20 * time.Second
 
 // outagesVariable is the environment variable that adds the outages of half an hour, if it is "all".
 const outagesVariable = "OUTAGES"
 
-// Each cell of the tables of outages is played in real time, on a stack with the default durations. make chaos plays those of up
+// Each cell of the table of outages is played in real time, on a stack with the default durations. make chaos plays those of up
 // to a minute, make outages all.
 func TestOutages(t *testing.T) {
 	halfHours := os.Getenv(outagesVariable) == "all"
 	if halfHours {
 		t.Parallel() // with the other test that takes half an hour
 	}
-	settings := [2][]string{withFreshness: {fmt.Sprintf("MGW_FRESHNESS_WINDOW=%s", freshnessWindow)}}
-	for which, table := range tables {
-		for i := range outages {
-			o := &outages[i]
-			for _, length := range lengths {
-				t.Run(fmt.Sprintf("%s/%s/%s", table, o.name, length), func(t *testing.T) {
-					if i > 0 || length > lengths[0] || which == withFreshness {
-						rig.Long(t)
+	for i := range outages {
+		o := &outages[i]
+		for _, length := range lengths {
+			t.Run(fmt.Sprintf("%s/%s", o.name, length), func(t *testing.T) {
+				if i > 0 || length > lengths[0] {
+					rig.Long(t)
+				}
+				if length > time.Minute {
+					if !halfHours {
+						t.Skipf("takes half an hour; set %s=all to run it, as make outages does", outagesVariable)
 					}
-					if length > time.Minute {
-						if !halfHours {
-							t.Skipf("takes half an hour; set %s=all to run it, as make outages does", outagesVariable)
-						}
-						t.Parallel()
-					}
-					playOutage(t, o.play, settings[which], length, o.cells[which][length])
-				})
-			}
+					t.Parallel()
+				}
+				playOutage(t, o.play, length, o.cells[length])
+			})
 		}
 	}
 }
@@ -127,9 +120,9 @@ type outageClient struct {
 	seen []request
 }
 
-func playOutage(t *testing.T, play player, settings []string, length time.Duration, want [4]view) {
+func playOutage(t *testing.T, play player, length time.Duration, want [4]view) {
 	t.Helper()
-	r, begin := play(t, settings)
+	r, begin := play(t)
 	account := r.Account(t, rig.AccountSpec{})
 	model := r.Model(t, rig.Model{Formats: []string{"chat"}})
 	h := rig.NewBlockingProvider(t, r)
@@ -145,6 +138,7 @@ func playOutage(t *testing.T, play player, settings []string, length time.Durati
 		_, key := account.NewKey(t, "")
 		clients[unused].keys = append(clients[unused].keys, key)
 	}
+	awaitKeyBucket(t, r)
 	blocked := crowd(t, r, 1, account.Key, h.Model, outageProxy)
 	h.Await(t, 1)
 	end := begin()
@@ -208,8 +202,8 @@ func watchOutage(t *testing.T, r *rig.Rig, clients map[string]*outageClient, ask
 	all.Wait()
 }
 
-// checkView compares what a client saw with the table. A session of the proxy ends within its duration after the outage began, and
-// freshness within its window; half of that is left at least, since heartbeats come far more often.
+// checkView compares what a client saw with the table. A proxy lapses within the window after the outage began; half of that is left
+// at least, since heartbeats come far more often.
 func checkView(t *testing.T, kind string, seen []request, began time.Time, want view) {
 	t.Helper()
 	var wrong []request
@@ -221,10 +215,8 @@ func checkView(t *testing.T, kind string, seen []request, began time.Time, want 
 			fine = q.status == http.StatusOK
 		case unavailable:
 			fine = q.status == http.StatusServiceUnavailable
-		case untilExpiry:
-			fine = fine && servedFor(defaultTTL, after, q.status)
 		case untilLapse:
-			fine = fine && servedFor(freshnessWindow, after, q.status)
+			fine = fine && servedFor(defaultWindow, after, q.status)
 		}
 		if !fine {
 			wrong = append(wrong, q)

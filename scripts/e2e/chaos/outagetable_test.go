@@ -19,10 +19,8 @@ const (
 	goesOn view = "goes on"
 	// served: every request is answered.
 	served view = "served"
-	// untilExpiry: answered until the session of the proxy expires, then 503.
-	untilExpiry view = "served for up to `session.ttl`, then 503"
 	// untilLapse: answered until the proxy is not fresh any more, then 503.
-	untilLapse view = "served for up to `freshness.window`, then 503"
+	untilLapse view = "served for up to `session.window`, then 503"
 	// partly: some are answered, the others get 503.
 	partly view = "served or 503"
 	// unavailable: every request gets 503.
@@ -40,64 +38,46 @@ const (
 // kinds are the rows of each outage.
 var kinds = []string{running, used, limited, unused}
 
-// An outage is a part of the tables: for each length, what each kind of client gets.
+// An outage is a part of the table: for each length, what each kind of client gets.
 type outage struct {
 	// name tells operators what fails.
 	name string
 	play player
-	// cells has the views of each table, by length, in the order of kinds.
-	cells [2]cells
+	// cells has the views by length, in the order of kinds.
+	cells cells
 }
 
 type cells map[time.Duration][4]view
 
-// The tables: without freshness, the default, and with it.
-const withoutFreshness, withFreshness = 0, 1
-
-// tables are the names of the tables.
-var tables = [2]string{withoutFreshness: "outages", withFreshness: "outages with freshness"}
-
-// The lengths of outages in the tables. Nothing changes after the sessions have expired, so that the last one stands for all longer ones.
+// The lengths of outages in the table. Nothing changes after proxies have lapsed, so that the last one stands for all longer ones.
 var lengths = []time.Duration{short, minute, long30}
 
 const short, minute, long30 = 10 * time.Second, time.Minute, 30 * time.Minute
 
 // The views of clients of a proxy that stops after a time, if nobody reaches it.
 var (
-	expires = cells{
-		short:  {goesOn, served, served, unavailable},
-		minute: {goesOn, untilExpiry, untilExpiry, unavailable},
-		long30: {goesOn, untilExpiry, untilExpiry, unavailable},
-	}
 	lapses = cells{
 		short:  {goesOn, served, served, unavailable},
 		minute: {goesOn, untilLapse, untilLapse, unavailable},
 		long30: {goesOn, untilLapse, untilLapse, unavailable},
 	}
-	servesOn = sameForAll([4]view{goesOn, served, served, unavailable})
-	noEffect = sameForAll([4]view{goesOn, served, served, served})
+	servesOn = sameForAll([4]view{goesOn, served, served, served})
 )
 
 func sameForAll(views [4]view) cells { return cells{short: views, minute: views, long30: views} }
 
-// outages are the tables of docs/operations/outages.md. TestOutages plays each cell, and fails if clients see
+// outages are the table of docs/operations/outages.md. TestOutages plays each cell, and fails if clients see
 // something else. Change a cell here and run make generate.
 var outages = []outage{
-	{"every control plane is away", controlPlanesAway, [2]cells{expires, servesOn}},
-	{"Postgres is away", postgresAway, [2]cells{expires, servesOn}},
-	{"one of three NATS servers is away", natsServerAway, [2]cells{noEffect, noEffect}},
-	{"two of three NATS servers are away", natsQuorumAway, [2]cells{
-		{
-			short:  {goesOn, served, served, partly},
-			minute: {goesOn, served, served, partly},
-			long30: {goesOn, partly, partly, partly},
-		}, {
-			short:  {goesOn, served, served, partly},
-			minute: {goesOn, untilLapse, untilLapse, partly},
-			long30: {goesOn, untilLapse, untilLapse, partly},
-		},
+	{"every control plane is away", controlPlanesAway, servesOn},
+	{"Postgres is away", postgresAway, servesOn},
+	{"one of three NATS servers is away", natsServerAway, servesOn},
+	{"two of three NATS servers are away", natsQuorumAway, cells{
+		short:  {goesOn, served, served, partly},
+		minute: {goesOn, untilLapse, untilLapse, partly},
+		long30: {goesOn, untilLapse, untilLapse, partly},
 	}},
-	{"one proxy is cut off from NATS; the others serve", proxyCutOff, [2]cells{expires, lapses}},
+	{"one proxy is cut off from NATS; the others serve", proxyCutOff, lapses},
 }
 
 // lengthName returns a length as operators write it.
@@ -108,8 +88,8 @@ func lengthName(d time.Duration) string {
 	return fmt.Sprintf("%d min", d/time.Minute)
 }
 
-// table returns a table in Markdown.
-func table(which int) string {
+// table returns the table in Markdown.
+func table() string {
 	var b strings.Builder
 	b.WriteString("| outage | client |")
 	for _, d := range lengths {
@@ -124,7 +104,7 @@ func table(which int) string {
 			}
 			fmt.Fprintf(&b, "| %s | %s |", name, kind)
 			for _, d := range lengths {
-				fmt.Fprintf(&b, " %s |", o.cells[which][d][i])
+				fmt.Fprintf(&b, " %s |", o.cells[d][i])
 			}
 			b.WriteString("\n")
 		}
@@ -140,15 +120,13 @@ func TestTableOfOutagesReferenceIsUpToDate(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := string(text)
-	for which, name := range tables {
-		begin, end := fmt.Sprintf("<!-- begin %s -->\n", name), fmt.Sprintf("<!-- end %s -->", name)
-		before, rest, begins := strings.Cut(want, begin)
-		_, after, ends := strings.Cut(rest, end)
-		if !begins || !ends {
-			t.Fatalf("%s has no table of %s", page, name)
-		}
-		want = before + begin + table(which) + end + after
+	const begin, end = "<!-- begin outages -->\n", "<!-- end outages -->"
+	before, rest, begins := strings.Cut(want, begin)
+	_, after, ends := strings.Cut(rest, end)
+	if !begins || !ends {
+		t.Fatalf("%s has no table of outages", page)
 	}
+	want = before + begin + table() + end + after
 	if want == string(text) {
 		return
 	}

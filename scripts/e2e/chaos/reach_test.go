@@ -63,7 +63,7 @@ func playRevocationBeyondReach(t *testing.T, r *rig.Rig, cut int, cutOff func() 
 	asked := l.finish()
 	checkRefusedSince(t, asked, revoked)
 	checkBills(t, l, asked, credit)
-	t.Logf("the revocation took %s with a session TTL of %s", revoked.Sub(began).Round(time.Millisecond), sessionTTL)
+	t.Logf("the revocation took %s with a window of %s", revoked.Sub(began).Round(time.Millisecond), sessionWindow)
 }
 
 // checkRefusedSince checks that no request that began after the revocation was admitted.

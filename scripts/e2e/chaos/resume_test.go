@@ -18,9 +18,7 @@ import (
 // had idle units, refuses a key that an operator has revoked meanwhile, and each answered request is billed once.
 func TestProxyIsRestartedWithoutControlPlanes(t *testing.T) {
 	const window = 8 * time.Second
-	r := rig.Start(t, rig.Options{ControlPlanes: 2, ControlSettings: []string{
-		"MGW_KEYS_BUCKET=true", "MGW_FRESHNESS_WINDOW=" + window.String(), "MGW_SESSION_TTL=6s",
-	}})
+	r := rig.Start(t, rig.Options{ControlPlanes: 2, ControlSettings: []string{"MGW_SESSION_WINDOW=" + window.String()}})
 	account := r.Account(t, rig.AccountSpec{})
 	model := r.Model(t, rig.Model{Formats: []string{"chat"}})
 	_, revoked := account.NewKey(t, "")

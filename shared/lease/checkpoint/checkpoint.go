@@ -39,8 +39,6 @@ type Checkpoint struct {
 	Source    string       `json:"source"`
 	Freshness Freshness    `json:"freshness"`
 	Known     KnownChanges `json:"known"`
-	// KeyBucket means that control planes keep the bucket of key records.
-	KeyBucket bool `json:"key_bucket,omitempty"`
 	// Idle has the idle units, by account.
 	Idle map[string][]IdleUnits `json:"idle"`
 }

@@ -46,10 +46,9 @@ type Detector struct {
 	// committed after them.
 	commits map[int64]bool
 	last    int64
-	// entered is the incarnation in which the replica last served, enteredAt is since when. epochAt is when the replica first
-	// served in the epoch.
-	entered            string
-	enteredAt, epochAt time.Duration
+	// entered is the incarnation in which the replica last served, enteredAt is since when.
+	entered   string
+	enteredAt time.Duration
 	// candidate is the incarnation in which the replica will serve after the checks, since is when it first connected to it.
 	candidate string
 	since     time.Duration
@@ -115,22 +114,11 @@ func (d *Detector) ServingFor(now time.Duration) time.Duration {
 	return now - d.enteredAt
 }
 
-// RecoveryWait returns how long the recovery wait of the epoch in which the
-// replica serves still lasts, if an observation shows that it is not over. It
-// counts by the replica's own clock, from when the replica first served in the
-// epoch: every earlier session had ended in Postgres then, so that no proxy
-// considers one valid for longer than wait, the ttl of sessions plus the margin.
-func (d *Detector) RecoveryWait(o Observation, now, wait time.Duration) time.Duration {
-	if !o.Recovering {
-		return 0
-	}
-	return max(d.epochAt+wait-now, 0)
-}
-
-// RecoveredEpoch returns the epoch in which the replica serves if its recovery
-// wait is over, otherwise zero.
-func (d *Detector) RecoveredEpoch(now, wait time.Duration) int64 {
-	if d.incarnation == "" || now-d.epochAt < wait {
+// Epoch returns the cluster epoch in which the replica serves; zero if it does not
+// serve. When the stream of changes has confirmed it, no proxy admits in a session from
+// before it, and the recovery wait is over.
+func (d *Detector) Epoch() int64 {
+	if d.incarnation == "" {
 		return 0
 	}
 	return d.epoch
@@ -285,7 +273,6 @@ func (d *Detector) limit(m Membership, id string, o Observation) (limit time.Dur
 func (d *Detector) StartServing(o Observation, now time.Duration) {
 	if o.Mark.Epoch > d.epoch {
 		maps.DeleteFunc(d.commits, func(_ int64, answered bool) bool { return answered })
-		d.epochAt = now
 	}
 	if d.entered != o.Incarnation {
 		d.entered, d.enteredAt = o.Incarnation, now

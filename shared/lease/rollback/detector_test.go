@@ -236,8 +236,7 @@ func TestReleasedReplicaThatReturnsIsNotFenced(t *testing.T) {
 	}
 }
 
-// Times count by the replica's own clock from when it entered the incarnation or
-// the epoch, not by a clock of Postgres.
+// Times count by the replica's own clock from when it entered the incarnation, not by a clock of Postgres.
 func TestReplicaCountsFromItsEntry(t *testing.T) {
 	t.Parallel()
 	a := newDetector("a", KeepsOnRestart)
@@ -257,15 +256,12 @@ func TestReplicaCountsFromItsEntry(t *testing.T) {
 	if got := a.ServingFor(21 * time.Second); got != time.Second {
 		t.Errorf("serving for %v in the next incarnation; want 1s", got)
 	}
-	a.StopServing()
-	second.Incarnation = "3/other"
-	a.StartServing(second, 24*time.Second)
-	if got := a.RecoveryWait(second, 25*time.Second, 32*time.Second); got != 27*time.Second {
-		t.Errorf("recovery wait of %v; want 27s, since the first incarnation of the epoch", got)
+	if got := a.Epoch(); got != 2 {
+		t.Errorf("epoch %d; want 2", got)
 	}
-	second.Recovering = false
-	if got := a.RecoveryWait(second, 25*time.Second, 32*time.Second); got != 0 {
-		t.Errorf("recovery wait of %v though it is over", got)
+	a.StopServing()
+	if got := a.Epoch(); got != 0 {
+		t.Errorf("epoch %d after it has stopped; want 0", got)
 	}
 }
 

@@ -1,10 +1,6 @@
 package rollback
 
-import (
-	"time"
-
-	"modelgateway/shared/lease/session"
-)
+import "modelgateway/shared/lease/session"
 
 // HighWaterMark has the greatest numbers that Postgres has given out. The
 // control planes store it outside of Postgres, so that no number is given out
@@ -58,9 +54,9 @@ func (m HighWaterMark) Next(now HighWaterMark) HighWaterMark {
 // UnknownSessions returns an entry, with session 0, for the sessions from before
 // a declared loss of commits that Postgres may not know of. A barrier waits for
 // it during the recovery wait.
-func UnknownSessions(recovering bool, ttl time.Duration) []session.ActiveSession {
+func UnknownSessions(recovering bool) []session.ActiveSession {
 	if !recovering {
 		return nil
 	}
-	return []session.ActiveSession{{Session: 0, Remaining: ttl}}
+	return []session.ActiveSession{{Session: 0}}
 }

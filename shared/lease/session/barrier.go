@@ -15,18 +15,16 @@ type ActiveSession struct {
 	Proxy string
 	// AppliedRevision is the revision up to which its proxy has reported all changes as applied.
 	AppliedRevision int64
-	// Remaining is how long the session may still be valid; negative once it has expired.
-	Remaining time.Duration
-	// Window is for how long its proxy admits after a heartbeat in the stream of changes; zero if it needs none.
+	// Window is for how long its proxy admits after a heartbeat in the stream of changes; zero for the entry that stands for
+	// unknown sessions.
 	Window time.Duration
 }
 
 // Barrier is the acknowledgement barrier of one key change. It is done when
 // every session that may admit without the change has acknowledged it, has
-// reported it as applied, or is no longer active. No session leaves the barrier
-// because its deadline has passed: a proxy's heartbeat and the fencing of its
-// session exclude each other in Postgres, and a clock does not. Sessions that need
-// freshness leave it when the stream of changes has confirmed the change.
+// reported it as applied, or is no longer active, or when the stream of changes has
+// confirmed the change: then its proxy is not fresh, or has read the change. Unknown
+// sessions leave it only when the recovery wait is over.
 type Barrier struct {
 	revision int64
 	active   map[wire.SessionID]ActiveSession
@@ -59,13 +57,13 @@ func (b *Barrier) Ack(a wire.Ack) {
 	}
 }
 
-// ConfirmFresh records that the stream of changes has confirmed the change for
+// Confirm records that the stream of changes has confirmed the change for
 // windows up to this one (see Confirmation): sessions with such a window admit
 // nothing without it.
-func (b *Barrier) ConfirmFresh(window time.Duration) { b.window = max(window, b.window) }
+func (b *Barrier) Confirm(window time.Duration) { b.window = max(window, b.window) }
 
 // MaxWindow returns the longest window of the sessions that the barrier waits for;
-// zero if none of them needs freshness.
+// zero if it waits for none that is known.
 func (b *Barrier) MaxWindow() (window time.Duration) {
 	for _, s := range b.Waiting() {
 		window = max(window, s.Window)
@@ -78,7 +76,7 @@ func (b *Barrier) applied(s ActiveSession) bool {
 }
 
 func (b *Barrier) pending(s ActiveSession) bool {
-	return !b.applied(s) && (s.Window == 0 || s.Window > b.window)
+	return !b.applied(s) && (s.Session == 0 || s.Window > b.window)
 }
 
 // Done reports whether the barrier waits for no session any more.

@@ -12,8 +12,6 @@ func Lasts(d time.Duration) time.Duration { return d + Margin(d) }
 
 // Reach says how far a change that is committed has come.
 type Reach struct {
-	// TTL is how long a session is valid after a heartbeat.
-	TTL time.Duration
 	// Stored means that the stream of changes has the change.
 	Stored bool
 	// Read means that the active sessions were read since the commit: Waiting are those that may admit without the change.
@@ -25,28 +23,21 @@ type Reach struct {
 // Postgres and every control plane stop at once. It returns false if nobody knows:
 // whoever is told a time relies on it.
 //
-// A session ends at its deadline, which only a response moves that has the change. A
-// session that needs freshness ends when its window has passed since the stream has
-// stored the change: its proxy must read the stream beyond the change to be valid for
-// longer. Until the stream has the change, it depends on Postgres when it gets it. As
-// long as the sessions are not read, and while a loss of commits may hide some, nobody
-// knows their windows.
+// A session ends when its window has passed since the stream has stored the change:
+// its proxy must read the stream beyond the change to be valid for longer. Until the
+// stream has the change, it depends on Postgres when it gets it. As long as the
+// sessions are not read, and while a loss of commits may hide some, nobody knows their
+// windows.
 func (r Reach) Bound() (bound time.Duration, known bool) {
 	if !r.Read {
 		return 0, false
 	}
 
 	for _, s := range r.Waiting {
-		switch {
-		case s.Session == 0: // it stands for sessions that Postgres may have lost
-			return 0, false
-		case s.Window == 0:
-			bound = max(bound, s.Remaining+Margin(r.TTL))
-		case r.Stored:
-			bound = max(bound, Lasts(s.Window))
-		default:
+		if s.Session == 0 || !r.Stored { // session 0 stands for sessions that Postgres may have lost
 			return 0, false
 		}
+		bound = max(bound, Lasts(s.Window))
 	}
 
 	return bound, true

@@ -16,9 +16,9 @@ const Never = time.Duration(math.MaxInt64)
 // Timing has the intervals of a Client and a Closer.
 type Timing struct {
 	// HeartbeatInterval is the longest time between heartbeats, MinHeartbeatInterval the shortest. Within these bounds, a
-	// proxy sends HeartbeatsPerSession heartbeats in the validity period of a session, so that some may be lost.
+	// proxy sends HeartbeatsPerWindow heartbeats in the window of its session, so that some may be lost.
 	HeartbeatInterval, MinHeartbeatInterval time.Duration
-	HeartbeatsPerSession                    int
+	HeartbeatsPerWindow                     int
 	// RetryInterval is the longest time until a failed registration or heartbeat is repeated.
 	RetryInterval time.Duration
 	// CloseInterval is the time between two attempts to close ended sessions, LeaveInterval that time while the proxy stops.
@@ -32,7 +32,7 @@ func DefaultTiming(jitter func(below time.Duration) time.Duration) Timing {
 	return Timing{
 		HeartbeatInterval:    5 * time.Second,
 		MinHeartbeatInterval: 20 * time.Millisecond,
-		HeartbeatsPerSession: 6,
+		HeartbeatsPerWindow:  6,
 		RetryInterval:        time.Second,
 		CloseInterval:        2 * time.Second,
 		LeaveInterval:        100 * time.Millisecond,
@@ -75,12 +75,9 @@ type Proxy interface {
 	CommitsLost(epoch int64)
 	// SessionResumed is called when the proxy goes on in a session of an earlier process.
 	SessionResumed(id wire.SessionID)
-	// SessionStarted is called before the session is current.
-	SessionStarted(id wire.SessionID, deadline Instant)
-	// SessionExtended sets the deadline. The new one may be earlier, if the control plane has shortened sessions.
-	SessionExtended(deadline Instant)
-	// SessionExpired is called once when the deadline has passed without an extension. The session may still be extended.
-	SessionExpired(id wire.SessionID)
+	// SessionStarted is called before the session is current. Its proxy may admit for the window after a heartbeat in the
+	// stream of changes.
+	SessionStarted(id wire.SessionID, window time.Duration)
 	// SessionEnded is called when the current session has ended.
 	SessionEnded(id wire.SessionID, reason EndReason)
 }
@@ -90,9 +87,8 @@ type Proxy interface {
 // caller passes the time, calls Next after each event and at the time
 // Output.Wake, sends the messages that Next returns, and reports their outcome.
 //
-// A session's deadline counts from when its registration or heartbeat was sent,
-// and is extended only after every change in the response is applied. A Client is
-// not safe for concurrent use.
+// It does not say whether requests may be admitted in the session: Freshness does. A
+// Client is not safe for concurrent use.
 type Client struct {
 	bootID string
 	timing Timing
@@ -103,18 +99,13 @@ type Client struct {
 	// heartbeatNow means that a heartbeat is sent as soon as none is outstanding.
 	heartbeatNow bool
 	heartbeat    *wire.HeartbeatRequest
-	// heartbeats is the number of the last heartbeat.
-	heartbeats int64
 	// session is the session that is current or being opened.
 	session wire.SessionID
 	// resumed is a session of an earlier process in which requests may be admitted until another one begins; isResumed
 	// means that they are.
 	resumed    wire.SessionID
 	isResumed  bool
-	deadline   Instant
-	expired    bool
 	registered *wire.RegisterResponse
-	sentAt     Instant
 	openSent   bool
 	changes    ChangeLog
 	// acks sends the acknowledgements, by revision, that wait until every earlier change is applied.
@@ -202,16 +193,15 @@ func (c *Client) endResumed(reason EndReason) {
 	}
 }
 
-// Session returns the current session and its deadline; zero if there is none. A
-// resumed session has no deadline.
-func (c *Client) Session() (wire.SessionID, Instant) {
+// Session returns the current session; zero if there is none.
+func (c *Client) Session() wire.SessionID {
 	if c.isResumed {
-		return c.resumed, Instant{}
+		return c.resumed
 	}
 	if c.phase != active {
-		return 0, Instant{}
+		return 0
 	}
-	return c.session, c.deadline
+	return c.session
 }
 
 // Opened returns the sessions that are current, being opened, or may be resumed; zero
@@ -236,34 +226,23 @@ func (c *Client) Next(now Instant) Output {
 	case c.phase != active || c.heartbeat != nil:
 	case c.heartbeatNow || now.Mono >= c.at:
 		c.heartbeatNow = false
-		c.heartbeats++
 		c.heartbeat = &wire.HeartbeatRequest{
 			V:               wire.Version,
 			Session:         c.session,
 			BootID:          c.bootID,
-			Number:          c.heartbeats,
 			AppliedRevision: c.changes.Applied(),
-			Expired:         !now.Before(c.deadline),
 		}
 		out.Heartbeat = c.heartbeat
 	default:
 		out.Wake = c.at
 	}
 
-	if c.phase == active && !c.expired {
-		out.Wake = min(out.Wake, c.deadline.Mono)
-		if !now.Before(c.deadline) {
-			c.expired = true
-			c.proxy.SessionExpired(c.session)
-		}
-	}
-
 	return out
 }
 
-// HandleRegistered applies the response to a registration that was sent at
-// sentAt. It returns an error if the control plane did not register the proxy.
-func (c *Client) HandleRegistered(now, sentAt Instant, r *wire.RegisterResponse) error {
+// HandleRegistered applies the response to a registration. It returns an error if the
+// control plane did not register the proxy.
+func (c *Client) HandleRegistered(now Instant, r *wire.RegisterResponse) error {
 	if c.phase != registering {
 		return nil
 	}
@@ -278,7 +257,7 @@ func (c *Client) HandleRegistered(now, sentAt Instant, r *wire.RegisterResponse)
 		c.RegisterFailed(now)
 		return fmt.Errorf("session: registration: %s", r.Status)
 	}
-	c.phase, c.session, c.registered, c.sentAt, c.openSent = opening, r.Session, r, sentAt, false
+	c.phase, c.session, c.registered, c.openSent = opening, r.Session, r, false
 	return nil
 }
 
@@ -309,56 +288,45 @@ func (c *Client) HandleOpened(now Instant, err error) {
 	c.proxy.ResetKeys(r.Revision, r.ClusterEpoch)
 	c.checkStream(r.StreamIncarnation)
 	c.checkEpoch(r.ClusterEpoch)
-	c.setDeadline(c.sentAt, RegisteredUntil(r, c.sentAt))
-	c.proxy.SessionStarted(c.session, c.deadline)
+	window := time.Duration(r.WindowMS) * time.Millisecond
+	c.interval = max(min(c.timing.HeartbeatInterval, window/time.Duration(c.timing.HeartbeatsPerWindow)), c.timing.MinHeartbeatInterval)
+	c.proxy.SessionStarted(c.session, window)
 	c.heartbeat, c.at = nil, now.Mono
 }
 
-// setDeadline sets the deadline and the interval of heartbeats that follows from
-// it.
-func (c *Client) setDeadline(sentAt, deadline Instant) {
-	c.deadline, c.expired = deadline, false
-	c.interval = max(
-		min(c.timing.HeartbeatInterval, (deadline.Mono-sentAt.Mono)/time.Duration(c.timing.HeartbeatsPerSession)),
-		c.timing.MinHeartbeatInterval,
-	)
-}
-
-// HandleHeartbeat applies the response to a heartbeat that was sent at sentAt.
-// It returns an error if the control plane could not extend the session now.
-func (c *Client) HandleHeartbeat(now, sentAt Instant, request *wire.HeartbeatRequest, r *wire.HeartbeatResponse) error {
+// HandleHeartbeat applies the response to a heartbeat. synced means that the proxy has
+// applied every change that Postgres had when it was asked. HandleHeartbeat returns an
+// error if the control plane could not extend the session now.
+func (c *Client) HandleHeartbeat(
+	now Instant, request *wire.HeartbeatRequest, r *wire.HeartbeatResponse,
+) (synced bool, err error) {
 	if c.phase != active || request != c.heartbeat {
-		return nil
+		return false, nil
 	}
 
 	switch {
 	case r.Status == wire.Fenced:
 		c.end(now, EndFenced)
-		return nil
+		return false, nil
 	case r.Status != wire.Done:
 		c.HeartbeatFailed(now, request)
-		return fmt.Errorf("session: heartbeat: %s", r.Status)
+		return false, fmt.Errorf("session: heartbeat: %s", r.Status)
 	case r.ClusterEpoch != 0 && r.ClusterEpoch != c.epoch:
 		c.end(now, EndEpoch)
-		return nil
+		return false, nil
 	}
 
 	c.heartbeat = nil
 	c.applyFetched(r.Changes)
 	c.checkStream(r.StreamIncarnation)
 	c.proxy.HoldUsage(r.UsageBacklog)
-	deadline, extended := ExtendedUntil(r, sentAt) // only after the changes are applied
-	if extended {
-		c.setDeadline(sentAt, deadline)
-		c.proxy.SessionExtended(deadline)
-	}
 
 	c.at = now.Mono
-	if extended && len(r.Changes) == 0 { // otherwise the next heartbeat is sent at once: it reports the applied changes and gets the rest
+	if len(r.Changes) == 0 { // otherwise the next heartbeat is sent at once: it reports the applied changes and gets the rest
 		c.at += c.interval - c.timing.Jitter(c.interval/10)
 	}
 
-	return nil
+	return !r.More, nil
 }
 
 // HeartbeatFailed records that a heartbeat has no response.
@@ -433,7 +401,7 @@ func (c *Client) Leave(now Instant) {
 // changes that are still pushed to this session.
 func (c *Client) end(now Instant, reason EndReason) {
 	id := c.session
-	c.phase, c.session, c.deadline, c.heartbeat, c.at = unregistered, 0, Instant{}, nil, now.Mono
+	c.phase, c.session, c.heartbeat, c.at = unregistered, 0, nil, now.Mono
 	c.changes.End()
 	c.proxy.SessionEnded(id, reason)
 }

@@ -38,10 +38,10 @@ func TestPresenceBeginsAgainAfterAnAbsence(t *testing.T) {
 func TestSilenceThatNobodyCouldHearDoesNotCloseASession(t *testing.T) {
 	t.Parallel()
 	r := session.Record{State: session.Fenced, Remaining: -4 * time.Hour}
-	if r.Expired(14*time.Minute, 15*time.Minute) {
+	if r.Over(14*time.Minute, 15*time.Minute) {
 		t.Error("closed when its proxy could be heard for 14 minutes only")
 	}
-	if !r.Expired(16*time.Minute, 15*time.Minute) {
+	if !r.Over(16*time.Minute, 15*time.Minute) {
 		t.Error("still open when its proxy could be heard for 16 minutes")
 	}
 }

@@ -32,24 +32,23 @@ type Record struct {
 	// Ending means that an active session is to be fenced when the stream of changes has confirmed that: until then, its proxy
 	// may admit. It is not extended any more.
 	Ending bool
-	// Remaining is how long the session is still valid; negative once it has expired. It is measured by the clock of
-	// Postgres, the only one that all control planes share, and matters only to Fence and Expired; see Remaining.
+	// Remaining is how long the proxy may still be silent; negative once the session has expired. It is measured by the clock
+	// of Postgres, the only one that all control planes share, and matters only to Expired and Over; see Remaining.
 	Remaining time.Duration
 	// AppliedRevision is the revision up to which its proxy has reported all changes as applied.
 	AppliedRevision int64
-	// HeartbeatNumber is the greatest number of a heartbeat of the session so far; only Heartbeat needs it.
-	HeartbeatNumber int64
 }
 
-// Remaining returns how long a session may still be valid. left is that time by
+// Remaining returns how long a proxy may still be silent. left is that time by
 // the clock of Postgres, servingFor is how long the replica that asks has served
 // in this server incarnation without an absence (see Presence), by its own
-// monotonic clock, and ttl is the validity period of sessions. The clock of
-// another server may be ahead, so that left is too short; but each session was
-// extended in this incarnation, by the clock of this server, or before the
-// replica entered it. After an absence, left says only that nobody could extend
-// the session.
-func Remaining(left, servingFor, ttl time.Duration) time.Duration { return max(left, ttl-servingFor) }
+// monotonic clock, and window is that of sessions. The clock of another server may be
+// ahead, so that left is too short; but each session was extended in this
+// incarnation, by the clock of this server, or before the replica entered it. After an
+// absence, left says only that nobody could extend the session.
+func Remaining(left, servingFor, window time.Duration) time.Duration {
+	return max(left, window-servingFor)
+}
 
 // MayAdmit reports whether the session's proxy may admit, and may send lease
 // requests and heartbeats. A session that has expired is active until it is
@@ -63,39 +62,23 @@ func (r *Record) CanReturn() bool { return r.State == Active || r.State == Fence
 // costs of a closed session are taken from the free units instead.
 func (r *Record) HoldsLeases() bool { return r.CanReturn() }
 
-// Heartbeat extends the session and records the revision that its proxy has
-// applied; revision is the newest one. It returns false, and extends nothing, if
-// the session has ended or belongs to another process.
-//
-// If the session has expired at its proxy and lacks a change, it is fenced: the
-// proxy admits nothing. Otherwise a proxy that gets no responses would hold up
-// every change as long as it sends heartbeats.
-func (r *Record) Heartbeat(h *wire.HeartbeatRequest, revision int64, valid time.Duration) bool {
+// Heartbeat records that the proxy is heard, and the revision that it has applied. It
+// returns false, and changes nothing, if the session has ended or is to end, or belongs
+// to another process.
+func (r *Record) Heartbeat(h *wire.HeartbeatRequest, window time.Duration) bool {
 	if r.BootID != h.BootID || !r.MayAdmit() || r.Ending {
 		return false
 	}
-	newer := h.Number > r.HeartbeatNumber // otherwise the proxy may have been extended since it sent this one
-	r.AppliedRevision, r.HeartbeatNumber = max(r.AppliedRevision, h.AppliedRevision), max(r.HeartbeatNumber, h.Number)
-	if h.Expired && newer && r.AppliedRevision < revision {
-		r.State = Fenced
-		return false
-	}
-	r.Remaining = valid
+	r.AppliedRevision, r.Remaining = max(r.AppliedRevision, h.AppliedRevision), window
 	return true
 }
 
-// Fence fences a session that has expired by more than margin: its proxy cannot
-// consider it valid any more, even if its clock drifts. It reports whether it
-// did.
-func (r *Record) Fence(margin time.Duration) bool {
-	if r.State != Active || r.Remaining >= -margin {
-		return false
-	}
-	r.State = Fenced
-	return true
-}
+// Expired reports whether an active session is to end, because its proxy is silent.
+// The proxy may still admit: the session is fenced when the stream of changes has
+// confirmed its end.
+func (r *Record) Expired() bool { return r.State == Active && r.Remaining < 0 }
 
-// Expired reports whether a fenced session has been silent for so long that none
+// Over reports whether a fenced session has been silent for so long that none
 // of its requests can run any more, and that its usage has had the time to come.
 // It is then closed, although usage events may be unsettled.
 //
@@ -104,7 +87,7 @@ func (r *Record) Fence(margin time.Duration) bool {
 // control planes, of Postgres or of the bus, the usage of the session still waits
 // in the stream or at its proxy, and units that were freed now would be spent
 // twice, as grants and as late charges.
-func (r *Record) Expired(heardFor, closeAfter time.Duration) bool {
+func (r *Record) Over(heardFor, closeAfter time.Duration) bool {
 	return r.State == Fenced && min(-r.Remaining, heardFor) > closeAfter
 }
 

@@ -245,7 +245,7 @@ func (c *replica) announce(change wire.KeyChange, confirmed func()) {
 		c:         c,
 		change:    change,
 		confirmed: confirmed,
-		until:     c.clock().Mono + c.w.profile.longestDelay(),
+		until:     c.clock().Mono + longestDelay,
 	}
 	a.round()
 }
@@ -281,11 +281,10 @@ func (a *announcement) round() {
 			active = append(active, session.ActiveSession{
 				Session:         t.ID,
 				AppliedRevision: t.AppliedRevision,
-				Window:          w.profile.window(),
-				Remaining:       w.rules.Remaining(t.Remaining, c.servingFor(), sessionValid),
+				Window:          window,
 			})
 		}
-		active = append(active, w.rules.UnknownSessions(d.recovering(), sessionValid)...)
+		active = append(active, w.rules.UnknownSessions(d.recovering())...)
 	}, func(ok bool) {
 		switch {
 		case ok && !kept:
@@ -299,7 +298,7 @@ func (a *announcement) round() {
 		}
 
 		if a.barrier != nil && (streamed >= a.change.Revision || c.streamConfirmed(a.change)) {
-			a.barrier.ConfirmFresh(w.profile.window())
+			a.barrier.Confirm(window)
 		}
 		if ok && !w.rules.TellsFirst {
 			a.tell()
@@ -327,14 +326,14 @@ func (a *announcement) tell() {
 		})
 	}
 
-	if w.profile.Freshness != deadlineOnly && !a.stored {
+	if !a.stored {
 		c.append(confirming{change: a.change}, func(session.Place) { a.stored = true })
 	}
 }
 
 // tellBound tells the time after which no proxy may admit without the change.
 func (a *announcement) tellBound() {
-	w, reach := a.c.w, session.Reach{TTL: sessionValid, Stored: a.stored, Read: a.barrier != nil}
+	w, reach := a.c.w, session.Reach{Stored: a.stored, Read: a.barrier != nil}
 	if a.barrier != nil {
 		reach.Waiting = a.barrier.Waiting()
 	}

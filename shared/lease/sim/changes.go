@@ -115,7 +115,7 @@ func (w *world) separate(p *proxy) {
 	w.stats.count("proxies on the minority")
 	w.log("%s is on the minority", p.name)
 	p.minority = true
-	w.after(w.between(100*time.Millisecond, 2*sessionValid), func() { p.minority = false })
+	w.after(w.between(100*time.Millisecond, 2*window), func() { p.minority = false })
 }
 
 // askChanges sends a request to the stream, which calls do, and calls then with
@@ -164,43 +164,26 @@ type proxyFreshness struct {
 
 // beginFresh begins the freshness of a session that has begun.
 func (p *proxy) beginFresh(id wire.SessionID) {
-	if p.w.profile.Freshness != deadlineOnly {
-		p.fresh = &proxyFreshness{
-			Freshness: session.NewFreshness(p.w.profile.window()),
-			source:    fmt.Sprintf("%s, session %d", p.boot, id),
-			sentAt:    map[int64]time.Duration{},
-			provenAt:  -time.Hour,
-		}
+	p.fresh = &proxyFreshness{
+		Freshness: session.NewFreshness(window),
+		source:    fmt.Sprintf("%s, session %d", p.boot, id),
+		sentAt:    map[int64]time.Duration{},
+		provenAt:  -time.Hour,
 	}
 }
 
-// valid reports whether the session is valid at a time, by what this world needs
-// for it.
+// valid reports whether the session is valid at a time.
 func (p *proxy) valid(now session.Instant) bool {
-	if p.session == 0 {
-		return false
-	}
-	rules := p.w.rules
-	needs := p.w.profile.Freshness
-	return (needs == freshnessOnly || rules.Before(now, p.deadline)) &&
-		(needs == deadlineOnly || rules.Changes.Fresh(p.fresh.Freshness, now))
-}
-
-// validUntil returns the end of the time for which the session is valid.
-func (p *proxy) validUntil() session.Instant {
-	if p.w.profile.Freshness == freshnessOnly && p.fresh != nil {
-		return p.fresh.Until()
-	}
-	return p.deadline
+	return p.session != 0 && p.w.rules.Changes.Fresh(p.fresh.Freshness, now)
 }
 
 // beat sends a heartbeat in the stream of changes, and reads it.
 func (p *proxy) beat() {
 	w, f, began := p.w, p.fresh, p.clock().Mono
 	again := func(ok bool) {
-		pause := p.w.profile.window()/4 - (p.clock().Mono - began)
+		pause := window/4 - (p.clock().Mono - began)
 		if !ok {
-			pause = p.w.profile.window() / 40
+			pause = window / 40
 		}
 		p.after(pause, p.beat)
 	}
@@ -326,9 +309,10 @@ func (p *proxy) applyStreamed(m changeMessage) {
 	p.pump()
 }
 
-// resynced records that the response to a heartbeat has all changes of Postgres.
-func (p *proxy) resynced(sentAt session.Instant, r *wire.HeartbeatResponse) {
-	if p.fresh != nil && p.session != 0 && r.Status == wire.Done && !r.More {
+// resynced records that the proxy has applied the changes that Postgres had when it was
+// asked at sentAt.
+func (p *proxy) resynced(sentAt session.Instant, synced bool) {
+	if p.fresh != nil && p.session != 0 && synced {
 		p.history.Synced(p.client.Applied())
 		p.w.rules.Changes.Resynced(p.fresh.Freshness, p.clock(), sentAt)
 	}
@@ -363,8 +347,7 @@ func (m confirming) includes(stored changeMessage) bool {
 // confirmChanges appends what is committed to the stream of changes, confirms it,
 // and writes to Postgres what is confirmed.
 func (c *replica) confirmChanges() {
-	w := c.w
-	if w.profile.Freshness == deadlineOnly || c.confirmingChanges {
+	if c.confirmingChanges {
 		return
 	}
 
@@ -383,7 +366,7 @@ func (c *replica) confirmChanges() {
 				all = append(all, confirming{ended: id})
 			}
 		}
-		if w.profile.Freshness == freshnessOnly && d.recovering() {
+		if d.recovering() {
 			all = append(all, confirming{epoch: d.mark.Epoch})
 		}
 	}, func(ok bool) {
@@ -395,7 +378,7 @@ func (c *replica) confirmChanges() {
 		for _, m := range all {
 			kept[m] = c.confirmations[m]
 			if kept[m] == nil {
-				kept[m] = session.NewConfirmation(w.profile.windowBound())
+				kept[m] = session.NewConfirmation(session.Lasts(window))
 			}
 			c.confirm(m, kept[m])
 		}
@@ -502,17 +485,14 @@ func (c *replica) streamConfirmed(change wire.KeyChange) bool {
 // window, and has not been confirmed to lack a change.
 func (w *world) checkFresh(r *request) {
 	p := r.p
-	if w.profile.Freshness == deadlineOnly {
-		return
-	}
-	if since := w.now - p.fresh.provenAt; since > w.profile.window()*21/20 { // with the drift of its clock
+	if since := w.now - p.fresh.provenAt; since > window*21/20 { // with the drift of its clock
 		w.fail("I2: %s admits %s after the last heartbeat that it has read was sent", p.name, since)
 	}
 	if epoch := w.oracle.epochs[r.session]; epoch < w.pg.mark.Epoch && !w.pg.recovering() {
 		w.fail("I2: %s admits in session %d of epoch %d after the recovery wait of epoch %d", p.name, r.session, epoch, w.pg.mark.Epoch)
 	}
 	// Postgres may have lost a revocation that was not confirmed.
-	if at, ok := w.storedRevocation(r.key.hash); ok && w.pg.revoked[r.key.hash] != 0 && w.now-at > w.profile.windowBound() {
+	if at, ok := w.storedRevocation(r.key.hash); ok && w.pg.revoked[r.key.hash] != 0 && w.now-at > windowBound {
 		w.fail("I4: %s admits key %s %s after its revocation was appended", p.name, r.key.name, w.now-at)
 	}
 }

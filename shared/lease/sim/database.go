@@ -57,9 +57,7 @@ type sessionRow struct {
 	state   session.State
 	until   time.Duration
 	applied int64
-	// heartbeat is the greatest number of a heartbeat.
-	heartbeat int64
-	settled   settlement.IntervalSet
+	settled settlement.IntervalSet
 	// closedByProxy means that the session was closed at its proxy's request, restored that its proxy reported it after a
 	// loss of commits.
 	closedByProxy, restored bool
@@ -144,7 +142,6 @@ func (d *database) sessionRecord(id wire.SessionID, now time.Duration) *session.
 		State:           r.state,
 		Remaining:       r.until - now,
 		AppliedRevision: r.applied,
-		HeartbeatNumber: r.heartbeat,
 		Ending:          r.ending,
 	}
 }
@@ -152,7 +149,7 @@ func (d *database) sessionRecord(id wire.SessionID, now time.Duration) *session.
 // saveSession writes a session that has changed.
 func (d *database) saveSession(t *session.Record, now time.Duration) {
 	r := d.sessions[t.ID]
-	r.state, r.until, r.applied, r.heartbeat, r.ending = t.State, now+t.Remaining, t.AppliedRevision, t.HeartbeatNumber, t.Ending
+	r.state, r.until, r.applied, r.ending = t.State, now+t.Remaining, t.AppliedRevision, t.Ending
 }
 
 func (d *database) sessionRecords(ids map[wire.SessionID]bool, now time.Duration) map[wire.SessionID]*session.Record {

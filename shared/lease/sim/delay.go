@@ -3,15 +3,12 @@ package sim
 import (
 	"time"
 
-	"modelgateway/shared/lease/session"
 	"modelgateway/shared/wire"
 )
 
 // longestDelay is the time after which a change is confirmed although a proxy does
-// not apply it: by then its session has ended, and was fenced, or it is not fresh.
-func (p *Profile) longestDelay() time.Duration {
-	return max(session.Lasts(sessionValid), p.windowBound()) + time.Second
-}
+// not apply it: by then the proxy is not fresh.
+const longestDelay = windowBound + time.Second
 
 // checkRevocationDelay checks how long a revocation takes when a proxy does not get
 // it at once, while no process fails and Postgres can be reached.
@@ -20,18 +17,16 @@ func (w *world) checkRevocationDelay() {
 	w.pushesCut = true // the proxies learn of the change by their heartbeats
 	w.checkRevoked(
 		"no pushed message arrives",
-		min(w.profile.HeartbeatInterval, sessionValid/2)*11/10+4*w.profile.TxTime+500*time.Millisecond,
+		min(w.profile.HeartbeatInterval, window/2)*11/10+4*w.profile.TxTime+500*time.Millisecond,
 	)
 	w.pushesCut = false
 	first.deaf = true // its heartbeats still arrive
-	w.checkRevoked(first.name+" receives nothing", w.profile.longestDelay())
+	w.checkRevoked(first.name+" receives nothing", longestDelay)
 	first.deaf = false
-	first.halted = w.now + w.profile.longestDelay()
-	w.checkRevoked(first.name+" is stopped", w.profile.longestDelay())
-	if w.profile.Freshness == freshnessOnly {
-		w.checkToldWithoutPostgres()
-		w.checkToldWithoutStream()
-	}
+	first.halted = w.now + longestDelay
+	w.checkRevoked(first.name+" is stopped", longestDelay)
+	w.checkToldWithoutPostgres()
+	w.checkToldWithoutStream()
 }
 
 // breakAtAnnouncement revokes a key, and breaks something when the revocation is
@@ -78,14 +73,14 @@ func (w *world) checkToldWithoutPostgres() {
 		w.fail("liveness: the stream lacks the committed revocation of %s after a second without Postgres", k.name)
 	}
 	w.pgDown = false
-	w.runUntil(w.now + w.profile.longestDelay() + sessionValid)
+	w.runUntil(w.now + longestDelay + window)
 }
 
 // checkToldWithoutStream plays requests of a key whose revocation the stream does not
 // take before all control planes stop. The stream goes on, so proxies are fresh: no
 // time may have been told after which they refuse the key.
 func (w *world) checkToldWithoutStream() {
-	delay := w.profile.longestDelay()
+	const delay = longestDelay
 	c, k := w.keyInUse()
 	w.breakAtAnnouncement(c, k, func() { w.changes.down, w.pushesCut = true, true })
 	w.runUntil(w.now + 200*time.Millisecond) // the time is told
@@ -108,7 +103,7 @@ func (w *world) checkToldWithoutStream() {
 	}
 
 	w.pushesCut = false
-	w.runUntil(w.now + 2*delay + sessionValid)
+	w.runUntil(w.now + 2*delay + window)
 }
 
 // checkRevoked revokes a key and checks that this is confirmed in time. Then it
@@ -125,5 +120,5 @@ func (w *world) checkRevoked(what string, limit time.Duration) {
 		w.runUntil(w.now + 20*time.Millisecond)
 	}
 	w.log("the revocation of %s is confirmed after %s, while %s", k.name, w.now-begun, what)
-	w.runUntil(w.now + w.profile.longestDelay() + sessionValid)
+	w.runUntil(w.now + longestDelay + window)
 }

@@ -204,7 +204,7 @@ func (w *world) halt(p *proxy, c *replica, suspend bool) {
 	if w.r.IntN(3) == 0 {
 		a = &c.actor
 	}
-	d := w.between(100*time.Millisecond, 2*sessionValid)
+	d := w.between(100*time.Millisecond, 2*window)
 	w.log("%s is stopped for %s, machine suspended: %v", a.name, d, suspend)
 	if suspend {
 		a.suspend(d)
@@ -225,14 +225,14 @@ func (w *world) cut(p *proxy, c *replica) {
 	a.deaf, a.mute = which != 1, which != 2
 	w.stats.count([]string{"processes cut off", "processes that cannot send", "processes that cannot receive"}[which])
 	w.log("%s is cut off: deaf %v, mute %v", a.name, a.deaf, a.mute)
-	w.after(w.between(100*time.Millisecond, 2*sessionValid), func() { a.deaf, a.mute = false, false })
+	w.after(w.between(100*time.Millisecond, 2*window), func() { a.deaf, a.mute = false, false })
 }
 
 func (w *world) down(what *bool, name string) {
 	*what = true
 	w.stats.count(name + " down")
 	w.log("%s is down", name)
-	w.after(w.between(50*time.Millisecond, sessionValid), func() { *what = false })
+	w.after(w.between(50*time.Millisecond, window), func() { *what = false })
 }
 
 // backUp copies the database. The last four copies are kept.

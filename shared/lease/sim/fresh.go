@@ -10,12 +10,10 @@ import (
 	"modelgateway/shared/lease/session"
 )
 
-// The times of worlds of freshness. The window of a proxy is that of a session in
-// the other worlds.
+// The times of worlds of freshness.
 const (
-	freshWindow = sessionValid
-	beatEvery   = freshWindow / 4
-	readEvery   = 40 * time.Millisecond
+	beatEvery = window / 4
+	readEvery = 40 * time.Millisecond
 )
 
 // FreshRules are the steps of freshness. The correct ones call shared/lease/session.
@@ -114,7 +112,7 @@ func runFresh(seed uint64, rules *FreshRules, trace bool) (result Result) {
 		r:       r,
 		stats:   Stats{Faults: map[string]int64{}},
 	}
-	base.profile.Name, base.profile.Length = freshness, base.between(10*freshWindow, 20*freshWindow)
+	base.profile.Name, base.profile.Length = freshness, base.between(10*window, 20*window)
 	w := &freshWorld{
 		world:     base,
 		rules:     rules,
@@ -187,12 +185,12 @@ func (w *freshWorld) build() {
 		for key := range freshKeys + w.keysRevoked { // keys are numbered from 0; a revoked one has a successor
 			lapsed = lapsed || p.accept(key)
 		}
-		if lapsed && w.lossless && w.now > 2*freshWindow {
+		if lapsed && w.lossless && w.now > 2*window {
 			w.fail("liveness: %s is not fresh although only control planes and Postgres fail", p.name)
 		}
 	})
 
-	w.every(w.between(300*time.Millisecond, 2*freshWindow), func() {
+	w.every(w.between(300*time.Millisecond, 2*window), func() {
 		key := w.r.IntN(freshKeys + w.keysRevoked)
 		if w.r.IntN(3) == 0 {
 			w.revokeDirectly(key)
@@ -202,8 +200,8 @@ func (w *freshWorld) build() {
 	})
 
 	w.every(max(w.profile.FaultEvery/2, 300*time.Millisecond), w.breakStream)
-	w.every(4*freshWindow, w.leaveAlone)
-	w.every(2*freshWindow, w.endSession)
+	w.every(4*window, w.leaveAlone)
+	w.every(2*window, w.endSession)
 }
 
 // endSession ends the session of a proxy, for whatever reason, so that others may
@@ -223,8 +221,8 @@ func (w *freshWorld) endSession() {
 
 // leaveAlone stops Postgres, or every control plane, for many windows.
 func (w *freshWorld) leaveAlone() {
-	d := w.between(freshWindow/2, 8*freshWindow)
-	if w.now < max(w.outage, 2*freshWindow) || w.now+d > w.profile.Length { // proxies need Postgres once
+	d := w.between(window/2, 8*window)
+	if w.now < max(w.outage, 2*window) || w.now+d > w.profile.Length { // proxies need Postgres once
 		return
 	}
 
@@ -251,7 +249,7 @@ func (w *freshWorld) breakStream() {
 		return
 	}
 
-	d := w.between(50*time.Millisecond, 2*freshWindow)
+	d := w.between(50*time.Millisecond, 2*window)
 	switch w.r.IntN(9) {
 	case 0:
 		w.stats.count("no quorum")
@@ -369,7 +367,7 @@ func (w *freshWorld) revokeDirectly(key int) {
 	w.keysRevoked++
 	w.stats.count("direct revocations")
 	operator := w.newActor("operator")
-	c := session.NewConfirmation(session.Lasts(freshWindow))
+	c := session.NewConfirmation(session.Lasts(window))
 	var round func()
 	round = func() {
 		if w.confirm(&operator, c, key, true) {
@@ -442,7 +440,7 @@ func (c *freshPlane) round() {
 	}
 	for _, key := range sortedKeys(w.revoked) {
 		if c.confirmations[key] == nil {
-			c.confirmations[key] = session.NewConfirmation(session.Lasts(freshWindow))
+			c.confirmations[key] = session.NewConfirmation(session.Lasts(window))
 		}
 		w.confirm(&c.actor, c.confirmations[key], key, false)
 	}
@@ -469,7 +467,7 @@ func (w *freshWorld) heal() {
 	}
 
 	w.log("all faults end")
-	w.runUntil(w.now + 6*freshWindow)
+	w.runUntil(w.now + 6*window)
 
 	for _, p := range w.proxies {
 		if !w.rules.Fresh(p.fresh, p.clock()) {

@@ -37,30 +37,3 @@ func TestFreshSeedsAreReproducible(t *testing.T) {
 		}
 	}
 }
-
-// freshSeedsWithPools is how many worlds of each profile with pools and freshness
-// the tests run.
-const freshSeedsWithPools = 25
-
-func TestInvariantsHoldWithFreshness(t *testing.T) {
-	t.Parallel()
-	var total Stats
-	for _, p := range freshProfiles {
-		Search(1, freshSeedsWithPools, func() *Rules { return CorrectIn(p.name) }, func(r Result) bool {
-			total.Add(r.Stats)
-			if r.Violation != "" {
-				t.Errorf("seed %d: %s\nrun it again: go run ./scripts/cmd/sim -profile %q -seed %d -trace", r.Seed, r.Violation, p.name, r.Seed)
-			}
-			return true
-		})
-	}
-	t.Logf("%d steps, %d admitted, %d refused, %v", total.Steps, total.Admitted, total.Refused, total.Faults)
-	for _, what := range []string{
-		"stream of changes down", "streams of changes created again", "acknowledged changes lost", "proxies on the minority", "heartbeats refused",
-		"sessions that are to end", "sessions whose end the stream has confirmed", "changes appended again", "losses of commits declared",
-	} {
-		if total.Faults[what] == 0 {
-			t.Errorf("no seed has %s, so they are not tested", what)
-		}
-	}
-}

@@ -31,28 +31,28 @@ func freshMutations() []Mutation {
 	return []Mutation{
 		inPools(
 			"a session is fenced before the stream has confirmed its end",
-			"fresh with outages",
+			"outages",
 			500,
 			func(r *FreshRules) { r.ConfirmsEnds = false },
 		),
 		inPools(
 			"the recovery wait ends before the stream has confirmed the epoch",
-			"fresh with lost commits",
+			"lost commits",
 			4000,
 			func(r *FreshRules) { r.ConfirmsEpochs = false },
 		),
-		inPools("a change is confirmed for fresh sessions before the window has passed", "fresh", 2000, func(r *FreshRules) {
-			r.Due = func(c *session.Confirmation, now session.Instant) bool { return c.Due(now.Add(2 * freshWindow / 3)) }
+		inPools("a change is confirmed for fresh sessions before the window has passed", "stream of changes", 2000, func(r *FreshRules) {
+			r.Due = func(c *session.Confirmation, now session.Instant) bool { return c.Due(now.Add(2 * window / 3)) }
 		}),
 		{"a change is told only after Postgres has said which sessions there are", 60, func(r *Rules) {
-			r.Profile, r.TellsFirst = "fresh", false
+			r.TellsFirst = false
 		}},
 		{"a time is told for a change that the stream does not have", 2000, func(r *Rules) {
-			r.Profile = "fresh"
-			r.Bound = func(session.Reach) (time.Duration, bool) { return session.Lasts(sessionValid), true }
+			r.Profile = "stream of changes"
+			r.Bound = func(session.Reach) (time.Duration, bool) { return session.Lasts(window), true }
 		}},
 		fresh("freshness counts from some time after the heartbeat was sent", 2000, func(r *FreshRules) {
-			r.SentAt = func(now session.Instant) session.Instant { return now.Add(freshWindow / 2) }
+			r.SentAt = func(now session.Instant) session.Instant { return now.Add(window / 2) }
 		}),
 		fresh("a suspension of the machine does not end freshness", 2000, func(r *FreshRules) {
 			r.Fresh = func(f *session.Freshness, now session.Instant) bool { return f.Fresh(session.Instant{Mono: now.Mono}) }
@@ -60,7 +60,7 @@ func freshMutations() []Mutation {
 		fresh("a heartbeat makes a proxy fresh after a lapse", 2000, func(r *FreshRules) {
 			r.Fresh = (*session.Freshness).Reads
 		}),
-		fresh("a read of Postgres counts that began before the heartbeat was read", 4000, func(r *FreshRules) {
+		fresh("a read of Postgres counts that began before the heartbeat was read", 12_000, func(r *FreshRules) {
 			r.Resynced = func(f *session.Freshness, now, _ session.Instant) { f.Resynced(now, now) }
 		}),
 		fresh("a heartbeat counts when it is acknowledged", 2000, func(r *FreshRules) {
@@ -71,7 +71,7 @@ func freshMutations() []Mutation {
 			r.ChecksPrevious, r.ReadBack = false, readAnything
 		}),
 		fresh("a change is confirmed before the window has passed", 2000, func(r *FreshRules) {
-			r.Due = func(c *session.Confirmation, now session.Instant) bool { return c.Due(now.Add(2 * freshWindow / 3)) }
+			r.Due = func(c *session.Confirmation, now session.Instant) bool { return c.Due(now.Add(2 * window / 3)) }
 		}),
 		fresh("a change is confirmed although the stream has lost it", 2000, func(r *FreshRules) {
 			r.Verified = func(c *session.Confirmation, _ session.Place) { c.Verified(c.Place()) }

@@ -30,7 +30,7 @@ type freshProxy struct {
 func (p *freshProxy) start() {
 	p.process++
 	p.boot = fmt.Sprintf("%s/%d", p.name, p.process)
-	p.fresh, p.revoked, p.cache, p.asking = session.NewFreshness(freshWindow), map[int]bool{}, map[int]bool{}, false
+	p.fresh, p.revoked, p.cache, p.asking = session.NewFreshness(window), map[int]bool{}, map[int]bool{}, false
 	p.register()
 	p.position, p.incarnation = 0, p.world.incarnation
 	if !p.world.rules.FromStart {
@@ -128,7 +128,7 @@ func (p *freshProxy) resync() {
 		c.serve(func() {
 			revoked, slow := sortedKeys(w.revoked), time.Duration(0)
 			if !w.lossless && w.chance(.2) {
-				slow = w.between(0, 3*freshWindow)
+				slow = w.between(0, 3*window)
 			}
 
 			c.after(slow, func() {
@@ -184,7 +184,7 @@ func (p *freshProxy) accept(key int) (lapsed bool) {
 		})
 	case active:
 		w.stats.Admitted++
-		if w.now+freshWindow < w.outage {
+		if w.now+window < w.outage {
 			w.stats.count("requests admitted in an outage")
 		}
 		if w.confirmed[p.session] {

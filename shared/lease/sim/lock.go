@@ -171,7 +171,7 @@ func (c *replica) holdRows(t transaction, r rows, read, write func(d *database))
 	read(w.pg)
 	if w.chance(w.profile.HaltInTx) {
 		w.stats.count("processes stopped inside a transaction")
-		c.stop(w.between(100*time.Millisecond, 2*sessionValid))
+		c.stop(w.between(100*time.Millisecond, 2*window))
 	}
 	c.commitRows(t.name, t.Transaction, mine, write, t.done)
 }

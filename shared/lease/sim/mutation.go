@@ -48,7 +48,7 @@ func Mutations() []Mutation {
 		leaseMutations(),
 		holdingMutations(),
 		grantMutations(),
-		deadlineMutations(),
+		changeMutations(),
 		sessionMutations(),
 		usageMutations(),
 		recoveryMutations(),
@@ -406,43 +406,18 @@ func grantMutations() []Mutation {
 	}
 }
 
-func deadlineMutations() []Mutation {
+func changeMutations() []Mutation {
 	return []Mutation{
-		{"a session is extended before its changes are applied", 60, func(r *Rules) {
-			r.HandleHeartbeat = func(p *proxy, sentAt session.Instant, request *wire.HeartbeatRequest, a *wire.HeartbeatResponse) {
+		{"a proxy is fresh before the changes of Postgres are applied", 60, func(r *Rules) {
+			r.HandleHeartbeat = func(p *proxy, request *wire.HeartbeatRequest, a *wire.HeartbeatResponse) bool {
 				without := *a
 				without.Changes, without.More = nil, false
-				_ = p.client.HandleHeartbeat(p.clock(), sentAt, request, &without)
+				synced, _ := p.client.HandleHeartbeat(p.clock(), request, &without)
 				for _, c := range a.Changes {
-					p.after(p.w.between(0, sessionValid), func() { p.client.HandlePushed(c, func(wire.Ack) {}) })
+					p.after(p.w.between(0, window), func() { p.client.HandlePushed(c, func(wire.Ack) {}) })
 				}
+				return synced
 			}
-		}},
-		{"a late heartbeat fences a session that was extended since", 1500, func(r *Rules) {
-			r.ExtendSession = func(t *session.Record, h *wire.HeartbeatRequest, revision int64, valid time.Duration) bool {
-				t.HeartbeatNumber = h.Number - 1
-				return t.Heartbeat(h, revision, valid)
-			}
-		}},
-		{"a session that lacks a change is fenced before its deadline", 20, func(r *Rules) {
-			r.Profile = "stalls"
-			r.ExtendSession = func(t *session.Record, h *wire.HeartbeatRequest, revision int64, valid time.Duration) bool {
-				copied := *h
-				copied.Expired = true
-				return t.Heartbeat(&copied, revision, valid)
-			}
-		}},
-		{"the deadline counts from the response instead of the heartbeat", 4000, func(r *Rules) {
-			r.Profile = "stalls"
-			r.HandleRegistered = func(p *proxy, _ session.Instant, a *wire.RegisterResponse) {
-				_ = p.client.HandleRegistered(p.clock(), p.clock(), a)
-			}
-			r.HandleHeartbeat = func(p *proxy, _ session.Instant, request *wire.HeartbeatRequest, a *wire.HeartbeatResponse) {
-				_ = p.client.HandleHeartbeat(p.clock(), p.clock(), request, a)
-			}
-		}},
-		{"the boot-time clock is ignored", 600, func(r *Rules) {
-			r.Before = func(now, deadline session.Instant) bool { return now.Mono < deadline.Mono }
 		}},
 		{"nothing is checked after the wait", 90, func(r *Rules) {
 			r.GateAfter = func(gate.Gate) gate.Outcome { return gate.Admitted }
@@ -477,7 +452,7 @@ func deadlineMutations() []Mutation {
 				b.Ack(a)
 			}
 			r.HandlePushed = func(c *session.Client, _ wire.KeyChange, ack func(wire.Ack)) bool {
-				if id, _ := c.Session(); id != 0 {
+				if id := c.Session(); id != 0 {
 					ack(wire.Ack{Session: id, Revision: c.Applied()})
 				}
 				return false
@@ -488,11 +463,6 @@ func deadlineMutations() []Mutation {
 
 func sessionMutations() []Mutation {
 	return []Mutation{
-		{"a session that has expired at its proxy holds up changes", 20, func(r *Rules) {
-			r.ExtendSession = func(t *session.Record, h *wire.HeartbeatRequest, _ int64, valid time.Duration) bool {
-				return t.Heartbeat(h, 0, valid)
-			}
-		}},
 		{"a revocation does not wait for sessions", 150, func(r *Rules) {
 			r.BarrierDone = func(*session.Barrier) bool { return true }
 		}},
@@ -502,14 +472,14 @@ func sessionMutations() []Mutation {
 		}},
 		{"the silence of a session counts while nobody could hear its proxy", 60, func(r *Rules) {
 			r.Profile = "outages"
-			r.SessionExpired = func(t *session.Record, _, closeAfter time.Duration) bool { return t.Expired(session.Never, closeAfter) }
+			r.SessionOver = func(t *session.Record, _, closeAfter time.Duration) bool { return t.Over(session.Never, closeAfter) }
 		}},
 		{"an absence within a server incarnation is not noticed", 60, func(r *Rules) {
 			r.Profile = "outages"
 			r.PresentFor = func(*session.Presence, session.Instant, time.Duration) time.Duration { return session.Never }
 		}},
 		{"a fenced session is extended and served", 20, func(r *Rules) {
-			r.ExtendSession = func(t *session.Record, a *wire.HeartbeatRequest, _ int64, valid time.Duration) bool {
+			r.ExtendSession = func(t *session.Record, a *wire.HeartbeatRequest, valid time.Duration) bool {
 				if t.State == 0 {
 					return false
 				}
@@ -517,15 +487,11 @@ func sessionMutations() []Mutation {
 				return true
 			}
 		}},
-		{"the margin for clocks that differ is missing", 4000, func(r *Rules) {
-			r.Profile = "stalls"
-			r.FenceSession = func(t *session.Record, _ time.Duration) bool { return t.Fence(0) }
-		}},
-		{"a session is fenced before its deadline has passed", 150, func(r *Rules) {
-			r.FenceSession = func(t *session.Record, _ time.Duration) bool { return t.Fence(-sessionValid / 2) }
+		{"a session is to end before its proxy was silent for the window", 150, func(r *Rules) {
+			r.SessionExpired = func(t *session.Record) bool { return t.State == session.Active && t.Remaining < window/2 }
 		}},
 		{"an expired session is closed while its requests may still run", 90, func(r *Rules) {
-			r.SessionExpired = func(t *session.Record, heardFor, _ time.Duration) bool { return t.Expired(heardFor, 0) }
+			r.SessionOver = func(t *session.Record, heardFor, _ time.Duration) bool { return t.Over(heardFor, 0) }
 		}},
 		{"a session is closed before its events are settled", 20, func(r *Rules) {
 			r.CloseSession = func(t *session.Record, c *wire.CloseRequest, _ int64) bool { return t.Close(c, c.FinalCount) }

@@ -20,7 +20,7 @@ const outageSample = 50 * time.Millisecond
 
 // countsAsAbsence is the least absence that every replica must notice: it is
 // longer than the gap of session.Presence and the time between two sweeps.
-const countsAsAbsence = sessionValid + 4*sweepEvery
+const countsAsAbsence = window + 4*sweepEvery
 
 // watchOutages keeps the times of the outages up to date.
 func (w *world) watchOutages() {
@@ -57,11 +57,11 @@ func (w *world) noteOutages() {
 // clockTolerance is the share by which the clock of a replica may run fast.
 const clockTolerance = 0.97
 
-// checkFencing checks that a session is not fenced for its silence before its
+// checkEnding checks that a session does not end for its silence before its
 // proxy could renew it after an absence of Postgres or of the replicas.
-func (w *world) checkFencing(id wire.SessionID) {
-	if o := w.outages; o.served > 0 && w.now-o.served < time.Duration(clockTolerance*float64(sessionValid))-outageSample {
-		w.fail("session %d is fenced %s after an outage, before its proxy could renew it", id, w.now-o.served)
+func (w *world) checkEnding(id wire.SessionID) {
+	if o := w.outages; o.served > 0 && w.now-o.served < time.Duration(clockTolerance*float64(window))-outageSample {
+		w.fail("session %d is to end %s after an outage, before its proxy could renew it", id, w.now-o.served)
 	}
 }
 
@@ -76,7 +76,7 @@ func (w *world) checkHeard(id wire.SessionID) {
 // outage makes Postgres, the bus or all replicas unreachable for longer than an
 // expired session is kept. It is no new server incarnation.
 func (w *world) outage() {
-	d := w.between(closeAfter, closeAfter+3*sessionValid)
+	d := w.between(closeAfter, closeAfter+3*window)
 	if w.now+d > w.profile.Length { // it must have ended when the world heals
 		return
 	}

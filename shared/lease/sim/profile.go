@@ -2,11 +2,9 @@ package sim
 
 import (
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"modelgateway/shared/lease/rollback"
-	"modelgateway/shared/lease/session"
 )
 
 // Profile has the sizes, intervals and fault probabilities of one world. They
@@ -61,65 +59,15 @@ type Profile struct {
 	Limits int64
 	// IdleTimeout is how long proxies keep the idle units of an account that has no requests.
 	IdleTimeout time.Duration
-	// Freshness is what a session needs, FreshWindow its window. NoQuorum, LoseChanges, NewChanges and Minority are the
-	// weights of faults of the stream of changes.
-	Freshness                                   need
-	FreshWindow                                 time.Duration
+	// NoQuorum, LoseChanges, NewChanges and Minority are the weights of faults of the stream of changes.
 	NoQuorum, LoseChanges, NewChanges, Minority float64
 	// RestartWithin is the longest time until a killed proxy is started again.
 	RestartWithin time.Duration
 	Length        time.Duration
 }
 
-// need is what a proxy needs to admit in a session.
-type need int
-
-const (
-	deadlineOnly need = iota
-	deadlineAndFreshness
-	freshnessOnly
-)
-
-// window returns the window of freshness of sessions; zero if they need none.
-func (p *Profile) window() time.Duration {
-	if p.Freshness == deadlineOnly {
-		return 0
-	}
-	return p.FreshWindow
-}
-
 // windowBound is how long after a change is in the stream no proxy admits without it.
-func (p *Profile) windowBound() time.Duration {
-	return session.Lasts(p.FreshWindow)
-}
-
-// freshProfiles need freshness. No world has one unless it is asked for.
-var freshProfiles = []struct {
-	name  string
-	shape func(p *Profile, r *rand.Rand)
-}{
-	{"fresh and in time", func(p *Profile, r *rand.Rand) { p.needFreshness(r, deadlineAndFreshness) }},
-	{"fresh", func(p *Profile, r *rand.Rand) { p.needFreshness(r, freshnessOnly) }},
-	// Postgres loses commits while proxies are fresh.
-	{"fresh with lost commits", func(p *Profile, r *rand.Rand) {
-		p.needFreshness(r, freshnessOnly)
-		p.FreshWindow = 3 * sessionValid // longer than the recovery wait
-		p.LoseCommits, p.AnswerTime = 2, time.Duration(1+r.IntN(10))*time.Millisecond
-	}},
-	// Control planes or Postgres are away for longer than an expired session is kept.
-	{"fresh with outages", func(p *Profile, r *rand.Rand) {
-		p.needFreshness(r, freshnessOnly)
-		p.Outage, p.FaultEvery, p.Length, p.LoseCommits = 3, 6*time.Second, 40*time.Second, 0
-		p.RequestEvery = 60 * time.Millisecond
-	}},
-	{resumeProfile, func(p *Profile, r *rand.Rand) { p.needResume(r) }},
-}
-
-// needFreshness makes sessions need freshness, and lets the stream of changes fail.
-func (p *Profile) needFreshness(r *rand.Rand, n need) {
-	p.Freshness, p.FreshWindow = n, sessionValid
-	p.NoQuorum, p.LoseChanges, p.NewChanges, p.Minority = r.Float64(), r.Float64(), r.Float64()/2, r.Float64()
-}
+const windowBound = window + window/20 + 500*time.Millisecond
 
 // draw returns a random profile.
 func draw(r *rand.Rand) Profile {
@@ -175,10 +123,10 @@ func draw(r *rand.Rand) Profile {
 		RestartWithin:    4 * time.Second,
 		Length:           between(6*time.Second, 16*time.Second),
 	}
-	p.HeartbeatInterval, p.Stall = between(sessionValid/10, sessionValid/2), some(.3, .5)
+	p.HeartbeatInterval, p.Stall = between(window/10, window/2), some(.3, .5)
 	p.LosePushes = some(.4, .5)
 	p.HaltInTx = some(.3, .02)
-	p.ClockSkew = time.Duration(some(.5, float64(sessionValid)))
+	p.ClockSkew = time.Duration(some(.5, float64(window)))
 	p.Keeps = []rollback.Keeps{rollback.KeepsNever, rollback.KeepsOnRestart, rollback.KeepsOnRestart, rollback.KeepsOnFailover}[r.IntN(4)]
 	if r.IntN(4) == 0 {
 		p.ForgeEvery = between(100*time.Millisecond, time.Second)
@@ -189,7 +137,8 @@ func draw(r *rand.Rand) Profile {
 	if r.IntN(4) == 0 {
 		p.LoseCommits, p.AnswerTime = .2+.8*r.Float64(), between(time.Millisecond, 10*time.Millisecond)
 	}
-	if i := r.IntN(15); i < len(directedProfiles) {
+	p.NoQuorum, p.LoseChanges, p.NewChanges, p.Minority = some(.4, .7), some(.4, .7), some(.2, .4), some(.4, .7)
+	if i := r.IntN(20); i < len(directedProfiles) {
 		p.direct(r, directedProfiles[i].name)
 	}
 
@@ -234,12 +183,12 @@ var directedProfiles = []struct {
 	}},
 	// Proxies that receive most changes only with heartbeats, and are stopped shortly before their sessions end.
 	{"stalls", func(p *Profile, r *rand.Rand) {
-		p.Stall, p.LosePushes, p.HeartbeatInterval = .8, .9, sessionValid/3+time.Duration(r.Int64N(int64(sessionValid/6)))
+		p.Stall, p.LosePushes, p.HeartbeatInterval = .8, .9, window/3+time.Duration(r.Int64N(int64(window/6)))
 		p.RevokeEvery, p.RequestEvery, p.FaultEvery = 400*time.Millisecond, 30*time.Millisecond, 2*p.FaultEvery
 	}},
 	// Postgres is restarted often, on servers whose clocks differ by as much as a session is valid.
 	{"clock steps", func(p *Profile, _ *rand.Rand) {
-		p.ClockSkew = sessionValid
+		p.ClockSkew = window
 		p.PostgresDown = 1
 		p.FaultEvery = 600 * time.Millisecond
 		p.LosePushes = .9
@@ -283,6 +232,15 @@ var directedProfiles = []struct {
 		p.HeadroomPeriod, p.RequestDuration, p.SpoolCapacity = 30*time.Millisecond, min(p.RequestDuration, 300*time.Millisecond), 400
 		p.SuspendEvery, p.AdjustEvery, p.FaultEvery = 4*p.SuspendEvery, 1500*time.Millisecond, 2*p.FaultEvery
 	}},
+	// The stream of changes fails often.
+	{"stream of changes", func(p *Profile, r *rand.Rand) {
+		p.NoQuorum, p.LoseChanges, p.NewChanges, p.Minority = r.Float64(), r.Float64(), r.Float64()/2, r.Float64()
+	}},
+	// Postgres loses commits while proxies are fresh.
+	{"lost commits", func(p *Profile, r *rand.Rand) {
+		p.LoseCommits, p.AnswerTime = 2, time.Duration(1+r.IntN(10))*time.Millisecond
+	}},
+	{resumeProfile, func(p *Profile, r *rand.Rand) { p.needResume(r) }},
 }
 
 // Profiles lists the profiles that can be selected by name.
@@ -291,15 +249,12 @@ func Profiles() []string {
 	for _, d := range directedProfiles {
 		names = append(names, d.name)
 	}
-	for _, d := range freshProfiles {
-		names = append(names, d.name)
-	}
 	return names
 }
 
 // direct applies the directed profile of that name, if there is one.
 func (p *Profile) direct(r *rand.Rand, name string) {
-	for _, d := range slices.Concat(directedProfiles, freshProfiles) {
+	for _, d := range directedProfiles {
 		if d.name == name {
 			p.Name = name
 			d.shape(p, r)

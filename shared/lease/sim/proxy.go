@@ -30,10 +30,9 @@ type proxy struct {
 	wake time.Duration
 	// session is the current one, zero if there is none.
 	session       wire.SessionID
-	deadline      session.Instant
 	invalidations session.Invalidations
 	cache         map[apikey.Hash]*cached
-	// fresh is the freshness of the current session, if the world needs it.
+	// fresh is the freshness of the current session.
 	fresh *proxyFreshness
 	// minority means that it is connected to a server that cannot reach the others of the stream of changes.
 	minority bool
@@ -119,7 +118,7 @@ func (p *proxy) start() {
 	p.process++
 	p.boot = fmt.Sprintf("%s/%d", p.name, p.process)
 	p.usage, p.schedule = usagelog.New[*usage](), nil
-	p.session, p.deadline, p.wake, p.fresh = 0, session.Instant{}, session.Never, nil
+	p.session, p.wake, p.fresh = 0, session.Never, nil
 	p.client = session.NewClient(p.clock(), p.boot, p.sessionTiming(), proxyHost{p})
 	p.closer = session.NewCloser(p.clock(), p.sessionTiming(), proxyHost{p})
 	p.invalidations = session.Invalidations{}
@@ -152,9 +151,7 @@ func (p *proxy) start() {
 
 	p.loadCheckpoint()
 	p.pump()
-	if w.profile.Freshness != deadlineOnly {
-		p.after(w.between(0, w.profile.window()/4), p.beat)
-	}
+	p.after(w.between(0, window/4), p.beat)
 
 	p.schedule, p.publishWake = usagelog.NewSchedule(p.clock().Mono), session.Never
 	if len(p.disk.sessions) > 0 {
@@ -195,7 +192,7 @@ func (p *proxy) sessionTiming() session.Timing {
 	return session.Timing{
 		HeartbeatInterval:    p.w.profile.HeartbeatInterval,
 		MinHeartbeatInterval: 2 * time.Millisecond,
-		HeartbeatsPerSession: 2,
+		HeartbeatsPerWindow:  2,
 		RetryInterval:        200 * time.Millisecond,
 		CloseInterval:        400 * time.Millisecond,
 		LeaveInterval:        50 * time.Millisecond,
@@ -252,7 +249,7 @@ func (p *proxy) pump() {
 	opened, resumed := p.client.Opened()
 	closing, wake := p.closer.Next(now, opened, resumed)
 	if out.Register != nil {
-		p.register(now, out.Register)
+		p.register(out.Register)
 	}
 	if out.Open != 0 {
 		p.open(out.Open)
@@ -276,7 +273,7 @@ func (p *proxy) pump() {
 	}
 }
 
-func (p *proxy) register(sentAt session.Instant, r *wire.RegisterRequest) {
+func (p *proxy) register(r *wire.RegisterRequest) {
 	r.Name = p.name
 	for _, id := range p.usage.Sessions() {
 		r.Earlier = append(r.Earlier, wire.EarlierSession{Session: id, BootID: p.usage.Session(id).BootID})
@@ -292,7 +289,7 @@ func (p *proxy) register(sentAt session.Instant, r *wire.RegisterRequest) {
 			p.w.oracle.epochs[a.Session] = a.ClusterEpoch
 			p.w.rules.Resume.Void(p)
 			p.resumable = nil
-			p.w.rules.HandleRegistered(p, sentAt, &a)
+			_ = p.client.HandleRegistered(p.clock(), &a)
 			p.pump()
 		},
 		func() {
@@ -314,15 +311,12 @@ func (p *proxy) open(id wire.SessionID) {
 	p.client.HandleOpened(p.clock(), nil)
 	if w.chance(w.profile.LosePushes) {
 		w.stats.count("sessions that pushes do not reach")
-		p.pushesLostUntil = w.now + w.between(0, 3*sessionValid)
+		p.pushesLostUntil = w.now + w.between(0, 3*window)
 	}
 	p.pump()
 }
 
 func (p *proxy) heartbeat(sentAt session.Instant, r *wire.HeartbeatRequest) {
-	if p.w.profile.Freshness == freshnessOnly {
-		r.Expired = r.Expired && !p.valid(sentAt)
-	}
 	ask(
 		p,
 		"heartbeat",
@@ -331,10 +325,9 @@ func (p *proxy) heartbeat(sentAt session.Instant, r *wire.HeartbeatRequest) {
 		func(a wire.HeartbeatResponse) {
 			p.w.rules.Resume.Void(p)
 			p.alone = false
-			p.w.rules.HandleHeartbeat(p, sentAt, r, &a)
-			p.resynced(sentAt, &a)
+			p.resynced(sentAt, p.w.rules.HandleHeartbeat(p, r, &a))
 			if len(a.Changes) > 0 {
-				p.stallUntilDeadline()
+				p.stall()
 			}
 			p.pump()
 		},
@@ -386,27 +379,19 @@ func (h proxyHost) CommitsLost(int64) {
 }
 
 // SessionStarted implements session.Proxy.
-func (h proxyHost) SessionStarted(id wire.SessionID, deadline session.Instant) {
+func (h proxyHost) SessionStarted(id wire.SessionID, _ time.Duration) {
 	h.p.w.rules.Resume.Void(h.p)
 	h.p.endQueues()
-	h.p.session, h.p.deadline, h.p.isResumed = id, deadline, false
+	h.p.session, h.p.isResumed = id, false
 	h.p.history, h.p.alone = checkpoint.NewHistory(h.p.client.Applied()), false
 	h.p.beginFresh(id)
-}
-
-// SessionExtended implements session.Proxy.
-func (h proxyHost) SessionExtended(deadline session.Instant) { h.p.deadline = deadline }
-
-// SessionExpired implements session.Proxy.
-func (h proxyHost) SessionExpired(wire.SessionID) {
-	h.p.w.stats.count("sessions expired at their proxy")
 }
 
 // SessionEnded implements session.Proxy.
 func (h proxyHost) SessionEnded(id wire.SessionID, reason session.EndReason) {
 	h.p.w.log("%s: session %d has ended: %s", h.p.name, id, reason)
 	h.p.w.rules.Resume.Void(h.p)
-	h.p.session, h.p.deadline, h.p.fresh, h.p.resumable = 0, session.Instant{}, nil, nil
+	h.p.session, h.p.fresh, h.p.resumable = 0, nil, nil
 	if h.p.isResumed {
 		h.p.isResumed = false
 		h.p.closer.Close(h.p.clock())
@@ -426,16 +411,19 @@ func (h proxyHost) SessionClosed(r wire.CloseRequest) {
 	}
 }
 
-// stallUntilDeadline sometimes stops the process until shortly before its session
-// expires. Changes that it has not applied by then come too late.
-func (p *proxy) stallUntilDeadline() {
+// stall sometimes stops the process until shortly before it is not fresh any more.
+// Changes that it has not applied by then come too late.
+func (p *proxy) stall() {
 	w := p.w
 	if !w.chance(w.profile.Stall) {
 		return
 	}
 	p.after(w.between(0, 100*time.Millisecond), func() {
-		left := time.Duration(float64(p.validUntil().Mono-p.clock().Mono) / p.rate)
-		if d := left - w.between(0, sessionValid/10); d > 0 && !w.healed {
+		if p.fresh == nil {
+			return
+		}
+		left := time.Duration(float64(p.fresh.Until().Mono-p.clock().Mono) / p.rate)
+		if d := left - w.between(0, window/10); d > 0 && !w.healed {
 			p.stop(d)
 			w.stats.count("processes stalled")
 			w.log("%s stalls for %s", p.name, d)

@@ -149,11 +149,10 @@ func (c *replica) checkpoint(members rollback.Membership, revision int, reached 
 }
 
 // recoveredEpoch returns the cluster epoch whose recovery wait has ended; 0 if none
-// has. Proxies that need only freshness must have had the time to read of the epoch.
+// has. Proxies must have had the time to read of the epoch.
 func (c *replica) recoveredEpoch() int64 {
-	w := c.w
-	recovered := w.rules.RecoveredEpoch(c.detector, c.clock().Mono, sessionValid+margin)
-	if w.profile.Freshness == freshnessOnly && recovered != c.confirmedEpoch && w.rules.Changes.ConfirmsEpochs {
+	recovered := c.detector.Epoch()
+	if recovered != c.confirmedEpoch && c.w.rules.Changes.ConfirmsEpochs {
 		return 0
 	}
 	return recovered
@@ -273,7 +272,7 @@ func (w *world) recoverLoss(before rollback.HighWaterMark) {
 
 	for _, id := range sortedKeys(d.sessions) {
 		if r := d.sessions[id]; r.state != session.Closed {
-			r.state, r.until = session.Fenced, max(r.until, d.now(w))+sessionValid
+			r.state, r.until = session.Fenced, max(r.until, d.now(w))+window
 		}
 	}
 

@@ -74,11 +74,7 @@ func recoveryMutations() []Mutation {
 		{"a lost revocation is not restored", 2000, func(r *Rules) { r.RestoreRevocation = func(*database, string, apikey.Hash) {} }},
 		{"a change does not wait for sessions from before a loss", 6000, func(r *Rules) {
 			r.Profile = "stalls"
-			r.UnknownSessions = func(bool, time.Duration) []session.ActiveSession { return nil }
-		}},
-		{"the recovery wait ends at once", 3000, func(r *Rules) {
-			r.Profile = "stalls"
-			r.RecoveredEpoch = func(a *rollback.Detector, now, _ time.Duration) int64 { return a.RecoveredEpoch(now, 0) }
+			r.UnknownSessions = func(bool) []session.ActiveSession { return nil }
 		}},
 		{"a promoted standby counts as the same server", 900, func(r *Rules) {
 			r.Observe = func(

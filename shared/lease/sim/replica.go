@@ -79,10 +79,8 @@ func (c *replica) start() {
 	c.every(checkpointInterval, c.check)
 	c.every(c.w.profile.SettleEvery, c.settle)
 
-	if c.w.profile.Freshness != deadlineOnly {
-		c.every(confirmEvery, c.confirmChanges)
-		c.every(bucketEvery, c.writeBucket)
-	}
+	c.every(confirmEvery, c.confirmChanges)
+	c.every(bucketEvery, c.writeBucket)
 }
 
 func (c *replica) every(d time.Duration, do func()) {
@@ -416,30 +414,25 @@ func (c *replica) recall(session wire.SessionID, r wire.Recall) {
 	c.w.push(c, p, "recall", func() { p.handleRecall(session, r) })
 }
 
-// sweep fences expired sessions, and closes those that expired more than closeAfter
-// ago.
+// sweep marks expired sessions, which are fenced when the stream of changes has
+// confirmed their ends, and closes those that expired more than closeAfter ago.
 func (c *replica) sweep() {
 	w := c.w
 	c.tx("sweep", func(d *database) {
-		heardFor := min(c.detector.ServingFor(c.clock().Mono), w.rules.PresentFor(&c.hearing, c.clock(), sessionValid))
+		heardFor := min(c.detector.ServingFor(c.clock().Mono), w.rules.PresentFor(&c.hearing, c.clock(), window))
 		for _, id := range sortedKeys(d.sessions) {
 			t := d.sessionRecord(id, d.now(w))
 			switch {
 			case w.locked(rows{beat: map[wire.SessionID]bool{id: true}}) > 0: // skip locked
-			case c.fence(*t) && w.profile.Freshness == freshnessOnly:
+			case c.expired(*t):
 				if !t.Ending {
 					w.stats.count("sessions that are to end")
 					w.log("session %d is to end", id)
-					w.checkFencing(id)
+					w.checkEnding(id)
 					d.sessions[id].ending = true
 				}
-			case c.fence(*t):
-				w.stats.count("sessions fenced")
-				w.log("session %d fenced", id)
-				w.checkFencing(id)
-				d.sessions[id].state = session.Fenced
-			case d.recovering() && w.profile.Freshness == freshnessOnly: // a proxy that is fresh may not know the epoch
-			case w.rules.SessionExpired(t, heardFor, closeAfter) && w.locked(d.rowsOfSession(id)) == 0:
+			case d.recovering(): // a proxy that is fresh may not know the epoch
+			case w.rules.SessionOver(t, heardFor, closeAfter) && w.locked(d.rowsOfSession(id)) == 0:
 				w.stats.count("sessions closed after expiry")
 				w.checkHeard(id)
 				t.State = session.Closed
@@ -450,18 +443,18 @@ func (c *replica) sweep() {
 	}, func(ok bool) {
 		if ok {
 			w.noteOutages()
-			c.serving.Seen(c.clock(), sessionValid)
+			c.serving.Seen(c.clock(), window)
 		}
 		if ok && !w.busDown && !c.deaf && !c.mute {
-			c.hearing.Seen(c.clock(), sessionValid)
+			c.hearing.Seen(c.clock(), window)
 		}
 	})
 }
 
-// fence reports whether a session has expired so that it must be fenced.
-func (c *replica) fence(t session.Record) bool {
-	t.Remaining = c.w.rules.Remaining(t.Remaining, c.servingFor(), sessionValid)
-	return c.w.rules.FenceSession(&t, margin)
+// expired reports whether a session is to end, because its proxy is silent.
+func (c *replica) expired(t session.Record) bool {
+	t.Remaining = c.w.rules.Remaining(t.Remaining, c.servingFor(), window)
+	return c.w.rules.SessionExpired(&t)
 }
 
 // free returns the outstanding units of a closed session.
@@ -493,7 +486,7 @@ func (c *replica) register(r *wire.RegisterRequest, reply func(wire.RegisterResp
 		d.sessions[id] = &sessionRow{
 			boot:    r.BootID,
 			state:   session.Active,
-			until:   d.now(w) + sessionValid,
+			until:   d.now(w) + window,
 			applied: read.Revision,
 		}
 
@@ -512,7 +505,7 @@ func (c *replica) register(r *wire.RegisterRequest, reply func(wire.RegisterResp
 			V:                 wire.Version,
 			Status:            wire.Done,
 			Session:           id,
-			ValidMS:           sessionValid.Milliseconds(),
+			WindowMS:          window.Milliseconds(),
 			Revision:          read.Revision,
 			StreamIncarnation: incarnation(d.incarnation),
 			ClusterEpoch:      read.Epoch,
@@ -535,12 +528,10 @@ func (c *replica) heartbeat(r *wire.HeartbeatRequest, reply func(wire.HeartbeatR
 	var answer wire.HeartbeatResponse
 	var t *session.Record
 	var at time.Duration
-	extended, fenced := false, false
+	extended := false
 	c.lockedTx("heartbeat", rows{beat: map[wire.SessionID]bool{r.Session: true}}, func(d *database) {
 		t, at = d.sessionRecord(r.Session, d.now(w)), d.now(w)
-		before := t.State
-		if extended = w.rules.ExtendSession(t, r, d.mark.Revision, sessionValid); !extended {
-			fenced = t.State != before
+		if extended = w.rules.ExtendSession(t, r, window); !extended {
 			answer = wire.HeartbeatResponse{V: wire.Version, Status: wire.Fenced}
 			return
 		}
@@ -548,7 +539,6 @@ func (c *replica) heartbeat(r *wire.HeartbeatRequest, reply func(wire.HeartbeatR
 		answer = wire.HeartbeatResponse{
 			V:                 wire.Version,
 			Status:            wire.Done,
-			ValidMS:           sessionValid.Milliseconds(),
 			StreamIncarnation: incarnation(d.incarnation),
 			ClusterEpoch:      d.mark.Epoch,
 			UsageBacklog:      w.stream.backlog(),
@@ -562,10 +552,7 @@ func (c *replica) heartbeat(r *wire.HeartbeatRequest, reply func(wire.HeartbeatR
 
 		answer.More = len(answer.Changes) == maxChanges
 	}, func(d *database) {
-		if fenced {
-			w.stats.count("expired sessions fenced by their heartbeats")
-		}
-		if extended || fenced {
+		if extended {
 			d.saveSession(t, at)
 		}
 	}, func(ok bool) {
@@ -655,5 +642,5 @@ func (d *database) keyRecord(cust *customer, k *key) *wire.KeyRecord {
 // servingFor returns for how long the replica has served in the server incarnation
 // without an absence.
 func (c *replica) servingFor() time.Duration {
-	return min(c.detector.ServingFor(c.clock().Mono), c.w.rules.PresentFor(&c.serving, c.clock(), sessionValid))
+	return min(c.detector.ServingFor(c.clock().Mono), c.w.rules.PresentFor(&c.serving, c.clock(), window))
 }

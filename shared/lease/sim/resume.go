@@ -52,7 +52,7 @@ func (d *disk) write() int {
 // saveCheckpoint keeps what a later process needs, while no control plane responds.
 func (p *proxy) saveCheckpoint() {
 	f := p.fresh
-	if !p.alone || f == nil || p.session == 0 || p.w.profile.Freshness != freshnessOnly {
+	if !p.alone || f == nil || p.session == 0 {
 		return
 	}
 
@@ -67,7 +67,7 @@ func (p *proxy) saveCheckpoint() {
 		Session:   p.session,
 		BootID:    p.usage.Session(p.session).BootID,
 		Epoch:     p.w.oracle.epochs[p.session],
-		Window:    p.w.profile.window(),
+		Window:    window,
 		Source:    f.source,
 		Freshness: state,
 		Known:     known,
@@ -150,7 +150,7 @@ type keyBucket struct {
 
 // writeBucket copies the key records into the bucket.
 func (c *replica) writeBucket() {
-	if c.w.profile.Freshness != freshnessOnly || c.w.changes.down {
+	if c.w.changes.down {
 		return
 	}
 
@@ -174,10 +174,6 @@ func (c *replica) writeBucket() {
 // readBucket finds the record of a key in the bucket.
 func (p *proxy) readBucket(r *request, asked int64) {
 	w := p.w
-	if w.profile.Freshness != freshnessOnly {
-		return
-	}
-
 	id := p.session
 	askChanges(&p.actor, func() bool { return p.minority }, func(*changeStream) keyBucket { return w.keys }, func(b keyBucket, ok bool) {
 		record, found := b.records[r.key.name]
@@ -254,20 +250,18 @@ func (w *world) usedBy(p *proxy, id wire.SessionID, n wire.Need) (used int64) {
 const resumeProfile = "restarts in outages"
 
 func (p *Profile) needResume(r *rand.Rand) {
-	p.needFreshness(r, freshnessOnly)
-	p.NoQuorum, p.NewChanges, p.Minority, p.LoseChanges = p.NoQuorum/4, p.NewChanges/4, p.Minority/4, p.LoseChanges/2
-	p.FreshWindow = 2 * sessionValid
+	p.NoQuorum, p.NewChanges, p.Minority, p.LoseChanges = r.Float64()/4, r.Float64()/8, r.Float64()/4, r.Float64()/2
 	p.Poor, p.HeadroomPeriod, p.RequestEvery, p.RequestDuration = false, 30*time.Millisecond, 25*time.Millisecond, min(
 		p.RequestDuration,
 		500*time.Millisecond,
 	)
 	p.SettleEvery = min(p.SettleEvery, 50*time.Millisecond)
 	p.Outage, p.KillProxy, p.Drain, p.LoseSpool, p.BusDown, p.KillFleet, p.RestartWithin = 3, 2, 1, .05, 1, 1, time.Second
-	p.Halt = p.Halt / 4
-	p.Suspend = p.Suspend / 4
-	p.Cut = p.Cut / 2
-	p.KillReplica = p.KillReplica / 4
-	p.PostgresDown = p.PostgresDown / 4
+	p.Halt /= 4
+	p.Suspend /= 4
+	p.Cut /= 2
+	p.KillReplica /= 4
+	p.PostgresDown /= 4
 	p.DeleteStream = 0
 	p.LoseTail = 0
 	p.HaltInTx, p.TxFail, p.TxUnknown, p.LoseMessage, p.DelayMessage = 0, p.TxFail/4, p.TxUnknown/4, p.LoseMessage/4, p.DelayMessage/4

@@ -72,10 +72,10 @@ func rogueMutations() []Mutation {
 			}
 		}},
 		{"heartbeats of another process extend a session", 60, func(r *Rules) {
-			r.ExtendSession = func(t *session.Record, h *wire.HeartbeatRequest, revision int64, valid time.Duration) bool {
+			r.ExtendSession = func(t *session.Record, h *wire.HeartbeatRequest, window time.Duration) bool {
 				copied := *h
 				copied.BootID = t.BootID
-				return t.Heartbeat(&copied, revision, valid)
+				return t.Heartbeat(&copied, window)
 			}
 		}},
 		{"another process closes a session", 60, func(r *Rules) {

@@ -21,7 +21,7 @@ type Rules struct {
 	Profile string
 	// Freshness has the steps of freshness in worlds that have only keys and the stream of changes; nil in all others.
 	Freshness *FreshRules
-	// Changes has the steps of freshness in all other worlds, if their profile needs it.
+	// Changes has the steps of freshness in all other worlds.
 	Changes *FreshRules
 
 	// The steps of the control plane.
@@ -36,9 +36,9 @@ type Rules struct {
 	MarkInserted      func(s *settlement.Batch, requests map[[16]byte]bool) []int
 	ResolveDuplicates func(s *settlement.Batch, settled map[[16]byte][32]byte)
 	CloseLeases       func(b *allocator.Allocator, s wire.SessionID)
-	ExtendSession     func(t *session.Record, r *wire.HeartbeatRequest, revision int64, valid time.Duration) bool
-	FenceSession      func(t *session.Record, margin time.Duration) bool
-	SessionExpired    func(t *session.Record, heardFor, closeAfter time.Duration) bool
+	ExtendSession     func(t *session.Record, r *wire.HeartbeatRequest, window time.Duration) bool
+	SessionExpired    func(t *session.Record) bool
+	SessionOver       func(t *session.Record, heardFor, closeAfter time.Duration) bool
 	PresentFor        func(p *session.Presence, now session.Instant, gap time.Duration) time.Duration
 	CloseSession      func(t *session.Record, c *wire.CloseRequest, settled int64) bool
 	Remaining         func(left, servingFor, ttl time.Duration) time.Duration
@@ -59,8 +59,7 @@ type Rules struct {
 	ReadsMembershipAgain bool
 	NextMark             func(m, now rollback.HighWaterMark) rollback.HighWaterMark
 	RestoreRevocation    func(d *database, account string, key apikey.Hash)
-	RecoveredEpoch       func(a *rollback.Detector, now, wait time.Duration) int64
-	UnknownSessions      func(recovering bool, ttl time.Duration) []session.ActiveSession
+	UnknownSessions      func(recovering bool) []session.ActiveSession
 	EarlierSessions      func(r *wire.RegisterRequest) []wire.EarlierSession
 	KeepsRevocations     bool
 	// LocksRows means that transactions lock rows, SkipsLockedRows that a batch that has waited for rows decides the
@@ -71,28 +70,26 @@ type Rules struct {
 	Resume *ResumeRules
 
 	// The steps of a proxy.
-	Before           func(now, deadline session.Instant) bool
-	HandleRegistered func(p *proxy, sentAt session.Instant, r *wire.RegisterResponse)
-	HandleHeartbeat  func(p *proxy, sentAt session.Instant, request *wire.HeartbeatRequest, r *wire.HeartbeatResponse)
-	HandlePushed     func(c *session.Client, change wire.KeyChange, ack func(wire.Ack)) (gap bool)
-	IsCurrent        func(k *session.Invalidations, r session.RecordVersion) bool
-	GateBefore       func(e gate.Gate) (gate.Outcome, error)
-	GateAfter        func(e gate.Gate) gate.Outcome
-	HandleResponse   func(q *holder.Queue, now, sentAt time.Duration, request *wire.LeaseRequest, r *wire.LeaseResponse) bool
-	RequestFailed    func(q *holder.Queue, now time.Duration, request *wire.LeaseRequest)
-	HandleRecall     func(q *holder.Queue, pool wire.PoolID, generation int64)
-	Release          func(q *accountQueue, t *holder.Waiter, cost int64)
-	EndSession       func(q *holder.Queue)
-	Unused           func(q *holder.Queue, now time.Duration) bool
-	LastNumber       func(q *holder.Queue) int64
-	OutgoingRequest  func(q *accountQueue, request *wire.LeaseRequest) *wire.LeaseRequest
-	IdleTimeout      func(p Profile) time.Duration
-	MayReduce        func(c *wire.KeyChange) bool
-	Next             func(q *accountQueue, now time.Duration) holder.Output
-	OnStored         func(u *usagelog.Log[*usage], batch []*usage)
-	Resync           func(q *holder.Queue)
-	Republish        func(u *usagelog.Log[*usage])
-	HoldUsage        func(u *usagelog.Log[*usage], held bool)
+	HandleHeartbeat func(p *proxy, request *wire.HeartbeatRequest, r *wire.HeartbeatResponse) (synced bool)
+	HandlePushed    func(c *session.Client, change wire.KeyChange, ack func(wire.Ack)) (gap bool)
+	IsCurrent       func(k *session.Invalidations, r session.RecordVersion) bool
+	GateBefore      func(e gate.Gate) (gate.Outcome, error)
+	GateAfter       func(e gate.Gate) gate.Outcome
+	HandleResponse  func(q *holder.Queue, now, sentAt time.Duration, request *wire.LeaseRequest, r *wire.LeaseResponse) bool
+	RequestFailed   func(q *holder.Queue, now time.Duration, request *wire.LeaseRequest)
+	HandleRecall    func(q *holder.Queue, pool wire.PoolID, generation int64)
+	Release         func(q *accountQueue, t *holder.Waiter, cost int64)
+	EndSession      func(q *holder.Queue)
+	Unused          func(q *holder.Queue, now time.Duration) bool
+	LastNumber      func(q *holder.Queue) int64
+	OutgoingRequest func(q *accountQueue, request *wire.LeaseRequest) *wire.LeaseRequest
+	IdleTimeout     func(p Profile) time.Duration
+	MayReduce       func(c *wire.KeyChange) bool
+	Next            func(q *accountQueue, now time.Duration) holder.Output
+	OnStored        func(u *usagelog.Log[*usage], batch []*usage)
+	Resync          func(q *holder.Queue)
+	Republish       func(u *usagelog.Log[*usage])
+	HoldUsage       func(u *usagelog.Log[*usage], held bool)
 }
 
 // CorrectIn returns the correct rules, with a directed profile for all seeds. If
@@ -120,8 +117,8 @@ func Correct() *Rules {
 		ResolveDuplicates:    (*settlement.Batch).ResolveDuplicates,
 		CloseLeases:          (*allocator.Allocator).CloseSession,
 		ExtendSession:        (*session.Record).Heartbeat,
-		FenceSession:         (*session.Record).Fence,
 		SessionExpired:       (*session.Record).Expired,
+		SessionOver:          (*session.Record).Over,
 		CloseSession:         (*session.Record).Close,
 		PresentFor:           (*session.Presence).For,
 		Remaining:            session.Remaining,
@@ -136,19 +133,15 @@ func Correct() *Rules {
 		FencesReplicas:       true,
 		ReadsMembershipAgain: true,
 		RestoreRevocation:    func(d *database, account string, key apikey.Hash) { d.revoke(account, key) },
-		RecoveredEpoch:       (*rollback.Detector).RecoveredEpoch,
 		UnknownSessions:      rollback.UnknownSessions,
 		KeepsRevocations:     true,
 		LocksRows:            true,
 		SkipsLockedRows:      true,
 		EarlierSessions:      func(r *wire.RegisterRequest) []wire.EarlierSession { return r.Earlier },
 
-		Before: session.Instant.Before,
-		HandleRegistered: func(p *proxy, sentAt session.Instant, r *wire.RegisterResponse) {
-			_ = p.client.HandleRegistered(p.clock(), sentAt, r)
-		},
-		HandleHeartbeat: func(p *proxy, sentAt session.Instant, request *wire.HeartbeatRequest, r *wire.HeartbeatResponse) {
-			_ = p.client.HandleHeartbeat(p.clock(), sentAt, request, r)
+		HandleHeartbeat: func(p *proxy, request *wire.HeartbeatRequest, r *wire.HeartbeatResponse) bool {
+			synced, _ := p.client.HandleHeartbeat(p.clock(), request, r)
+			return synced
 		},
 		HandlePushed:    (*session.Client).HandlePushed,
 		IsCurrent:       (*session.Invalidations).IsCurrent,

@@ -217,7 +217,7 @@ func (w *world) heal() {
 	}
 
 	w.log("all faults end")
-	w.runUntil(w.now + maxRequest + sessionValid)
+	w.runUntil(w.now + maxRequest + window)
 
 	for _, c := range w.replicas {
 		if !c.alive {
@@ -231,7 +231,7 @@ func (w *world) heal() {
 		}
 	}
 
-	w.runUntil(w.now + 3*sessionValid + w.profile.IdleTimeout - idleTimeout)
+	w.runUntil(w.now + 3*window + w.profile.IdleTimeout - idleTimeout)
 	w.checkNothingHeld(session.Active)
 	w.runUntil(w.now + closeAfter)
 	w.checkNothingHeld(session.Active, session.Fenced)
@@ -241,14 +241,14 @@ func (w *world) heal() {
 	w.checkIdleIsShared()
 	w.checkOutage()
 	w.checkIdleInOutage()
-	w.runUntil(w.now + 2*sessionValid)
+	w.runUntil(w.now + 2*window)
 	w.checkRevocationDelay()
 
 	for _, p := range w.proxies {
 		p.leave()
 	}
 
-	w.runUntil(w.now + sessionValid + closeAfter + 2*sessionValid)
+	w.runUntil(w.now + window + closeAfter + 2*window)
 	w.checkEnd()
 }
 

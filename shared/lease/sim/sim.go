@@ -25,16 +25,15 @@ import (
 // The times of the protocol: about a tenth of those in production, so that one
 // world has many sessions.
 const (
-	sessionValid = 3 * time.Second
-	maxRequest   = 6 * time.Second
-	closeAfter   = 12 * time.Second
-	callTimeout  = 400 * time.Millisecond
-	idleTimeout  = 2 * time.Second
+	// window is the setting session.window.
+	window      = 3 * time.Second
+	maxRequest  = 6 * time.Second
+	closeAfter  = 12 * time.Second
+	callTimeout = 400 * time.Millisecond
+	idleTimeout = 2 * time.Second
 	// longIdleTimeout is a tenth of the default of the data plane.
 	longIdleTimeout = 90 * time.Second
 )
-
-var margin = session.Margin(sessionValid)
 
 // world is one simulation.
 type world struct {

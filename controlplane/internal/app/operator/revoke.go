@@ -12,7 +12,7 @@ import (
 	"modelgateway/shared/subject"
 )
 
-// RevokeDirectly revokes keys by the stream of changes, without a control plane. It returns when no proxy that needs freshness
+// RevokeDirectly revokes keys by the stream of changes, without a control plane. It returns when no proxy
 // admits one of them.
 func RevokeDirectly(ctx context.Context, r revokedirect.Revocation) error {
 	b, err := bus.Connect(bus.Config{

@@ -30,14 +30,14 @@ type Revocation struct {
 // Func revokes keys.
 type Func func(context.Context, Revocation) error
 
-const long = `Revoke keys while every control plane, or Postgres, is away. It needs freshness.window, and the user operator in NATS
-(gwctl nats-permissions --operator). The texts of the keys are read from the standard input, one per line, and hashed
-under the peppers; or --hash has their hashes.
+const long = `Revoke keys while every control plane, or Postgres, is away. It needs the user operator in NATS (gwctl nats-permissions
+--operator). The texts of the keys are read from the standard input, one per line, and hashed under the peppers; or --hash
+has their hashes.
 
-All keys are revoked at once, under each pepper. Proxies get the revocations immediately; the command ends when no proxy with
-freshness can admit one of the keys any more, after about freshness.window. It does not know whether a key exists: check that a
-request with it gets 401. Proxies without freshness get the revocation when a control plane is back, which writes it to Postgres.
-Until then it is in NATS alone: if NATS loses its data before, revoke the keys again.`
+All keys are revoked at once, under each pepper. Proxies get the revocations immediately; the command ends when no proxy can
+admit one of the keys any more, after about session.window. It does not know whether a key exists: check that a request with
+it gets 401. A control plane that is back writes the revocations to Postgres. Until then they are in NATS alone: if NATS loses
+its data before, revoke the keys again.`
 
 // Command returns the command. revoke may be nil if the build does not support it.
 func Command(in io.Reader, out, notes io.Writer, revoke Func) *cobra.Command {
@@ -63,7 +63,7 @@ func Command(in io.Reader, out, notes io.Writer, revoke Func) *cobra.Command {
 		if err := revoke(cmd.Context(), r); err != nil {
 			return err
 		}
-		fmt.Fprintln(out, "No proxy with freshness admits the keys. Control planes write the revocation to Postgres.")
+		fmt.Fprintln(out, "No proxy admits the keys. Control planes write the revocation to Postgres.")
 		return nil
 	}
 	cmd.Flags().

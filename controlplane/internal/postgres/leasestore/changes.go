@@ -13,11 +13,6 @@ import (
 
 var _ changestream.Store = (*Store)(nil)
 
-// BeginStreamed implements changestream.Store.
-func (l *Store) BeginStreamed(ctx context.Context) error {
-	return postgres.Translate("set the streamed revision", l.db.Queries().BeginStreamedRevision(ctx))
-}
-
 // ChangesToStream implements changestream.Store.
 func (l *Store) ChangesToStream(ctx context.Context, after int64, limit int) (streamed int64, changes []wire.KeyChange, err error) {
 	q := l.db.Queries()
@@ -35,13 +30,8 @@ func (l *Store) ChangesToStream(ctx context.Context, after int64, limit int) (st
 }
 
 // EndingSessions implements changestream.Store.
-func (l *Store) EndingSessions(ctx context.Context, all bool) (sessions []changestream.EndingSession, epoch int64, err error) {
+func (l *Store) EndingSessions(ctx context.Context) (sessions []changestream.EndingSession, epoch int64, err error) {
 	q := l.db.Queries()
-	if all {
-		if err := q.EndFreshSessions(ctx); err != nil {
-			return nil, 0, postgres.Translate("end sessions", err)
-		}
-	}
 	rows, err := q.EndingSessions(ctx)
 	if err != nil {
 		return nil, 0, postgres.Translate("list ending sessions", err)
@@ -49,7 +39,7 @@ func (l *Store) EndingSessions(ctx context.Context, all bool) (sessions []change
 	for _, row := range rows {
 		sessions = append(
 			sessions,
-			changestream.EndingSession{ID: wire.SessionID(row.ID), Window: time.Duration(row.FreshnessMs) * time.Millisecond},
+			changestream.EndingSession{ID: wire.SessionID(row.ID), Window: time.Duration(row.WindowMs) * time.Millisecond},
 		)
 	}
 	epoch, err = q.RecoveringEpoch(ctx)
@@ -69,7 +59,7 @@ func (l *Store) FenceEnding(ctx context.Context, ids []wire.SessionID) (fenced i
 // LongestWindow implements changestream.Store.
 func (l *Store) LongestWindow(ctx context.Context) (time.Duration, error) {
 	longest, err := l.db.Queries().LongestWindow(ctx)
-	return time.Duration(longest) * time.Millisecond, postgres.Translate("read windows of freshness", err)
+	return time.Duration(longest) * time.Millisecond, postgres.Translate("read windows of sessions", err)
 }
 
 // RaiseStreamed implements changestream.Store.

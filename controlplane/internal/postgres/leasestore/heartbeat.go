@@ -18,8 +18,8 @@ import (
 )
 
 // Register implements leasing.Store.
-func (l *Store) Register(ctx context.Context, r *wire.RegisterRequest, valid time.Duration) (*wire.RegisterResponse, error) {
-	reply := &wire.RegisterResponse{V: wire.Version, Status: wire.Done, ValidMS: valid.Milliseconds()}
+func (l *Store) Register(ctx context.Context, r *wire.RegisterRequest, window time.Duration) (*wire.RegisterResponse, error) {
+	reply := &wire.RegisterResponse{V: wire.Version, Status: wire.Done, WindowMS: window.Milliseconds()}
 	err := l.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
 		state, err := q.ReadClusterState(ctx)
@@ -33,7 +33,8 @@ func (l *Store) Register(ctx context.Context, r *wire.RegisterRequest, valid tim
 			Build:           r.Build,
 			SpoolCapacity:   r.Capacity,
 			AppliedRevision: state.Revision,
-			ValidSeconds:    valid.Seconds(),
+			WindowMs:        window.Milliseconds(),
+			ValidSeconds:    window.Seconds(),
 		})
 		reply.Session, reply.Revision = wire.SessionID(id), state.Revision
 		reply.StreamIncarnation, reply.ClusterEpoch = fmt.Sprintf("%x", state.StreamIncarnation), state.ClusterEpoch
@@ -41,24 +42,18 @@ func (l *Store) Register(ctx context.Context, r *wire.RegisterRequest, valid tim
 			return fmt.Errorf("insert session: %w", err)
 		}
 
-		return restore(ctx, q, r, reply.Session)
+		return restore(ctx, q, r, reply.Session, window)
 	})
 	return reply, postgres.Translate("register session", err)
 }
 
-// NeedFreshness implements leasing.Store.
-func (l *Store) NeedFreshness(ctx context.Context, id wire.SessionID, window time.Duration) error {
-	return postgres.Translate(
-		"set freshness",
-		l.db.Queries().SetFreshness(ctx, sqlcgen.SetFreshnessParams{ID: int64(id), FreshnessMs: window.Milliseconds()}),
-	)
-}
-
 // Heartbeat implements leasing.Store. A change may be committed while the
 // transaction runs, so that the response lacks it. The session's row says so: the
-// change is not confirmed before the session has applied it or is fenced, and
-// fencing waits for this transaction.
-func (l *Store) Heartbeat(ctx context.Context, r *wire.HeartbeatRequest, valid time.Duration, limit int) (*wire.HeartbeatResponse, error) {
+// change is not confirmed before the session has applied it, or the stream of changes
+// has confirmed it.
+func (l *Store) Heartbeat(
+	ctx context.Context, r *wire.HeartbeatRequest, window time.Duration, limit int,
+) (*wire.HeartbeatResponse, error) {
 	reply := &wire.HeartbeatResponse{V: wire.Version}
 	err := l.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
@@ -72,10 +67,9 @@ func (l *Store) Heartbeat(ctx context.Context, r *wire.HeartbeatRequest, valid t
 			return err
 		}
 
-		before := t.State
-		if !t.Heartbeat(r, state.Revision, valid) {
+		if !t.Heartbeat(r, window) {
 			*reply = wire.HeartbeatResponse{V: wire.Version, Status: wire.Fenced}
-			return saveFencing(ctx, q, t, before)
+			return nil
 		}
 
 		refused, err := refusedOf(r)
@@ -87,7 +81,6 @@ func (l *Store) Heartbeat(ctx context.Context, r *wire.HeartbeatRequest, valid t
 			ID:                 int64(t.ID),
 			ValidSeconds:       t.Remaining.Seconds(),
 			AppliedRevision:    t.AppliedRevision,
-			HeartbeatNumber:    t.HeartbeatNumber,
 			CatalogRevision:    r.CatalogRevision,
 			Running:            r.Running,
 			Started:            r.Started,
@@ -107,7 +100,6 @@ func (l *Store) Heartbeat(ctx context.Context, r *wire.HeartbeatRequest, valid t
 		*reply = wire.HeartbeatResponse{
 			V:                 wire.Version,
 			Status:            wire.Done,
-			ValidMS:           valid.Milliseconds(),
 			More:              len(changes) == limit,
 			StreamIncarnation: fmt.Sprintf("%x", state.StreamIncarnation),
 			ClusterEpoch:      state.ClusterEpoch,
@@ -120,17 +112,6 @@ func (l *Store) Heartbeat(ctx context.Context, r *wire.HeartbeatRequest, valid t
 		return nil
 	})
 	return reply, postgres.Translate("extend session", err)
-}
-
-// saveFencing writes the state of a session that its heartbeat has fenced.
-func saveFencing(ctx context.Context, q *sqlcgen.Queries, t *session.Record, before session.State) error {
-	if t.State == before {
-		return nil
-	}
-	if err := q.FenceSessions(ctx, []int64{int64(t.ID)}); err != nil {
-		return fmt.Errorf("fence session: %w", err)
-	}
-	return nil
 }
 
 // maxReleased bounds the leases that one transaction releases: it locks their
@@ -201,7 +182,7 @@ func (l *Store) closeExpired(ctx context.Context, id wire.SessionID, heardFor, c
 			q := sqlcgen.New(tx)
 			more = false
 			t, err := lockSession(ctx, q, id)
-			if closed = err == nil && t.Expired(heardFor, closeAfter); !closed {
+			if closed = err == nil && t.Over(heardFor, closeAfter); !closed {
 				return err
 			}
 			if more, err = releaseLeases(ctx, q, id); more || err != nil {
@@ -239,27 +220,27 @@ func releaseLeases(ctx context.Context, q *sqlcgen.Queries, id wire.SessionID) (
 
 // Sweep implements leasing.Store. An error with one session does not stop the
 // others from being closed.
-func (l *Store) Sweep(ctx context.Context, ttl, margin, closeAfter time.Duration, connected bool) (fenced, closed int, err error) {
-	if fenced, err = l.fence(ctx, ttl, margin); err != nil {
-		return 0, 0, postgres.Translate("fence sessions", err)
+func (l *Store) Sweep(ctx context.Context, window, closeAfter time.Duration, connected bool) (closed int, err error) {
+	if err = l.markExpired(ctx, window); err != nil {
+		return 0, postgres.Translate("mark expired sessions", err)
 	}
 
-	l.presence.seen(connected, ttl)
-	heardFor := min(l.db.ServingFor(), l.presence.hearingFor(ttl))
+	l.presence.seen(connected, window)
+	heardFor := min(l.db.ServingFor(), l.presence.hearingFor(window))
 	rows, err := l.db.Queries().FencedSessions(ctx)
 	if err != nil {
-		return fenced, 0, postgres.Translate("list fenced sessions", err)
+		return 0, postgres.Translate("list fenced sessions", err)
 	}
 
 	// Until the recovery wait is over, a proxy may still admit under a session that the loss has fenced.
 	if epoch, err := l.db.Queries().RecoveringEpoch(ctx); epoch != 0 || err != nil {
-		return fenced, 0, postgres.Translate("read the recovery wait", err)
+		return 0, postgres.Translate("read the recovery wait", err)
 	}
 
 	var errs []error
 	for _, row := range rows {
 		t := session.Record{ID: wire.SessionID(row.ID), State: session.Fenced, Remaining: pgconv.Seconds(row.LeftSeconds)}
-		if !t.Expired(heardFor, closeAfter) {
+		if !t.Over(heardFor, closeAfter) {
 			break // the other sessions had a later heartbeat
 		}
 		done, err := l.closeExpired(ctx, t.ID, heardFor, closeAfter)
@@ -271,48 +252,39 @@ func (l *Store) Sweep(ctx context.Context, ttl, margin, closeAfter time.Duration
 		}
 	}
 
-	return fenced, closed, errors.Join(errs...)
+	return closed, errors.Join(errs...)
 }
 
 // servingFor returns how long this replica has served in the server incarnation
-// without an absence of Postgres or of its own that was longer than ttl.
-func (l *Store) servingFor(ttl time.Duration) time.Duration {
-	return min(l.db.ServingFor(), l.presence.servingFor(ttl))
+// without an absence of Postgres or of its own that was longer than the window.
+func (l *Store) servingFor(window time.Duration) time.Duration {
+	return min(l.db.ServingFor(), l.presence.servingFor(window))
 }
 
-// fence fences the sessions that have expired. One that needs freshness may
-// outlive its deadline: it is only marked, and fenced by package changestream.
-func (l *Store) fence(ctx context.Context, ttl, margin time.Duration) (fenced int, err error) {
-	err = l.db.InTx(ctx, func(tx pgx.Tx) error {
+// markExpired marks the sessions that have expired. Their proxies may still admit:
+// package changestream fences them when the stream of changes has confirmed it.
+func (l *Store) markExpired(ctx context.Context, window time.Duration) error {
+	return l.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
 		rows, err := q.ExpiredSessions(ctx)
 		if err != nil {
 			return err
 		}
 
-		servingFor := l.servingFor(ttl) // within the transaction, so that it belongs to this server incarnation
-		var over, fresh []int64
+		servingFor := l.servingFor(window) // within the transaction, so that it belongs to this server incarnation
+		var expired []int64
 		for _, row := range rows {
-			t := session.Record{State: session.Active, Remaining: session.Remaining(pgconv.Seconds(row.LeftSeconds), servingFor, ttl)}
-			switch expired := t.Fence(margin); {
-			case expired && row.FreshnessMs > 0:
-				fresh = append(fresh, row.ID)
-			case expired:
-				over = append(over, row.ID)
+			t := session.Record{
+				State:     session.Active,
+				Remaining: session.Remaining(pgconv.Seconds(row.LeftSeconds), servingFor, window),
+			}
+			if t.Expired() {
+				expired = append(expired, row.ID)
 			}
 		}
-
-		if len(fresh) > 0 {
-			if err := q.EndSessions(ctx, fresh); err != nil {
-				return err
-			}
-		}
-
-		if fenced = len(over); fenced == 0 {
+		if len(expired) == 0 {
 			return nil
 		}
-
-		return q.FenceSessions(ctx, over)
+		return q.EndSessions(ctx, expired)
 	})
-	return fenced, err
 }

@@ -23,34 +23,34 @@ func newPresence(clock func() session.Instant) presence {
 }
 
 // servingFor returns for how long Postgres has served this replica without an
-// absence of more than ttl, the validity period of sessions.
-func (p *presence) servingFor(ttl time.Duration) time.Duration {
+// absence of more than the window of sessions.
+func (p *presence) servingFor(window time.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.serving.For(p.clock(), max(ttl, leastAbsence))
+	return p.serving.For(p.clock(), max(window, leastAbsence))
 }
 
 // hearingFor returns for how long this replica could hear proxies without an
-// absence of more than ttl.
-func (p *presence) hearingFor(ttl time.Duration) time.Duration {
+// absence of more than the window of sessions.
+func (p *presence) hearingFor(window time.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.hearing.For(p.clock(), max(ttl, leastAbsence))
+	return p.hearing.For(p.clock(), max(window, leastAbsence))
 }
 
 // seen records that a transaction was committed, and whether the replica was
 // connected to the bus.
-func (p *presence) seen(connected bool, ttl time.Duration) {
+func (p *presence) seen(connected bool, window time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now, gap := p.clock(), max(ttl, leastAbsence)
+	now, gap := p.clock(), max(window, leastAbsence)
 	p.serving.Seen(now, gap)
 	if connected {
 		p.hearing.Seen(now, gap)
 	}
 }
 
-// leastAbsence is the shortest time without a sweep that is an absence, however short sessions are: a sweep may be slow.
+// leastAbsence is the shortest time without a sweep that is an absence, however short the window is: a sweep may be slow.
 const leastAbsence = 10 * time.Second
 
 // started is the origin of the monotonic clock.

@@ -8,7 +8,6 @@ import (
 
 	"modelgateway/controlplane/internal/leasing"
 	"modelgateway/controlplane/internal/postgres"
-	"modelgateway/controlplane/internal/postgres/pgconv"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/shared/lease/rollback"
 	"modelgateway/shared/lease/session"
@@ -27,16 +26,19 @@ func (l *Store) LiveSessions(ctx context.Context) (map[wire.SessionID]string, er
 
 // ActiveSessions implements leasing.Store. The sessions are read before the
 // state of the cluster: if commits are lost in between, the state shows it.
-func (l *Store) ActiveSessions(ctx context.Context, c wire.KeyChange, ttl, margin time.Duration) ([]session.ActiveSession, error) {
-	active, expired, err := l.activeSessions(ctx, c.Revision, ttl, margin)
-	if err == nil && expired { // fence them now, and not with the next sweep
-		if _, err = l.fence(ctx, ttl, margin); err == nil {
-			active, _, err = l.activeSessions(ctx, c.Revision, ttl, margin)
-		}
-	}
-
+func (l *Store) ActiveSessions(ctx context.Context, c wire.KeyChange) ([]session.ActiveSession, error) {
+	rows, err := l.db.Queries().ActiveSessions(ctx)
 	if err != nil {
 		return nil, postgres.Translate("list sessions", err)
+	}
+	active := make([]session.ActiveSession, 0, len(rows)+1)
+	for _, row := range rows {
+		active = append(active, session.ActiveSession{
+			Session:         wire.SessionID(row.ID),
+			Proxy:           row.Name,
+			AppliedRevision: row.AppliedRevision,
+			Window:          time.Duration(row.WindowMs) * time.Millisecond,
+		})
 	}
 
 	loss, err := l.db.Queries().Recovering(ctx)
@@ -54,39 +56,21 @@ func (l *Store) ActiveSessions(ctx context.Context, c wire.KeyChange, ttl, margi
 		}
 	}
 
-	return append(active, rollback.UnknownSessions(loss.Recovering, ttl)...), nil
-}
-
-// activeSessions lists the active sessions. expired means that one that has not
-// applied the revision can be fenced by time.
-func (l *Store) activeSessions(
-	ctx context.Context,
-	revision int64,
-	ttl, margin time.Duration,
-) (active []session.ActiveSession, expired bool, err error) {
-	rows, err := l.db.Queries().ActiveSessions(ctx)
-	servingFor := l.servingFor(ttl)
-	for _, row := range rows {
-		s := session.ActiveSession{
-			Session:         wire.SessionID(row.ID),
-			Proxy:           row.Name,
-			AppliedRevision: row.AppliedRevision,
-			Window:          time.Duration(row.FreshnessMs) * time.Millisecond,
-			Remaining:       session.Remaining(pgconv.Seconds(row.LeftSeconds), servingFor, ttl),
-		}
-		expired = expired || (s.Window == 0 && s.AppliedRevision < revision && s.Remaining < -margin)
-		active = append(active, s)
-	}
-	return active, expired, err
+	return append(active, rollback.UnknownSessions(loss.Recovering)...), nil
 }
 
 // restore inserts the earlier sessions of a proxy that Postgres has lost.
-func restore(ctx context.Context, q *sqlcgen.Queries, r *wire.RegisterRequest, below wire.SessionID) error {
+func restore(ctx context.Context, q *sqlcgen.Queries, r *wire.RegisterRequest, below wire.SessionID, window time.Duration) error {
 	for _, e := range r.Earlier {
 		if e.Session <= 0 || e.Session >= below {
 			continue
 		}
-		if err := q.RestoreSession(ctx, sqlcgen.RestoreSessionParams{ID: int64(e.Session), Name: r.Name, BootID: e.BootID}); err != nil {
+		if err := q.RestoreSession(ctx, sqlcgen.RestoreSessionParams{
+			ID:       int64(e.Session),
+			Name:     r.Name,
+			BootID:   e.BootID,
+			WindowMs: window.Milliseconds(),
+		}); err != nil {
 			return fmt.Errorf("restore session %d: %w", e.Session, err)
 		}
 	}

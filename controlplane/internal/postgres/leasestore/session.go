@@ -102,6 +102,5 @@ func recordOf(id wire.SessionID, r sqlcgen.LockSessionForHeartbeatRow, err error
 		Ending:          r.Ending,
 		Remaining:       pgconv.Seconds(r.LeftSeconds),
 		AppliedRevision: r.AppliedRevision,
-		HeartbeatNumber: r.HeartbeatNumber,
 	}, nil
 }

@@ -110,9 +110,9 @@ select request_id, settled_at from usage_records order by request_id desc limit 
 
 -- name: RestoreSession :exec
 -- Inserts a session that Postgres has lost, so that its reports and events are accepted.
-insert into proxy_sessions (id, name, boot_id, state, valid_until, applied_revision)
+insert into proxy_sessions (id, name, boot_id, state, window_ms, valid_until, applied_revision)
 overriding system value
-select @id, @name, @boot_id, 2, clock_timestamp(), 0
+select @id, @name, @boot_id, 2, @window_ms, clock_timestamp(), 0
 from cluster_state
 where cluster_state.lost_at is not null
 on conflict do nothing;

@@ -113,16 +113,13 @@ set request_number = excluded.request_number, response = excluded.response;
 select revision, cluster_epoch, stream_incarnation from cluster_state;
 
 -- name: InsertSession :one
-insert into proxy_sessions (name, boot_id, build, spool_capacity, applied_revision, valid_until)
-values (@name, @boot_id, @build, @spool_capacity, @applied_revision, clock_timestamp() + make_interval(secs => @valid_seconds::float8))
+insert into proxy_sessions (name, boot_id, build, spool_capacity, applied_revision, window_ms, valid_until)
+values (@name, @boot_id, @build, @spool_capacity, @applied_revision, @window_ms, clock_timestamp() + make_interval(secs => @valid_seconds::float8))
 returning id;
-
--- name: SetFreshness :exec
-update proxy_sessions set freshness_ms = @freshness_ms where id = @id;
 
 -- name: LockSessionForHeartbeat :one
 -- Lease batches and settlement can share the session meanwhile.
-select boot_id, state, ending, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision, heartbeat_number
+select boot_id, state, ending, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision
 from proxy_sessions
 where id = @id
 for no key update;
@@ -130,7 +127,7 @@ for no key update;
 -- name: ExtendSession :exec
 update proxy_sessions
 set valid_until = clock_timestamp() + make_interval(secs => @valid_seconds::float8), last_heartbeat_at = clock_timestamp(),
-    applied_revision = @applied_revision, heartbeat_number = @heartbeat_number, catalog_revision = @catalog_revision, running = @running, started = greatest(started, @started), spool_used = @spool_used, draining = @draining,
+    applied_revision = @applied_revision, catalog_revision = @catalog_revision, running = @running, started = greatest(started, @started), spool_used = @spool_used, draining = @draining,
     refused_credentials = @refused_credentials
 where id = @id;
 
@@ -142,18 +139,14 @@ where c.revision > @revision
 order by c.revision
 limit @max_rows;
 
--- name: BeginStreamedRevision :exec
--- Sessions that need the stream of changes are registered later, so they include what was changed before.
-update cluster_state set streamed_revision = revision where streamed_revision is null;
-
 -- name: StreamedRevision :one
-select coalesce(streamed_revision, revision)::bigint from cluster_state;
+select streamed_revision from cluster_state;
 
 -- name: RaiseStreamedRevision :exec
 update cluster_state set streamed_revision = @revision::bigint where streamed_revision < @revision;
 
 -- name: ActiveSessions :many
-select id, name, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision, freshness_ms
+select id, name, applied_revision, window_ms
 from proxy_sessions
 where state = 1;
 
@@ -168,7 +161,7 @@ from proxy_sessions s
 where s.id = @id;
 
 -- name: LockSession :one
-select boot_id, state, ending, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision, heartbeat_number
+select boot_id, state, ending, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision
 from proxy_sessions
 where id = @id
 for update;
@@ -181,9 +174,9 @@ order by pool_id
 limit @max_rows;
 
 -- name: ExpiredSessions :many
--- Skips rows that another transaction has locked, since that transaction may lock in another order. The next sweep fences
+-- Skips rows that another transaction has locked, since that transaction may lock in another order. The next sweep marks
 -- them.
-select id, freshness_ms, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds
+select id, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds
 from proxy_sessions
 where state = 1 and not ending and valid_until < clock_timestamp()
 order by id
@@ -193,25 +186,15 @@ for no key update skip locked;
 -- The sessions are fenced when the stream of changes has confirmed it.
 update proxy_sessions set ending = true where id = any(@ids::bigint[]);
 
--- name: EndFreshSessions :exec
--- Every session that needs freshness is to be fenced.
-with fresh as (
-    select id from proxy_sessions
-    where state = 1 and freshness_ms > 0 and not ending
-    order by id
-    for no key update skip locked
-)
-update proxy_sessions s set ending = true from fresh where s.id = fresh.id;
-
 -- name: EndingSessions :many
-select id, freshness_ms from proxy_sessions where state = 1 and ending order by id;
+select id, window_ms from proxy_sessions where state = 1 and ending order by id;
 
 -- name: RecoveringEpoch :one
 -- The cluster epoch while the recovery wait lasts; otherwise zero.
 select case when recovered_epoch < cluster_epoch then cluster_epoch else 0 end::bigint from cluster_state;
 
 -- name: LongestWindow :one
-select coalesce(max(freshness_ms), 0)::bigint from proxy_sessions where state = 1;
+select coalesce(max(window_ms), 0)::bigint from proxy_sessions where state = 1;
 
 -- name: FenceEndingSessions :execrows
 with over as (
@@ -221,9 +204,6 @@ with over as (
     for no key update skip locked
 )
 update proxy_sessions s set state = 2 from over where s.id = over.id;
-
--- name: FenceSessions :exec
-update proxy_sessions set state = 2 where id = any(@ids::bigint[]);
 
 -- name: FencedSessions :many
 -- The sessions with the oldest heartbeats first.

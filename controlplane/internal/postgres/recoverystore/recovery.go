@@ -177,7 +177,7 @@ func (s *Store) LastCheckpoint(ctx context.Context) (until time.Time, err error)
 
 // DeclareLoss implements recovery.Store.
 func (s *Store) DeclareLoss(
-	ctx context.Context, clusterEpoch int64, seen rollback.HighWaterMark, sessionTTL time.Duration, backup recovery.Backup,
+	ctx context.Context, clusterEpoch int64, seen rollback.HighWaterMark, window time.Duration, backup recovery.Backup,
 ) (mark rollback.HighWaterMark, err error) {
 	err = s.withOwnConnection(ctx, func(conn *pgx.Conn) error {
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
@@ -190,7 +190,7 @@ func (s *Store) DeclareLoss(
 				return err // another control plane has declared it already
 			}
 			mark = seen.Next(mark)
-			if err := declare(ctx, q, &mark, sessionTTL, backup.RevokedKeys); err != nil {
+			if err := declare(ctx, q, &mark, window, backup.RevokedKeys); err != nil {
 				return err
 			}
 			return videostore.Restore(ctx, tx, backup.Videos)
@@ -199,7 +199,7 @@ func (s *Store) DeclareLoss(
 	return mark, postgres.Translate("declare loss", err)
 }
 
-func declare(ctx context.Context, q *sqlcgen.Queries, mark *rollback.HighWaterMark, sessionTTL time.Duration, revoked []apikey.Hash) error {
+func declare(ctx context.Context, q *sqlcgen.Queries, mark *rollback.HighWaterMark, window time.Duration, revoked []apikey.Hash) error {
 	hashes := make([][]byte, len(revoked))
 	for i := range revoked {
 		hashes[i] = revoked[i][:]
@@ -236,7 +236,7 @@ func declare(ctx context.Context, q *sqlcgen.Queries, mark *rollback.HighWaterMa
 	if err := q.RaiseIDs(ctx, sqlcgen.RaiseIDsParams{Session: mark.Session, Pool: mark.Pool}); err != nil {
 		return fmt.Errorf("raise ids: %w", err)
 	}
-	if err := q.FenceAllSessions(ctx, sessionTTL.Seconds()); err != nil {
+	if err := q.FenceAllSessions(ctx, window.Seconds()); err != nil {
 		return fmt.Errorf("fence sessions: %w", err)
 	}
 

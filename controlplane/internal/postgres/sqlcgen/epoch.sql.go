@@ -360,23 +360,29 @@ func (q *Queries) RestoreRevocation(ctx context.Context, arg RestoreRevocationPa
 }
 
 const restoreSession = `-- name: RestoreSession :exec
-insert into proxy_sessions (id, name, boot_id, state, valid_until, applied_revision)
+insert into proxy_sessions (id, name, boot_id, state, window_ms, valid_until, applied_revision)
 overriding system value
-select $1, $2, $3, 2, clock_timestamp(), 0
+select $1, $2, $3, 2, $4, clock_timestamp(), 0
 from cluster_state
 where cluster_state.lost_at is not null
 on conflict do nothing
 `
 
 type RestoreSessionParams struct {
-	ID     int64
-	Name   string
-	BootID string
+	ID       int64
+	Name     string
+	BootID   string
+	WindowMs int64
 }
 
 // Inserts a session that Postgres has lost, so that its reports and events are accepted.
 func (q *Queries) RestoreSession(ctx context.Context, arg RestoreSessionParams) error {
-	_, err := q.db.Exec(ctx, restoreSession, arg.ID, arg.Name, arg.BootID)
+	_, err := q.db.Exec(ctx, restoreSession,
+		arg.ID,
+		arg.Name,
+		arg.BootID,
+		arg.WindowMs,
+	)
 	return err
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 const activeSessions = `-- name: ActiveSessions :many
-select id, name, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision, freshness_ms
+select id, name, applied_revision, window_ms
 from proxy_sessions
 where state = 1
 `
@@ -20,9 +20,8 @@ where state = 1
 type ActiveSessionsRow struct {
 	ID              int64
 	Name            string
-	LeftSeconds     float64
 	AppliedRevision int64
-	FreshnessMs     int64
+	WindowMs        int64
 }
 
 func (q *Queries) ActiveSessions(ctx context.Context) ([]ActiveSessionsRow, error) {
@@ -37,9 +36,8 @@ func (q *Queries) ActiveSessions(ctx context.Context) ([]ActiveSessionsRow, erro
 		if err := rows.Scan(
 			&i.ID,
 			&i.Name,
-			&i.LeftSeconds,
 			&i.AppliedRevision,
-			&i.FreshnessMs,
+			&i.WindowMs,
 		); err != nil {
 			return nil, err
 		}
@@ -49,16 +47,6 @@ func (q *Queries) ActiveSessions(ctx context.Context) ([]ActiveSessionsRow, erro
 		return nil, err
 	}
 	return items, nil
-}
-
-const beginStreamedRevision = `-- name: BeginStreamedRevision :exec
-update cluster_state set streamed_revision = revision where streamed_revision is null
-`
-
-// Sessions that need the stream of changes are registered later, so they include what was changed before.
-func (q *Queries) BeginStreamedRevision(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, beginStreamedRevision)
-	return err
 }
 
 const changesAfter = `-- name: ChangesAfter :many
@@ -134,22 +122,6 @@ func (q *Queries) CountSettled(ctx context.Context, id int64) (int64, error) {
 	return settled_count, err
 }
 
-const endFreshSessions = `-- name: EndFreshSessions :exec
-with fresh as (
-    select id from proxy_sessions
-    where state = 1 and freshness_ms > 0 and not ending
-    order by id
-    for no key update skip locked
-)
-update proxy_sessions s set ending = true from fresh where s.id = fresh.id
-`
-
-// Every session that needs freshness is to be fenced.
-func (q *Queries) EndFreshSessions(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, endFreshSessions)
-	return err
-}
-
 const endSession = `-- name: EndSession :exec
 update proxy_sessions
 set state = $1, final_count = coalesce($2, final_count)
@@ -178,12 +150,12 @@ func (q *Queries) EndSessions(ctx context.Context, ids []int64) error {
 }
 
 const endingSessions = `-- name: EndingSessions :many
-select id, freshness_ms from proxy_sessions where state = 1 and ending order by id
+select id, window_ms from proxy_sessions where state = 1 and ending order by id
 `
 
 type EndingSessionsRow struct {
-	ID          int64
-	FreshnessMs int64
+	ID       int64
+	WindowMs int64
 }
 
 func (q *Queries) EndingSessions(ctx context.Context) ([]EndingSessionsRow, error) {
@@ -195,7 +167,7 @@ func (q *Queries) EndingSessions(ctx context.Context) ([]EndingSessionsRow, erro
 	var items []EndingSessionsRow
 	for rows.Next() {
 		var i EndingSessionsRow
-		if err := rows.Scan(&i.ID, &i.FreshnessMs); err != nil {
+		if err := rows.Scan(&i.ID, &i.WindowMs); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -255,7 +227,7 @@ func (q *Queries) ExistingSessions(ctx context.Context, ids []int64) ([]int64, e
 }
 
 const expiredSessions = `-- name: ExpiredSessions :many
-select id, freshness_ms, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds
+select id, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds
 from proxy_sessions
 where state = 1 and not ending and valid_until < clock_timestamp()
 order by id
@@ -264,11 +236,10 @@ for no key update skip locked
 
 type ExpiredSessionsRow struct {
 	ID          int64
-	FreshnessMs int64
 	LeftSeconds float64
 }
 
-// Skips rows that another transaction has locked, since that transaction may lock in another order. The next sweep fences
+// Skips rows that another transaction has locked, since that transaction may lock in another order. The next sweep marks
 // them.
 func (q *Queries) ExpiredSessions(ctx context.Context) ([]ExpiredSessionsRow, error) {
 	rows, err := q.db.Query(ctx, expiredSessions)
@@ -279,7 +250,7 @@ func (q *Queries) ExpiredSessions(ctx context.Context) ([]ExpiredSessionsRow, er
 	var items []ExpiredSessionsRow
 	for rows.Next() {
 		var i ExpiredSessionsRow
-		if err := rows.Scan(&i.ID, &i.FreshnessMs, &i.LeftSeconds); err != nil {
+		if err := rows.Scan(&i.ID, &i.LeftSeconds); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -293,15 +264,14 @@ func (q *Queries) ExpiredSessions(ctx context.Context) ([]ExpiredSessionsRow, er
 const extendSession = `-- name: ExtendSession :exec
 update proxy_sessions
 set valid_until = clock_timestamp() + make_interval(secs => $1::float8), last_heartbeat_at = clock_timestamp(),
-    applied_revision = $2, heartbeat_number = $3, catalog_revision = $4, running = $5, started = greatest(started, $6), spool_used = $7, draining = $8,
-    refused_credentials = $9
-where id = $10
+    applied_revision = $2, catalog_revision = $3, running = $4, started = greatest(started, $5), spool_used = $6, draining = $7,
+    refused_credentials = $8
+where id = $9
 `
 
 type ExtendSessionParams struct {
 	ValidSeconds       float64
 	AppliedRevision    int64
-	HeartbeatNumber    int64
 	CatalogRevision    int64
 	Running            int64
 	Started            int64
@@ -315,7 +285,6 @@ func (q *Queries) ExtendSession(ctx context.Context, arg ExtendSessionParams) er
 	_, err := q.db.Exec(ctx, extendSession,
 		arg.ValidSeconds,
 		arg.AppliedRevision,
-		arg.HeartbeatNumber,
 		arg.CatalogRevision,
 		arg.Running,
 		arg.Started,
@@ -343,15 +312,6 @@ func (q *Queries) FenceEndingSessions(ctx context.Context, ids []int64) (int64, 
 		return 0, err
 	}
 	return result.RowsAffected(), nil
-}
-
-const fenceSessions = `-- name: FenceSessions :exec
-update proxy_sessions set state = 2 where id = any($1::bigint[])
-`
-
-func (q *Queries) FenceSessions(ctx context.Context, ids []int64) error {
-	_, err := q.db.Exec(ctx, fenceSessions, ids)
-	return err
 }
 
 const fencedSessions = `-- name: FencedSessions :many
@@ -389,8 +349,8 @@ func (q *Queries) FencedSessions(ctx context.Context) ([]FencedSessionsRow, erro
 }
 
 const insertSession = `-- name: InsertSession :one
-insert into proxy_sessions (name, boot_id, build, spool_capacity, applied_revision, valid_until)
-values ($1, $2, $3, $4, $5, clock_timestamp() + make_interval(secs => $6::float8))
+insert into proxy_sessions (name, boot_id, build, spool_capacity, applied_revision, window_ms, valid_until)
+values ($1, $2, $3, $4, $5, $6, clock_timestamp() + make_interval(secs => $7::float8))
 returning id
 `
 
@@ -400,6 +360,7 @@ type InsertSessionParams struct {
 	Build           string
 	SpoolCapacity   int64
 	AppliedRevision int64
+	WindowMs        int64
 	ValidSeconds    float64
 }
 
@@ -410,6 +371,7 @@ func (q *Queries) InsertSession(ctx context.Context, arg InsertSessionParams) (i
 		arg.Build,
 		arg.SpoolCapacity,
 		arg.AppliedRevision,
+		arg.WindowMs,
 		arg.ValidSeconds,
 	)
 	var id int64
@@ -823,7 +785,7 @@ func (q *Queries) LockPools(ctx context.Context, ids []int64) ([]LockPoolsRow, e
 }
 
 const lockSession = `-- name: LockSession :one
-select boot_id, state, ending, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision, heartbeat_number
+select boot_id, state, ending, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision
 from proxy_sessions
 where id = $1
 for update
@@ -835,7 +797,6 @@ type LockSessionRow struct {
 	Ending          bool
 	LeftSeconds     float64
 	AppliedRevision int64
-	HeartbeatNumber int64
 }
 
 func (q *Queries) LockSession(ctx context.Context, id int64) (LockSessionRow, error) {
@@ -847,13 +808,12 @@ func (q *Queries) LockSession(ctx context.Context, id int64) (LockSessionRow, er
 		&i.Ending,
 		&i.LeftSeconds,
 		&i.AppliedRevision,
-		&i.HeartbeatNumber,
 	)
 	return i, err
 }
 
 const lockSessionForHeartbeat = `-- name: LockSessionForHeartbeat :one
-select boot_id, state, ending, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision, heartbeat_number
+select boot_id, state, ending, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision
 from proxy_sessions
 where id = $1
 for no key update
@@ -865,7 +825,6 @@ type LockSessionForHeartbeatRow struct {
 	Ending          bool
 	LeftSeconds     float64
 	AppliedRevision int64
-	HeartbeatNumber int64
 }
 
 // Lease batches and settlement can share the session meanwhile.
@@ -878,13 +837,12 @@ func (q *Queries) LockSessionForHeartbeat(ctx context.Context, id int64) (LockSe
 		&i.Ending,
 		&i.LeftSeconds,
 		&i.AppliedRevision,
-		&i.HeartbeatNumber,
 	)
 	return i, err
 }
 
 const longestWindow = `-- name: LongestWindow :one
-select coalesce(max(freshness_ms), 0)::bigint from proxy_sessions where state = 1
+select coalesce(max(window_ms), 0)::bigint from proxy_sessions where state = 1
 `
 
 func (q *Queries) LongestWindow(ctx context.Context) (int64, error) {
@@ -1085,20 +1043,6 @@ func (q *Queries) ResizePool(ctx context.Context, arg ResizePoolParams) error {
 	return err
 }
 
-const setFreshness = `-- name: SetFreshness :exec
-update proxy_sessions set freshness_ms = $1 where id = $2
-`
-
-type SetFreshnessParams struct {
-	FreshnessMs int64
-	ID          int64
-}
-
-func (q *Queries) SetFreshness(ctx context.Context, arg SetFreshnessParams) error {
-	_, err := q.db.Exec(ctx, setFreshness, arg.FreshnessMs, arg.ID)
-	return err
-}
-
 const shareFreeSessions = `-- name: ShareFreeSessions :many
 select id, boot_id, state, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision
 from proxy_sessions
@@ -1192,14 +1136,14 @@ func (q *Queries) ShareSessions(ctx context.Context, ids []int64) ([]ShareSessio
 }
 
 const streamedRevision = `-- name: StreamedRevision :one
-select coalesce(streamed_revision, revision)::bigint from cluster_state
+select streamed_revision from cluster_state
 `
 
 func (q *Queries) StreamedRevision(ctx context.Context) (int64, error) {
 	row := q.db.QueryRow(ctx, streamedRevision)
-	var column_1 int64
-	err := row.Scan(&column_1)
-	return column_1, err
+	var streamed_revision int64
+	err := row.Scan(&streamed_revision)
+	return streamed_revision, err
 }
 
 const updatePools = `-- name: UpdatePools :exec

@@ -83,7 +83,7 @@ type ClusterState struct {
 	UsageReplayFrom   *time.Time
 	RecoveredEpoch    int64
 	StreamIncarnation ident.UUID
-	StreamedRevision  *int64
+	StreamedRevision  int64
 }
 
 type CommitMarker struct {
@@ -293,8 +293,7 @@ type ProxySession struct {
 	RegisteredAt       time.Time
 	LastHeartbeatAt    time.Time
 	AppliedRevision    int64
-	HeartbeatNumber    int64
-	FreshnessMs        int64
+	WindowMs           int64
 	Ending             bool
 	CatalogRevision    int64
 	SpoolCapacity      int64

@@ -30,8 +30,6 @@ console.oidc.scopes: string
 console.session_idle: time.Duration
 console.session_length: time.Duration
 console.token_sign_in: string
-freshness.window: time.Duration
-keys.bucket: bool
 lease.refusal_grace_period: time.Duration
 log.level: slog.Level
 nats.ca_file: string
@@ -66,7 +64,7 @@ secrets.previous_master_keys_file: string
 secrets.previous_peppers: settings.Secret
 secrets.previous_peppers_file: string
 session.close_after: time.Duration
-session.ttl: time.Duration
+session.window: time.Duration
 shutdown_timeout: time.Duration
 tracing.endpoint: string
 webhook.allow_http: bool

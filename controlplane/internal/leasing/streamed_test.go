@@ -53,11 +53,11 @@ func (s *changeStream) lose() {
 
 // No proxy acknowledges the change. It is effective when the stream has had it for
 // the window of every session, which each call of Announce continues to wait for.
-func TestStreamConfirmsAChangeForSessionsThatNeedFreshness(t *testing.T) {
+func TestStreamConfirmsAChange(t *testing.T) {
 	t.Parallel()
 	const window, wait = 10 * time.Second, 11 * time.Second // with a margin of 1 s
 	change := wire.KeyChange{V: wire.Version, Revision: 7, Kind: wire.KeyRevoked}
-	fresh := session.ActiveSession{Session: 1, Proxy: "cut off", Remaining: time.Hour, Window: window}
+	fresh := session.ActiveSession{Session: 1, Proxy: "cut off", Window: window}
 	for name, test := range map[string]struct {
 		active []session.ActiveSession
 		change func(s *changeStream)
@@ -74,9 +74,9 @@ func TestStreamConfirmsAChangeForSessionsThatNeedFreshness(t *testing.T) {
 				s.append(change, 3)
 			},
 		},
-		"another session needs no freshness": {active: []session.ActiveSession{fresh, {Session: 2, Proxy: "old", Remaining: time.Hour}}, after: time.Minute},
+		"a loss of commits may hide sessions": {active: []session.ActiveSession{fresh, {}}, after: time.Minute},
 		"another session has a longer window": {
-			active: []session.ActiveSession{fresh, {Session: 2, Proxy: "slow", Remaining: time.Hour, Window: 40 * time.Second}}, want: true, after: 42500 * time.Millisecond,
+			active: []session.ActiveSession{fresh, {Session: 2, Proxy: "slow", Window: 40 * time.Second}}, want: true, after: 42500 * time.Millisecond,
 		},
 		"the stream never gets it": {
 			active: []session.ActiveSession{fresh}, after: time.Minute,
@@ -89,7 +89,7 @@ func TestStreamConfirmsAChangeForSessionsThatNeedFreshness(t *testing.T) {
 				stream, store := &changeStream{}, newFakeStore(100, 1)
 				stream.append(change, 2)
 				store.active = test.active
-				s := New(Config{FreshnessWindow: window, Changes: stream, ConfirmTimeout: 6 * time.Second}, store, &fakePusher{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+				s := New(Config{Window: window, Changes: stream, Append: func(context.Context, wire.KeyChange) error { return nil }, ConfirmTimeout: 6 * time.Second}, store, &fakePusher{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 				if test.change != nil {
 					go test.change(stream)
 					synctest.Wait()
@@ -110,56 +110,5 @@ func TestStreamConfirmsAChangeForSessionsThatNeedFreshness(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// registrar registers every proxy.
-type registrar struct {
-	Store
-	window time.Duration
-}
-
-func (r *registrar) NeedFreshness(_ context.Context, _ wire.SessionID, window time.Duration) error {
-	r.window = window
-	return nil
-}
-
-func (*registrar) Register(context.Context, *wire.RegisterRequest, time.Duration) (*wire.RegisterResponse, error) {
-	return &wire.RegisterResponse{V: wire.Version, Status: wire.Done, Session: 1}, nil
-}
-
-// Planes of which only one can do it follow the rules without freshness.
-func TestSessionNeedsFreshnessIfBothPlanesCanDoIt(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		window time.Duration
-		able   bool
-		want   int64
-	}{{0, true, 0}, {10 * time.Second, false, 0}, {10 * time.Second, true, 10_000}} {
-		store := &registrar{}
-		s := New(Config{FreshnessWindow: test.window}, store, nil, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-		response, err := s.Register(t.Context(), &wire.RegisterRequest{V: wire.Version, Freshness: test.able})
-		if err != nil || response.FreshnessMS != test.want || store.window.Milliseconds() != test.want {
-			t.Errorf("window %v, proxy that can do it: %t: got %d ms, %v; want %d", test.window, test.able, response.FreshnessMS, err, test.want)
-		}
-	}
-}
-
-func (*registrar) Heartbeat(context.Context, *wire.HeartbeatRequest, time.Duration, int) (*wire.HeartbeatResponse, error) {
-	return &wire.HeartbeatResponse{V: wire.Version, Status: wire.Done}, nil
-}
-
-func TestResponsesSayWhetherThereIsABucketOfKeyRecords(t *testing.T) {
-	t.Parallel()
-	for _, kept := range []bool{false, true} {
-		s := New(Config{KeyBucket: kept}, &registrar{}, nil, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-		registered, err := s.Register(t.Context(), &wire.RegisterRequest{V: wire.Version})
-		if err != nil || registered.KeyBucket != kept {
-			t.Errorf("registration: got %+v, %v; want %t", registered, err, kept)
-		}
-		extended, err := s.Heartbeat(t.Context(), &wire.HeartbeatRequest{V: wire.Version})
-		if err != nil || extended.KeyBucket != kept {
-			t.Errorf("heartbeat: got %+v, %v; want %t", extended, err, kept)
-		}
 	}
 }
