@@ -67,6 +67,9 @@ func collectSettings(structs map[string]*ast.StructType, name, prefix string, ty
 			continue
 		}
 		types[key] = typeText(field.Type)
+		if types[key] == "settings.Secret" {
+			types[key+"_file"] = "string"
+		}
 	}
 }
 

@@ -114,12 +114,12 @@ func TestUserSettingsReachTheirPrograms(t *testing.T) {
 		t.Fatal(err)
 	}
 	environ := []string{
-		"PATH=/bin", "MGW_LOG_LEVEL=debug", "MGW_DRAIN_NOTICE=0s", "MGW_ARCHIVE_USAGE_RETENTION_MONTHS=2", "MGW_NATS_URL=nats://other",
+		"PATH=/bin", "MGW_LOG_LEVEL=debug", "MGW_DRAIN_TIMEOUT=1s", "MGW_ARCHIVE_USAGE_RETENTION_MONTHS=2", "MGW_NATS_URL=nats://other",
 		"MGW_SECRETS_PEPPER=mine", "MGW_DEV_API_PORT=1", "MGW_NOSUCH=1",
 	}
 	stack := []string{"MGW_NATS_URL=nats://stack", "MGW_SECRETS_PEPPER_FILE=pepper"}
 	for binary, want := range map[string][]string{
-		"dataplane":    {"MGW_LOG_LEVEL=debug", "MGW_DRAIN_NOTICE=0s"},
+		"dataplane":    {"MGW_LOG_LEVEL=debug", "MGW_DRAIN_TIMEOUT=1s"},
 		"controlplane": {"MGW_LOG_LEVEL=debug", "MGW_ARCHIVE_USAGE_RETENTION_MONTHS=2"},
 		"providersim":  nil,
 	} {

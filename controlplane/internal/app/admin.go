@@ -363,6 +363,9 @@ func (a *app) newKeys(keys *secrets) *key.Service {
 	return service
 }
 
+// clockSkew is the tolerated difference between the clock of the OpenID Connect provider and ours.
+const clockSkew = time.Minute
+
 // newVerifier returns the verifier of an OpenID Connect provider; nil if none is configured.
 func newVerifier(cfg *config.OIDC) (admin.Verifier, error) {
 	if cfg.Issuer == "" {
@@ -380,7 +383,7 @@ func newVerifier(cfg *config.OIDC) (admin.Verifier, error) {
 		JWKSFile:     cfg.JWKSFile,
 		Claim:        cfg.Claim,
 		ScopeMapping: scopes,
-		ClockSkew:    cfg.ClockSkew,
+		ClockSkew:    clockSkew,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("admin.oidc: %w", err)

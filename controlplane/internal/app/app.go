@@ -71,10 +71,13 @@ func Run(ctx context.Context, cfg config.Config, out io.Writer, version string) 
 	}
 
 	a.probes.SetDraining()
-	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.ShutdownTimeout)
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
 	return errors.Join(err, a.components.Stop(stopping))
 }
+
+// shutdownTimeout bounds a graceful stop. The chart counts on it.
+const shutdownTimeout = 10 * time.Second
 
 // app holds the components.
 type app struct {

@@ -88,7 +88,7 @@ func newProvider(cfg *config.Config) (signin.Provider, error) {
 			JWKSFile:     cfg.Admin.OIDC.JWKSFile,
 			Claim:        cfg.Admin.OIDC.Claim,
 			ScopeMapping: scopes,
-			ClockSkew:    cfg.Admin.OIDC.ClockSkew,
+			ClockSkew:    clockSkew,
 		},
 		ClientID:     client.ClientID,
 		ClientSecret: string(client.ClientSecret),

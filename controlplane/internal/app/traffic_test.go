@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"io"
 	"testing"
-	"time"
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/postgres/pgtest"
@@ -14,7 +13,6 @@ import (
 // Streams have no end of their own that comes soon: unless the stop ends them, it lasts until the timeout, and fails.
 func TestStopEndsOpenStreams(t *testing.T) {
 	cfg := testConfig(pgtest.URL(t), natstest.New(t).URL())
-	cfg.ShutdownTimeout = time.Minute
 	r := start(t, cfg)
 	api, err := adminclient.New(r.admin, token)
 	if err != nil {

@@ -26,20 +26,19 @@ import (
 // it is loaded. The usage texts are the help of the flags and the settings
 // reference; comments are added only where they are not sufficient.
 type Config struct {
-	Admin           Admin         `mapstructure:"admin"`
-	Console         Console       `mapstructure:"console"`
-	Ops             Ops           `mapstructure:"ops"`
-	Postgres        Postgres      `mapstructure:"postgres"`
-	NATS            NATS          `mapstructure:"nats"`
-	Secrets         Secrets       `mapstructure:"secrets"`
-	Session         Session       `mapstructure:"session"`
-	Lease           Lease         `mapstructure:"lease"`
-	Catalog         Catalog       `mapstructure:"catalog"`
-	Webhook         Webhook       `mapstructure:"webhook"`
-	Archive         Archive       `mapstructure:"archive"`
-	Log             Log           `mapstructure:"log"`
-	Tracing         Tracing       `mapstructure:"tracing"`
-	ShutdownTimeout time.Duration `mapstructure:"shutdown_timeout" usage:"Time limit for a graceful stop."`
+	Admin    Admin    `mapstructure:"admin"`
+	Console  Console  `mapstructure:"console"`
+	Ops      Ops      `mapstructure:"ops"`
+	Postgres Postgres `mapstructure:"postgres"`
+	NATS     NATS     `mapstructure:"nats"`
+	Secrets  Secrets  `mapstructure:"secrets"`
+	Session  Session  `mapstructure:"session"`
+	Lease    Lease    `mapstructure:"lease"`
+	Catalog  Catalog  `mapstructure:"catalog"`
+	Webhook  Webhook  `mapstructure:"webhook"`
+	Archive  Archive  `mapstructure:"archive"`
+	Log      Log      `mapstructure:"log"`
+	Tracing  Tracing  `mapstructure:"tracing"`
 }
 
 // Admin configures the admin API.
@@ -48,7 +47,6 @@ type Admin struct {
 	TLS                TLS             `mapstructure:"tls"`
 	TrustedProxies     string          `mapstructure:"trusted_proxies" usage:"Networks of the reverse proxies in front of the admin API, in CIDR notation separated by commas, such as 10.0.0.0/8. The client address is read from X-Forwarded-For only behind these."`
 	BootstrapToken     settings.Secret `mapstructure:"bootstrap_token" usage:"Admin token with every scope, for setting up. Empty disables it. While one token replaces another, it holds both, one per line."`
-	BootstrapTokenFile string          `mapstructure:"bootstrap_token_file" usage:"File that holds admin.bootstrap_token."`
 	BootstrapExpiresAt string          `mapstructure:"bootstrap_expires_at" usage:"Time at which the bootstrap tokens stop being valid, such as 2026-12-31T00:00:00Z. Empty means never."`
 	RevokeTimeout      time.Duration   `mapstructure:"revoke_timeout" usage:"How long a revocation waits for all proxies to confirm it before the admin API answers 202."`
 	OIDC               OIDC            `mapstructure:"oidc"`
@@ -68,10 +66,9 @@ type Console struct {
 
 // ConsoleOIDC is the client of the console at the OpenID Connect provider of admin.oidc.
 type ConsoleOIDC struct {
-	ClientID         string          `mapstructure:"client_id" usage:"Client id of the console at the provider of admin.oidc.issuer. Empty disables signing in there."`
-	ClientSecret     settings.Secret `mapstructure:"client_secret" usage:"Secret of the client."`
-	ClientSecretFile string          `mapstructure:"client_secret_file" usage:"File that holds console.oidc.client_secret."`
-	Scopes           string          `mapstructure:"scopes" usage:"Scopes that are asked for beside openid, separated by spaces, so that the ID token has the claim admin.oidc.claim."`
+	ClientID     string          `mapstructure:"client_id" usage:"Client id of the console at the provider of admin.oidc.issuer. Empty disables signing in there."`
+	ClientSecret settings.Secret `mapstructure:"client_secret" usage:"Secret of the client."`
+	Scopes       string          `mapstructure:"scopes" usage:"Scopes that are asked for beside openid, separated by spaces, so that the ID token has the claim admin.oidc.claim."`
 }
 
 // ByToken reports whether people may sign in with an admin token.
@@ -91,12 +88,11 @@ func (t TLS) Files() certfile.Files { return certfile.Files{Cert: t.CertFile, Ke
 // OIDC configures the OpenID Connect provider whose tokens the admin API
 // accepts beside admin tokens.
 type OIDC struct {
-	Issuer       string        `mapstructure:"issuer" usage:"Issuer URL of the OpenID Connect provider whose tokens are accepted. It begins with https://, except on the same machine, or if its keys are in admin.oidc.jwks_file. Empty disables OpenID Connect."`
-	Audience     string        `mapstructure:"audience" usage:"Audience that its tokens must have. Required with an issuer."`
-	JWKSFile     string        `mapstructure:"jwks_file" usage:"File with the provider's signing keys (JWKS). Empty fetches them by discovery."`
-	Claim        string        `mapstructure:"claim" usage:"Claim that is mapped to scopes: a list, or a text with values separated by spaces."`
-	ScopeMapping string        `mapstructure:"scope_mapping" usage:"Scope for each value of the claim, such as admins=operator,support=read."`
-	ClockSkew    time.Duration `mapstructure:"clock_skew" usage:"Tolerated difference between the provider's clock and ours, at most 10m."`
+	Issuer       string `mapstructure:"issuer" usage:"Issuer URL of the OpenID Connect provider whose tokens are accepted. It begins with https://, except on the same machine, or if its keys are in admin.oidc.jwks_file. Empty disables OpenID Connect."`
+	Audience     string `mapstructure:"audience" usage:"Audience that its tokens must have. Required with an issuer."`
+	JWKSFile     string `mapstructure:"jwks_file" usage:"File with the provider's signing keys (JWKS). Empty fetches them by discovery."`
+	Claim        string `mapstructure:"claim" usage:"Claim that is mapped to scopes: a list, or a text with values separated by spaces."`
+	ScopeMapping string `mapstructure:"scope_mapping" usage:"Scope for each value of the claim, such as admins=operator,support=read."`
 }
 
 // Ops configures the listener for probes and metrics.
@@ -108,7 +104,6 @@ type Ops struct {
 // Postgres configures the database.
 type Postgres struct {
 	URL            settings.Secret `mapstructure:"url" usage:"Connection string of the database. Required. Without an sslmode, in it or in the variable PGSSLMODE, the server must have a certificate for its name (verify-full)."`
-	URLFile        string          `mapstructure:"url_file" usage:"File that holds postgres.url."`
 	RuntimeRole    string          `mapstructure:"runtime_role" usage:"Database role of the serving control plane, if it is not the owner of the tables. The command migrate grants it only what it needs. Empty grants nothing."`
 	MaxConnections int             `mapstructure:"max_connections" usage:"Maximum number of connections for leases, sessions, settlement and video jobs, at least 4."`
 	// Requests of administrators and jobs have connections of their own, so that they cannot delay the requests of customers.
@@ -119,14 +114,13 @@ type Postgres struct {
 
 // NATS configures the connection to NATS, its streams and its buckets.
 type NATS struct {
-	URL          string          `mapstructure:"url" usage:"URLs of the NATS servers, separated by commas. Required."`
-	User         string          `mapstructure:"user" usage:"User name at NATS."`
-	Password     settings.Secret `mapstructure:"password" usage:"Password at NATS."`
-	PasswordFile string          `mapstructure:"password_file" usage:"File that holds nats.password."`
-	CAFile       string          `mapstructure:"ca_file" usage:"File with the CA certificates that NATS servers are verified against."`
-	CertFile     string          `mapstructure:"cert_file" usage:"File with the TLS client certificate for NATS."`
-	KeyFile      string          `mapstructure:"key_file" usage:"File with the private key of the TLS client certificate."`
-	Replicas     int             `mapstructure:"replicas" usage:"Number of NATS servers that store each stream and bucket."`
+	URL      string          `mapstructure:"url" usage:"URLs of the NATS servers, separated by commas. Required."`
+	User     string          `mapstructure:"user" usage:"User name at NATS."`
+	Password settings.Secret `mapstructure:"password" usage:"Password at NATS."`
+	CAFile   string          `mapstructure:"ca_file" usage:"File with the CA certificates that NATS servers are verified against."`
+	CertFile string          `mapstructure:"cert_file" usage:"File with the TLS client certificate for NATS."`
+	KeyFile  string          `mapstructure:"key_file" usage:"File with the private key of the TLS client certificate."`
+	Replicas int             `mapstructure:"replicas" usage:"Number of NATS servers that store each stream and bucket."`
 	// The usage stream needs about 250 bytes for each request on the disk of each server that stores it.
 	UsageMaxBytes int64         `mapstructure:"usage_max_bytes" usage:"Maximum size of the usage stream in bytes on each NATS server that stores it; 0 means no limit but the disk. A request takes about 250 bytes: 100 requests per second for 7 days are 15 GiB. The disk needs twice as much. When the stream is full, usage waits in the spools of the proxies."`
 	UsageKept     time.Duration `mapstructure:"usage_kept" usage:"How long settled usage stays in the usage stream. After a loss of commits in Postgres it is settled again from there, so it must be longer than the age of the newest backup that would be restored, plus 1h. At least 2h."`
@@ -136,17 +130,12 @@ type NATS struct {
 // Secrets holds the secrets that both planes share and those of the control
 // plane alone.
 type Secrets struct {
-	Pepper                 settings.Secret `mapstructure:"pepper" usage:"Secret under which API keys are hashed, at least 16 bytes, the same on both planes. Required."`
-	PepperFile             string          `mapstructure:"pepper_file" usage:"File that holds secrets.pepper."`
-	PreviousPeppers        settings.Secret `mapstructure:"previous_peppers" usage:"Previous peppers, one per line. API keys hashed under them are still accepted. Before a rotation the next pepper is added here, too."`
-	PreviousPeppersFile    string          `mapstructure:"previous_peppers_file" usage:"File that holds secrets.previous_peppers."`
-	FleetKey               settings.Secret `mapstructure:"fleet_key" usage:"Key that encrypts provider credentials for the proxies: 32 bytes in base64, the same on both planes. Required."`
-	FleetKeyFile           string          `mapstructure:"fleet_key_file" usage:"File that holds secrets.fleet_key."`
-	MasterKey              settings.Secret `mapstructure:"master_key" usage:"Key that encrypts secrets in Postgres: 32 bytes in base64, or id:base64 with its own id instead of secrets.master_key_id. Required."`
-	MasterKeyFile          string          `mapstructure:"master_key_file" usage:"File that holds secrets.master_key."`
-	MasterKeyID            string          `mapstructure:"master_key_id" usage:"Name of the master key, stored with each secret that it encrypts."`
-	PreviousMasterKeys     settings.Secret `mapstructure:"previous_master_keys" usage:"Previous master keys, which only decrypt: id:base64, one per line or separated by commas. Before a rotation the next one is added here, too."`
-	PreviousMasterKeysFile string          `mapstructure:"previous_master_keys_file" usage:"File that holds secrets.previous_master_keys."`
+	Pepper             settings.Secret `mapstructure:"pepper" usage:"Secret under which API keys are hashed, at least 16 bytes, the same on both planes. Required."`
+	PreviousPeppers    settings.Secret `mapstructure:"previous_peppers" usage:"Previous peppers, one per line. API keys hashed under them are still accepted. Before a rotation the next pepper is added here, too."`
+	FleetKey           settings.Secret `mapstructure:"fleet_key" usage:"Key that encrypts provider credentials for the proxies: 32 bytes in base64, the same on both planes. Required."`
+	MasterKey          settings.Secret `mapstructure:"master_key" usage:"Key that encrypts secrets in Postgres: 32 bytes in base64, or id:base64 with its own id instead of secrets.master_key_id. Required."`
+	MasterKeyID        string          `mapstructure:"master_key_id" usage:"Name of the master key, stored with each secret that it encrypts."`
+	PreviousMasterKeys settings.Secret `mapstructure:"previous_master_keys" usage:"Previous master keys, which only decrypt: id:base64, one per line or separated by commas. Before a rotation the next one is added here, too."`
 }
 
 // Session configures the sessions of proxies.
@@ -245,7 +234,6 @@ func Default() Config {
 			OIDC: OIDC{
 				Claim:        "scope",
 				ScopeMapping: "operator=operator,observe=observe,cabinet=cabinet,credits=credits,keys.reveal=keys.reveal,read=read",
-				ClockSkew:    time.Minute,
 			},
 		},
 		Console: Console{
@@ -262,13 +250,12 @@ func Default() Config {
 			StatementTimeout:    time.Minute,
 			KeepsCommits:        string(rollback.KeepsOnRestart),
 		},
-		NATS:            NATS{Replicas: 1, UsageKept: 7 * 24 * time.Hour},
-		Secrets:         Secrets{MasterKeyID: "m1"},
-		Session:         Session{Window: 20 * time.Second, CloseAfter: 15 * time.Minute},
-		Lease:           Lease{RefusalGracePeriod: 50 * time.Millisecond},
-		Catalog:         Catalog{RequireHTTPS: true},
-		Webhook:         Webhook{Timeout: 15 * time.Second, DisableAfter: 5 * 24 * time.Hour},
-		ShutdownTimeout: 10 * time.Second,
+		NATS:    NATS{Replicas: 1, UsageKept: 7 * 24 * time.Hour},
+		Secrets: Secrets{MasterKeyID: "m1"},
+		Session: Session{Window: 20 * time.Second, CloseAfter: 15 * time.Minute},
+		Lease:   Lease{RefusalGracePeriod: 50 * time.Millisecond},
+		Catalog: Catalog{RequireHTTPS: true},
+		Webhook: Webhook{Timeout: 15 * time.Second, DisableAfter: 5 * 24 * time.Hour},
 	}
 }
 
@@ -327,7 +314,6 @@ func (c *Config) Validate() error {
 		v.Reject(tokens.Claim == "", "admin.oidc.claim is empty")
 		asked := tokens.JWKSFile == "" || c.Console.OIDC.ClientID != ""
 		v.Reject(asked && !oidc.IsSecure(tokens.Issuer), "admin.oidc.issuer does not begin with https://")
-		v.Reject(tokens.ClockSkew < 0 || tokens.ClockSkew > 10*time.Minute, "admin.oidc.clock_skew is not between 0 and 10 minutes")
 	}
 
 	v.Reject(c.Postgres.MaxConnections < 4, "postgres.max_connections is below 4")
@@ -347,7 +333,6 @@ func (c *Config) Validate() error {
 	v.Reject(c.Archive.UsageRetentionMonths < 0, "archive.usage_retention_months is negative")
 	v.Reject(c.Archive.AuditRetentionMonths < 0, "archive.audit_retention_months is negative")
 	v.Reject(c.Archive.AuditRetentionMonths > 0 && c.Archive.Dir == "", "archive.audit_retention_months needs archive.dir")
-	v.Reject(c.ShutdownTimeout <= 0, "shutdown_timeout is not positive")
 	if err := traces.CheckEndpoint(c.Tracing.Endpoint); err != nil {
 		v.Reject(true, "tracing.endpoint: %v", err)
 	}

@@ -86,9 +86,6 @@ func TestValidateRejectsEachInvalidSetting(t *testing.T) {
 		{func(c *config.Config) { c.Admin.OIDC.Issuer = "https://id.example.com" }, "admin.oidc.audience"},
 		{func(c *config.Config) { c.Admin.OIDC = config.OIDC{Issuer: "x", Audience: "x"} }, "admin.oidc.claim"},
 		{func(c *config.Config) {
-			c.Admin.OIDC = config.OIDC{Issuer: "x", Audience: "x", Claim: "x", ClockSkew: time.Hour}
-		}, "admin.oidc.clock_skew"},
-		{func(c *config.Config) {
 			c.Admin.OIDC = config.OIDC{Issuer: "http://id.example.com", Audience: "x", Claim: "x"}
 		}, "admin.oidc.issuer"},
 		{func(c *config.Config) {
@@ -106,7 +103,6 @@ func TestValidateRejectsEachInvalidSetting(t *testing.T) {
 		{func(c *config.Config) { c.Archive.UsageRetentionMonths = -1 }, "archive.usage_retention_months"},
 		{func(c *config.Config) { c.Archive.AuditRetentionMonths = -1 }, "archive.audit_retention_months"},
 		{func(c *config.Config) { c.Archive.AuditRetentionMonths = 1 }, "archive.audit_retention_months needs archive.dir"},
-		{func(c *config.Config) { c.ShutdownTimeout = 0 }, "shutdown_timeout"},
 		{func(c *config.Config) { c.Tracing.Endpoint = "collector:4318" }, "tracing.endpoint"},
 	}
 	for _, tt := range tests {

@@ -77,7 +77,7 @@ func Run(ctx context.Context, cfg config.Config, out io.Writer, version string) 
 		}
 	}
 
-	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.DrainTimeout+cfg.ShutdownTimeout)
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.DrainTimeout+shutdownTimeout)
 	defer cancel()
 	if stopErr := components.Stop(stop); err == nil {
 		err = stopErr
@@ -129,15 +129,10 @@ func build(cfg *config.Config, o *output, version string, failed func(error)) (*
 		Stream:   nats,
 	}
 	keeper := session.New(identity, nats, keys, events, sessionHooks(&admit, probes, picker, models), log, reg)
-	admit = admission.New(keeper, keys, spoolCapacity{events}, nats, admission.Units(cfg.Lease), admission.NewMetrics(reg), log)
+	admit = admission.New(keeper, keys, spoolCapacity{events}, nats, units(cfg), admission.NewMetrics(reg), log)
 	publisher := spool.NewPublisher(events, nats, log, reg)
 
-	providers := upstream.New(upstream.Limits{
-		Connect:   cfg.Upstream.ConnectTimeout,
-		FirstByte: cfg.Upstream.FirstByteTimeout,
-		Idle:      cfg.Upstream.IdleTimeout,
-		Total:     cfg.Upstream.TotalTimeout,
-	}, cfg.Upstream.StandardTransport)
+	providers := upstream.New(upstream.Limits{})
 
 	current := state{probes, nats, picker, models}
 	registerState(reg, current)
@@ -195,7 +190,7 @@ func build(cfg *config.Config, o *output, version string, failed func(error)) (*
 	c.Add("usage publisher", func(ctx context.Context) error { publisher.Start(ctx); return nil }, nil)
 
 	c.Add("session", func(ctx context.Context) error { keeper.Start(ctx); return nil }, func(ctx context.Context) error {
-		return closeSession(ctx, cfg.ShutdownTimeout/2, admit, keeper, publisher)
+		return closeSession(ctx, shutdownTimeout/2, admit, keeper, publisher)
 	})
 
 	c.Add("video poller", func(ctx context.Context) error { poller.Start(ctx); return nil }, func(context.Context) error {
@@ -271,12 +266,27 @@ func describer(self wire.DescribeResponse, probes *ops.Probes, picker *route.Pic
 	}
 }
 
+const (
+	// drainNotice is the part of the drain, at its start, in which new requests are still served and each answer asks its client
+	// to close the connection, so that no reused connection is cut.
+	drainNotice = 2 * time.Second
+	// shutdownTimeout is the time after draining for returning leases and publishing usage. The chart counts on it.
+	shutdownTimeout = 10 * time.Second
+	// leastIdle is the least time for which the idle units of an account without requests are kept.
+	leastIdle = 15 * time.Minute
+)
+
+// units returns how long units are kept. Idle ones are kept as long as an outage lasts for which they are to serve.
+func units(cfg *config.Config) admission.Units {
+	return admission.Units{IdleTimeout: max(leastIdle, cfg.Lease.OutageTarget), OutageTarget: cfg.Lease.OutageTarget}
+}
+
 // drain tells clients to connect elsewhere, then lets the requests finish.
 func drain(ctx context.Context, cfg *config.Config, api *httpapi.Server) error {
 	ctx, cancel := context.WithTimeout(ctx, cfg.DrainTimeout)
 	defer cancel()
 	api.Drain()
-	sleep.For(ctx, cfg.DrainNotice)
+	sleep.For(ctx, drainNotice)
 	return api.Stop(ctx)
 }
 

@@ -40,9 +40,12 @@ func bodyBudget(set int64) int64 {
 	return max(limit/100*budgetPercent, bytebudget.MinSize)
 }
 
+// accountShare is the part of the room for bodies that one account may use. The only body of an account may be larger.
+const accountShare = .25
+
 // newBudget makes the budget for bodies and registers its metrics.
 func newBudget(cfg *config.API, reg prometheus.Registerer) *bytebudget.Budget {
-	budget := bytebudget.New(bodyBudget(cfg.BodyBudget), float64(cfg.AccountBodyPercent)/100)
+	budget := bytebudget.New(bodyBudget(cfg.BodyBudget), accountShare)
 	reg.MustRegister(budget)
 	return budget
 }
@@ -53,7 +56,7 @@ const diskShare = 8
 
 // newRooms makes the room for answers and registers its metric. memory is the budget for bodies.
 func newRooms(cfg *config.Config, memory *bytebudget.Budget, reg prometheus.Registerer) *room.Rooms {
-	disk := bytebudget.New(cfg.Spool.MaxBytes/diskShare, float64(cfg.API.AccountBodyPercent)/100)
+	disk := bytebudget.New(cfg.Spool.MaxBytes/diskShare, accountShare)
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mgw_answer_file_bytes",
 		Help: "Bytes of answers that are held in files now, because the budget for bodies had no room for them.",
@@ -73,12 +76,11 @@ func newTurns(reg prometheus.Registerer) *turns.Turns {
 // listenerConfig returns the settings of the public listener.
 func listenerConfig(cfg *config.API) httpapi.Config {
 	return httpapi.Config{
-		Listen:       cfg.Listen,
-		TLS:          cfg.TLS.Files(),
-		BodyTimeout:  cfg.BodyTimeout,
-		MinRate:      cfg.MinRate,
-		MaxConns:     cfg.MaxConnections,
-		MaxDownloads: cfg.MaxDownloads,
+		Listen:      cfg.Listen,
+		TLS:         cfg.TLS.Files(),
+		BodyTimeout: cfg.BodyTimeout,
+		MinRate:     cfg.MinRate,
+		MaxConns:    cfg.MaxConnections,
 	}
 }
 

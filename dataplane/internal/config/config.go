@@ -17,31 +17,26 @@ import (
 // Config holds the settings of the data plane. Package settings explains how it is loaded. The usage texts are the help
 // of the flags and the settings reference; comments here say only what these do not.
 type Config struct {
-	Name            string        `mapstructure:"name" usage:"Name of this proxy. It must be unique and must not change over restarts. Default: the host name."`
-	API             API           `mapstructure:"api"`
-	Ops             Ops           `mapstructure:"ops"`
-	NATS            NATS          `mapstructure:"nats"`
-	Secrets         Secrets       `mapstructure:"secrets"`
-	Spool           Spool         `mapstructure:"spool"`
-	Lease           Lease         `mapstructure:"lease"`
-	Upstream        Upstream      `mapstructure:"upstream"`
-	Log             Log           `mapstructure:"log"`
-	Tracing         Tracing       `mapstructure:"tracing"`
-	DrainTimeout    time.Duration `mapstructure:"drain_timeout" usage:"Time that running requests get to finish after SIGTERM or SIGINT."`
-	DrainNotice     time.Duration `mapstructure:"drain_notice" usage:"Part of drain_timeout, at its start, in which new requests are still served and each answer asks its client to close the connection, so that no reused connection is cut."`
-	ShutdownTimeout time.Duration `mapstructure:"shutdown_timeout" usage:"Time after draining for returning leases and publishing usage."`
+	Name         string        `mapstructure:"name" usage:"Name of this proxy. It must be unique and must not change over restarts. Default: the host name."`
+	API          API           `mapstructure:"api"`
+	Ops          Ops           `mapstructure:"ops"`
+	NATS         NATS          `mapstructure:"nats"`
+	Secrets      Secrets       `mapstructure:"secrets"`
+	Spool        Spool         `mapstructure:"spool"`
+	Lease        Lease         `mapstructure:"lease"`
+	Log          Log           `mapstructure:"log"`
+	Tracing      Tracing       `mapstructure:"tracing"`
+	DrainTimeout time.Duration `mapstructure:"drain_timeout" usage:"Time that running requests get to finish after SIGTERM or SIGINT."`
 }
 
 // API configures the listener of the public API.
 type API struct {
-	Listen             string        `mapstructure:"listen" usage:"Address that the public API listens on."`
-	TLS                TLS           `mapstructure:"tls"`
-	BodyTimeout        time.Duration `mapstructure:"body_timeout" usage:"Time that a client gets to send its whole request."`
-	MinRate            int64         `mapstructure:"min_rate" usage:"Least rate in bytes per second at which a client must send a request and take an answer that is not a stream."`
-	MaxConnections     int64         `mapstructure:"max_connections" usage:"Maximum number of client connections. Further ones are answered 503 and closed."`
-	MaxDownloads       int64         `mapstructure:"max_downloads" usage:"Maximum number of concurrent downloads of videos of an account."`
-	BodyBudget         int64         `mapstructure:"body_budget" usage:"Maximum number of bytes of request bodies, of answers that are not streams and of large events of streams, that are held at the same time; at least 80 MiB. While an answer is rewritten it needs its memory twice. 0 means 40 % of GOMEMLIMIT or, without it, of the memory limit of the control group; 1 GiB without any limit."`
-	AccountBodyPercent int64         `mapstructure:"account_body_percent" usage:"Part of the body budget that one account may use, in percent. The only body of an account may be larger."`
+	Listen         string        `mapstructure:"listen" usage:"Address that the public API listens on."`
+	TLS            TLS           `mapstructure:"tls"`
+	BodyTimeout    time.Duration `mapstructure:"body_timeout" usage:"Time that a client gets to send its whole request."`
+	MinRate        int64         `mapstructure:"min_rate" usage:"Least rate in bytes per second at which a client must send a request and take an answer that is not a stream."`
+	MaxConnections int64         `mapstructure:"max_connections" usage:"Maximum number of client connections. Further ones are answered 503 and closed."`
+	BodyBudget     int64         `mapstructure:"body_budget" usage:"Maximum number of bytes of request bodies, of answers that are not streams and of large events of streams, that are held at the same time; at least 80 MiB. While an answer is rewritten it needs its memory twice. 0 means 40 % of GOMEMLIMIT or, without it, of the memory limit of the control group; 1 GiB without any limit."`
 	// RequireKeyMAC is off by default, because imported keys have no MAC.
 	RequireKeyMAC bool `mapstructure:"require_key_mac" usage:"Refuse API keys without a MAC under secrets.pepper or secrets.previous_peppers before they are looked up. Turn it on when no imported key is in use and no peppers were removed since the oldest key was issued: mgw_key_loads_total then counts no key without a MAC that is found."`
 }
@@ -63,25 +58,20 @@ type Ops struct {
 
 // NATS configures the connection to NATS.
 type NATS struct {
-	URL          string          `mapstructure:"url" usage:"URLs of the NATS servers, separated by commas. Required."`
-	User         string          `mapstructure:"user" usage:"User name at NATS."`
-	Password     settings.Secret `mapstructure:"password" usage:"Password at NATS."`
-	PasswordFile string          `mapstructure:"password_file" usage:"File that holds nats.password."`
-	CAFile       string          `mapstructure:"ca_file" usage:"File with the CA certificates that NATS servers are verified against."`
-	CertFile     string          `mapstructure:"cert_file" usage:"File with the TLS client certificate for NATS."`
-	KeyFile      string          `mapstructure:"key_file" usage:"File with the private key of the TLS client certificate."`
+	URL      string          `mapstructure:"url" usage:"URLs of the NATS servers, separated by commas. Required."`
+	User     string          `mapstructure:"user" usage:"User name at NATS."`
+	Password settings.Secret `mapstructure:"password" usage:"Password at NATS."`
+	CAFile   string          `mapstructure:"ca_file" usage:"File with the CA certificates that NATS servers are verified against."`
+	CertFile string          `mapstructure:"cert_file" usage:"File with the TLS client certificate for NATS."`
+	KeyFile  string          `mapstructure:"key_file" usage:"File with the private key of the TLS client certificate."`
 }
 
 // Secrets holds the secrets that both planes share.
 type Secrets struct {
-	Pepper                settings.Secret `mapstructure:"pepper" usage:"Secret under which API keys are hashed, at least 16 bytes, the same on both planes. Required."`
-	PepperFile            string          `mapstructure:"pepper_file" usage:"File that holds secrets.pepper."`
-	PreviousPeppers       settings.Secret `mapstructure:"previous_peppers" usage:"Previous peppers, one per line. API keys hashed under them are still accepted. Before a rotation the next pepper is added here, too."`
-	PreviousPeppersFile   string          `mapstructure:"previous_peppers_file" usage:"File that holds secrets.previous_peppers."`
-	FleetKey              settings.Secret `mapstructure:"fleet_key" usage:"Key that decrypts provider credentials: 32 bytes in base64, the same on both planes. Required."`
-	FleetKeyFile          string          `mapstructure:"fleet_key_file" usage:"File that holds secrets.fleet_key."`
-	PreviousFleetKeys     settings.Secret `mapstructure:"previous_fleet_keys" usage:"Previous fleet keys, one per line, which decrypt provider credentials, too. Before a rotation the next key is added here."`
-	PreviousFleetKeysFile string          `mapstructure:"previous_fleet_keys_file" usage:"File that holds secrets.previous_fleet_keys."`
+	Pepper            settings.Secret `mapstructure:"pepper" usage:"Secret under which API keys are hashed, at least 16 bytes, the same on both planes. Required."`
+	PreviousPeppers   settings.Secret `mapstructure:"previous_peppers" usage:"Previous peppers, one per line. API keys hashed under them are still accepted. Before a rotation the next pepper is added here, too."`
+	FleetKey          settings.Secret `mapstructure:"fleet_key" usage:"Key that decrypts provider credentials: 32 bytes in base64, the same on both planes. Required."`
+	PreviousFleetKeys settings.Secret `mapstructure:"previous_fleet_keys" usage:"Previous fleet keys, one per line, which decrypt provider credentials, too. Before a rotation the next key is added here."`
 }
 
 // Spool configures the spool of usage events.
@@ -91,18 +81,8 @@ type Spool struct {
 	MaxBytes  int64  `mapstructure:"max_bytes" usage:"Maximum size of the spool directory in bytes. From 90 % on, new requests are refused."`
 }
 
-// Upstream configures calls to providers.
-type Upstream struct {
-	ConnectTimeout    time.Duration `mapstructure:"connect_timeout" usage:"Time limit for connecting to a provider. The catalog can set another for each provider."`
-	FirstByteTimeout  time.Duration `mapstructure:"first_byte_timeout" usage:"Time limit for the first byte of a provider's response. The catalog can set another for each provider."`
-	IdleTimeout       time.Duration `mapstructure:"idle_timeout" usage:"Longest pause within a provider's response. The catalog can set another for each provider."`
-	TotalTimeout      time.Duration `mapstructure:"total_timeout" usage:"Time limit for a whole call to a provider, at most 10m. The catalog can set another for each provider."`
-	StandardTransport bool          `mapstructure:"standard_transport" usage:"Call all providers through the transport of Go's net/http instead of the gateway's own HTTP/1.1 client. It is slower, and the way out if a provider cannot be called otherwise."`
-}
-
 // Lease configures the units that the proxy holds of balances and slots.
 type Lease struct {
-	IdleTimeout  time.Duration `mapstructure:"idle_timeout" usage:"How long the proxy keeps the idle units of an account that has no requests, from 1s to 24h. With them it serves the account while no control plane responds, as long as its session is valid. Other proxies get these units at once when they need them. The price of a longer time: about 1 KB for each account that was used in it, and after the death of the proxy more units stay reserved until its session is closed."`
 	OutageTarget time.Duration `mapstructure:"outage_target" usage:"For how long the idle units of an account should serve its requests of the last minutes while no control plane responds, up to 24h. The proxy keeps units for at least this time and at most twice as long, if that is no more than a quarter of what is free, divided by the number of proxies. Other proxies get these units at once when they need them. 0: about 256 requests. The price is that after the death of the proxy more units stay reserved until its session is closed."`
 }
 
@@ -122,26 +102,16 @@ type Log struct {
 func Default() Config {
 	return Config{
 		API: API{
-			Listen:             ":8080",
-			BodyTimeout:        2 * time.Minute,
-			MinRate:            32 << 10,
-			MaxConnections:     20_000,
-			MaxDownloads:       4,
-			AccountBodyPercent: 25,
+			Listen:         ":8080",
+			BodyTimeout:    2 * time.Minute,
+			MinRate:        32 << 10,
+			MaxConnections: 20_000,
 		},
-		Ops:   Ops{Listen: ":9090"},
-		Spool: Spool{Dir: "spool", MaxEvents: 1_500_000, MaxBytes: 512 << 20},
-		Lease: Lease{IdleTimeout: 15 * time.Minute, OutageTarget: 15 * time.Minute},
-		Upstream: Upstream{
-			ConnectTimeout:   5 * time.Second,
-			FirstByteTimeout: 5 * time.Minute,
-			IdleTimeout:      2 * time.Minute,
-			TotalTimeout:     10 * time.Minute,
-		},
-		Tracing:         Tracing{SampleRatio: 0.01},
-		DrainTimeout:    30 * time.Second,
-		DrainNotice:     2 * time.Second,
-		ShutdownTimeout: 10 * time.Second,
+		Ops:          Ops{Listen: ":9090"},
+		Spool:        Spool{Dir: "spool", MaxEvents: 1_500_000, MaxBytes: 512 << 20},
+		Lease:        Lease{OutageTarget: 15 * time.Minute},
+		Tracing:      Tracing{SampleRatio: 0.01},
+		DrainTimeout: 30 * time.Second,
 	}
 }
 
@@ -155,10 +125,6 @@ func Load(flags *pflag.FlagSet) (Config, error) {
 	err := settings.Load(flags, &cfg)
 	return cfg, err
 }
-
-// maxTotal is the longest call to a provider that the lease protocol covers: the control plane keeps the leases of an
-// expired session for longer than that.
-const maxTotal = 10 * time.Minute
 
 // Validate returns everything that is missing or wrong, joined. It sets an
 // empty name to the host name.
@@ -192,22 +158,12 @@ func (c *Config) Validate() error {
 	v.Reject(c.Spool.MaxEvents < 100, "spool.max_events is below 100")
 	v.Reject(c.Spool.MaxBytes < 1<<20, "spool.max_bytes is below 1 MiB")
 	v.Reject(c.Lease.OutageTarget < 0 || c.Lease.OutageTarget > 24*time.Hour, "lease.outage_target is not between 0 and 24h")
-	v.Reject(c.Lease.IdleTimeout < time.Second || c.Lease.IdleTimeout > 24*time.Hour, "lease.idle_timeout is not between 1s and 24h")
-	u := c.Upstream
-	v.Reject(u.TotalTimeout <= 0 || u.TotalTimeout > maxTotal, "upstream.total_timeout is not between 0 and %s", maxTotal)
-	v.Reject(u.ConnectTimeout <= 0, "upstream.connect_timeout is not positive")
-	v.Reject(u.FirstByteTimeout <= 0, "upstream.first_byte_timeout is not positive")
-	v.Reject(u.IdleTimeout <= 0, "upstream.idle_timeout is not positive")
 	a := c.API
 	v.Reject(a.BodyTimeout <= 0, "api.body_timeout is not positive")
 	v.Reject(a.MinRate <= 0, "api.min_rate is not positive")
 	v.Reject(a.MaxConnections <= 0, "api.max_connections is not positive")
-	v.Reject(a.MaxDownloads <= 0, "api.max_downloads is not positive")
 	v.Reject(a.BodyBudget != 0 && a.BodyBudget < 80<<20, "api.body_budget is below 80 MiB")
-	v.Reject(a.AccountBodyPercent <= 0 || a.AccountBodyPercent > 100, "api.account_body_percent is not between 1 and 100")
 	v.Reject(c.DrainTimeout < 0, "drain_timeout is negative")
-	v.Reject(c.DrainNotice < 0, "drain_notice is negative")
-	v.Reject(c.ShutdownTimeout <= 0, "shutdown_timeout is not positive")
 	c.Tracing.validate(&v)
 
 	return v.Err()

@@ -175,7 +175,7 @@ func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gatew
 	g.picker = route.New(o.now)
 	g.admit = admission.New(g, g.keys, g.spool, g.plane, admission.Units{IdleTimeout: 10 * time.Second}, admission.NewMetrics(reg), log)
 	g.admit.OnSession(g.Current())
-	calls := upstream.New(upstream.Limits{}, false)
+	calls := upstream.New(upstream.Limits{})
 	if o.providers == nil {
 		o.providers = calls
 	}

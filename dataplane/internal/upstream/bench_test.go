@@ -27,7 +27,7 @@ func BenchmarkCall(b *testing.B) {
 					server.Start()
 				}
 				defer server.Close()
-				c := New(Limits{}, false)
+				c := New(Limits{})
 				defer c.Close()
 				call := call(server.URL)
 				if secure {

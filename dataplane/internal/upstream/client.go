@@ -53,7 +53,7 @@ const (
 // Client calls providers. It is safe for concurrent use.
 type Client struct {
 	limits Limits
-	// standard reports whether all calls go through the transport of net/http.
+	// standard is set by tests, which compare all calls with those through the transport of net/http.
 	standard bool
 	dial     dialFunc
 
@@ -80,8 +80,8 @@ type transport interface {
 // dialFunc connects like net.Dialer.DialContext.
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// New returns a Client. Zero limits mean the defaults. standard makes all calls go through the transport of net/http.
-func New(limits Limits, standard bool) *Client {
+// New returns a Client. Zero limits mean the defaults.
+func New(limits Limits) *Client {
 	limits.Connect = orDefault(limits.Connect, DefaultLimits.Connect)
 	limits.FirstByte = orDefault(limits.FirstByte, DefaultLimits.FirstByte)
 	limits.Idle = orDefault(limits.Idle, DefaultLimits.Idle)
@@ -89,7 +89,6 @@ func New(limits Limits, standard bool) *Client {
 	dialer := &net.Dialer{KeepAlive: 30 * time.Second}
 	return &Client{
 		limits:     limits,
-		standard:   standard,
 		dial:       dialer.DialContext,
 		transports: map[transportKey]transport{},
 	}

@@ -314,7 +314,7 @@ func TestTimeLimitsEndCalls(t *testing.T) {
 func TestConnectTimeoutIsUnsentFailure(t *testing.T) {
 	t.Parallel()
 	eachTransport(t, func(t *testing.T, to caller) {
-		c := New(limits(func(l *Limits) { l.Connect = time.Second }), false)
+		c := New(limits(func(l *Limits) { l.Connect = time.Second }))
 		c.dial = (&pipeListener{conns: make(chan net.Conn)}).dial // accepts no connection
 		begun := time.Now()
 		_, err := c.Do(t.Context(), new(to("")))
@@ -358,7 +358,7 @@ func TestSlowReaderDoesNotCountAsSilentProvider(t *testing.T) {
 
 func TestTimeLimitsOfProviderOverrideDefaults(t *testing.T) {
 	t.Parallel()
-	c := New(Limits{Idle: time.Minute}, false)
+	c := New(Limits{Idle: time.Minute})
 	p := &catalog.Provider{}
 	want := DefaultLimits
 	want.Idle = time.Minute
@@ -482,7 +482,7 @@ func TestErrorTextsContainNoTextOfTheProvider(t *testing.T) {
 
 func TestCallsShareTransportsAndHTTP2IsUsedIfConfigured(t *testing.T) {
 	t.Parallel()
-	c := New(Limits{}, false)
+	c := New(Limits{})
 	p := &catalog.Provider{}
 	p.ID, p.BaseURL = "p", "https://provider.example"
 	first := senderOf(t, c, p)
@@ -497,9 +497,6 @@ func TestCallsShareTransportsAndHTTP2IsUsedIfConfigured(t *testing.T) {
 		t.Error("a provider keeps its HTTP/1.1 connections after HTTP/2 was configured")
 	}
 	p.HTTP2 = false
-	if all, ok := senderOf(t, New(Limits{}, true), p).(*stdTransport); !ok || all.transport.ForceAttemptHTTP2 || all.transport.TLSNextProto == nil {
-		t.Error("the setting does not leave HTTP/1.1 to net/http")
-	}
 	p.BaseURL = "https://anbieter-für-modelle.example"
 	if third, ok := senderOf(t, c, p).(*stdTransport); !ok || third.transport.ForceAttemptHTTP2 || third.transport.TLSNextProto == nil {
 		t.Error("HTTP/2 is used although it is not configured, or a host name is not encoded")

@@ -109,7 +109,7 @@ func (f *pipeListener) dial(ctx context.Context, _, _ string) (net.Conn, error) 
 // belongs to its bubble.
 func serve(t *testing.T, limits Limits, handler http.HandlerFunc) (*Client, func()) {
 	t.Helper()
-	c, f := New(limits, false), &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
+	c, f := New(limits), &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
 	c.dial = f.dial
 	server := &http.Server{Handler: handler}
 	ended := make(chan struct{})
@@ -130,7 +130,7 @@ func serve(t *testing.T, limits Limits, handler http.HandlerFunc) (*Client, func
 
 // raw returns a Client that calls handle for each connection, with the number of the connection.
 func raw(limits Limits, handle func(n int, conn net.Conn, r *bufio.Reader)) *Client {
-	c := New(limits, false)
+	c := New(limits)
 	var conns atomic.Int64
 	c.dial = func(context.Context, string, string) (net.Conn, error) {
 		near, other := pipe()

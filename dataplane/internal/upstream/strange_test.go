@@ -184,7 +184,8 @@ func callAs(ctx context.Context, c *Client, to provider.Call, who string, paddin
 // client returns a client of the provider, a call to it, and a function that counts the connections.
 func (p *strangeProvider) client(t *testing.T, library bool) (*Client, provider.Call, func() int64) {
 	t.Helper()
-	c, to := New(patient, library), call(p.url)
+	c, to := New(patient), call(p.url)
+	c.standard = library
 	t.Cleanup(c.Close)
 	conns := countConns(c)
 	if p.roots != nil {

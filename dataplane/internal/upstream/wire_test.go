@@ -155,7 +155,7 @@ func TestAnswerOfProviderThatDoesNotReadTheCallIsRead(t *testing.T) {
 			_ = conn.Close()
 		}
 	}()
-	c := New(patient, false)
+	c := New(patient)
 	defer c.Close()
 	for range 20 {
 		call := call("http://" + listener.Addr().String())
@@ -177,7 +177,7 @@ func TestClosedIdleConnectionIsDetectedBeforeSending(t *testing.T) {
 	var got atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { got.Add(1) }))
 	defer server.Close()
-	c := New(patient, false)
+	c := New(patient)
 	defer c.Close()
 	for i := range int64(10) {
 		call := call(server.URL)
@@ -268,7 +268,7 @@ func TestConcurrentCallsGetTheirOwnAnswers(t *testing.T) {
 		_, _ = w.Write(body)
 	}))
 	defer server.Close()
-	c := New(patient, false)
+	c := New(patient)
 	defer c.Close()
 	target := call(server.URL)
 	_, roots := testCertificate()
@@ -314,7 +314,7 @@ func TestNothingIsSentWithoutValidCertificate(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a call has arrived") }))
 	server.Config.ErrorLog = nil
 	defer server.Close()
-	c := New(patient, false)
+	c := New(patient)
 	defer c.Close()
 	_, err := c.Do(t.Context(), new(call(server.URL)))
 	if _, unknown := errors.AsType[*tls.CertificateVerificationError](err); !unknown {

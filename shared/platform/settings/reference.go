@@ -7,16 +7,24 @@ import (
 )
 
 // Reference returns a Markdown table of all settings of defaults, which is a
-// struct: key, environment variable, default and meaning.
+// struct: key, environment variable, default and meaning. A secret has two keys.
 func Reference(defaults any) string {
 	var b strings.Builder
 	b.WriteString("| setting | environment variable | default | meaning |\n| --- | --- | --- | --- |\n")
 	for _, s := range list(reflect.ValueOf(defaults)) {
 		text := s.defaultText()
-		if text != "" {
+		usage, further, required := strings.Cut(s.usage, " Required.")
+		switch {
+		case required:
+			text = "**required**"
+		case text != "":
 			text = "`" + text + "`"
 		}
-		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s |\n", s.key, s.variable(), text, strings.ReplaceAll(s.usage, "|", `\|`))
+		keys := "`" + s.key + "`"
+		if s.isSecret() {
+			keys += ", `" + s.key + fileSuffix + "`"
+		}
+		fmt.Fprintf(&b, "| %s | `%s` | %s | %s |\n", keys, variable(s.key), text, strings.ReplaceAll(usage+further, "|", `\|`))
 	}
 	return b.String()
 }

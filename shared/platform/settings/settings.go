@@ -6,8 +6,8 @@
 // `mapstructure:"name"` and, unless it is a struct itself, a tag
 // `usage:"sentence"`. The names of nested fields joined by dots are the key of a
 // setting: `spool.dir` in the file is the flag --spool.dir and the environment
-// variable MGW_SPOOL_DIR. Every Secret x needs a string setting x_file beside
-// it, which names a file that holds x.
+// variable MGW_SPOOL_DIR. Every Secret x can be given by x_file instead, which names
+// a file that holds x.
 package settings
 
 import (
@@ -25,7 +25,7 @@ import (
 // envPrefix begins the name of every environment variable.
 const envPrefix = "MGW"
 
-// fileSuffix ends the key of the setting that names a secret's file.
+// fileSuffix ends the key that names a secret's file.
 const fileSuffix = "_file"
 
 // AddFlags adds the flag --config and one flag for every setting of defaults,
@@ -39,6 +39,9 @@ func AddFlags(flags *pflag.FlagSet, defaults any) {
 		if s.value.Kind() == reflect.Bool {
 			f.NoOptDefVal = "true"
 		}
+		if s.isSecret() {
+			flags.String(s.key+fileSuffix, "", "File that holds "+s.key+".")
+		}
 	}
 }
 
@@ -50,10 +53,16 @@ func Load(flags *pflag.FlagSet, cfg any) error {
 	v := viper.New()
 	settings := list(reflect.ValueOf(cfg).Elem())
 	var errs []error
+	bind := func(key string) {
+		errs = append(errs, v.BindEnv(key, variable(key)))
+		if f := flags.Lookup(key); f != nil && f.Changed {
+			v.Set(key, f.Value.String())
+		}
+	}
 	for _, s := range settings {
-		errs = append(errs, v.BindEnv(s.key, s.variable()))
-		if f := flags.Lookup(s.key); f != nil && f.Changed {
-			v.Set(s.key, f.Value.String())
+		bind(s.key)
+		if s.isSecret() {
+			bind(s.key + fileSuffix)
 		}
 	}
 
@@ -67,32 +76,53 @@ func Load(flags *pflag.FlagSet, cfg any) error {
 		return fmt.Errorf("config: read: %w", err)
 	}
 
-	if err := v.UnmarshalExact(cfg, viper.DecodeHook(mapstructure.ComposeDecodeHookFunc(
-		mapstructure.StringToTimeDurationHookFunc(), mapstructure.TextUnmarshallerHookFunc(),
-	))); err != nil {
+	all := v.AllSettings()
+	secretFiles := takeSecretFiles(settings, all)
+	decoder, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{
+		Result:           cfg,
+		ErrorUnused:      true,
+		WeaklyTypedInput: true,
+		DecodeHook: mapstructure.ComposeDecodeHookFunc(
+			mapstructure.StringToTimeDurationHookFunc(), mapstructure.TextUnmarshallerHookFunc(),
+		),
+	})
+	if err != nil {
+		return fmt.Errorf("config: %w", err)
+	}
+	if err := decoder.Decode(all); err != nil {
 		return fmt.Errorf("config: %w", err)
 	}
 
-	return readSecretFiles(settings)
+	return readSecretFiles(settings, secretFiles)
 }
 
-// readSecretFiles sets each secret whose x_file setting names a file to the
-// text of the file, without line breaks at its end.
-func readSecretFiles(settings []setting) error {
-	byKey := make(map[string]reflect.Value, len(settings))
+// takeSecretFiles removes the names of the files of secrets from what was read, and
+// returns them by the keys of the secrets.
+func takeSecretFiles(settings []setting, read map[string]any) map[string]string {
+	files := map[string]string{}
 	for _, s := range settings {
-		byKey[s.key] = s.value
-	}
-
-	var errs []error
-	for _, s := range settings {
-		secret, ok := reflect.TypeAssert[Secret](s.value)
-		if !ok {
+		if !s.isSecret() {
 			continue
 		}
+		section, path := read, strings.Split(s.key+fileSuffix, ".")
+		for _, name := range path[:len(path)-1] {
+			section, _ = section[name].(map[string]any)
+		}
+		last := path[len(path)-1]
+		if name, given := section[last]; given {
+			files[s.key] = fmt.Sprint(name)
+			delete(section, last)
+		}
+	}
+	return files
+}
 
-		fileKey := s.key + fileSuffix
-		file := byKey[fileKey].String() // panics if the struct has no such setting
+// readSecretFiles sets each secret that a file holds to the text of the file, without
+// line breaks at its end.
+func readSecretFiles(settings []setting, files map[string]string) error {
+	var errs []error
+	for _, s := range settings {
+		file := files[s.key]
 		if file == "" {
 			continue
 		}
@@ -100,9 +130,9 @@ func readSecretFiles(settings []setting) error {
 		text, err := os.ReadFile(file)
 		switch {
 		case err != nil:
-			errs = append(errs, fmt.Errorf("config: %s: %w", fileKey, err))
-		case secret != "":
-			errs = append(errs, fmt.Errorf("config: both %s and %s are set", s.key, fileKey))
+			errs = append(errs, fmt.Errorf("config: %s: %w", s.key+fileSuffix, err))
+		case s.value.String() != "":
+			errs = append(errs, fmt.Errorf("config: both %s and %s are set", s.key, s.key+fileSuffix))
 		default:
 			s.value.SetString(strings.TrimRight(string(text), "\r\n"))
 		}
@@ -118,15 +148,17 @@ type setting struct {
 	value reflect.Value
 }
 
-// variable returns the name of the environment variable.
-func (s *setting) variable() string {
-	return envPrefix + "_" + strings.ToUpper(strings.ReplaceAll(s.key, ".", "_"))
+// variable returns the name of the environment variable of a key.
+func variable(key string) string {
+	return envPrefix + "_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
+
+func (s *setting) isSecret() bool { return s.value.Type() == reflect.TypeFor[Secret]() }
 
 // defaultText returns the value as help and reference show it: nothing for a
 // secret and for a text that is not set.
 func (s *setting) defaultText() string {
-	if _, isSecret := reflect.TypeAssert[Secret](s.value); isSecret {
+	if s.isSecret() {
 		return ""
 	}
 	return fmt.Sprint(s.value.Interface())

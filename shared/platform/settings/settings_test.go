@@ -24,13 +24,11 @@ type example struct {
 }
 
 type group struct {
-	Count   int    `mapstructure:"count"    usage:"Count."`
-	Size    int64  `mapstructure:"size"     usage:"Size."`
-	On      bool   `mapstructure:"on"       usage:"On."`
-	Key     Secret `mapstructure:"key"      usage:"Key."`
-	KeyFile string `mapstructure:"key_file" usage:"File of the key."`
-	Pin     Secret `mapstructure:"pin"      usage:"Pin."`
-	PinFile string `mapstructure:"pin_file" usage:"File of the pin."`
+	Count int    `mapstructure:"count"    usage:"Count."`
+	Size  int64  `mapstructure:"size"     usage:"Size."`
+	On    bool   `mapstructure:"on"       usage:"On."`
+	Key   Secret `mapstructure:"key"      usage:"Key."`
+	Pin   Secret `mapstructure:"pin"      usage:"Pin."`
 }
 
 func defaults() example {
@@ -197,7 +195,7 @@ func TestSecretKey(t *testing.T) {
 func TestReferenceListsEverySetting(t *testing.T) {
 	t.Parallel()
 	got := Reference(defaults())
-	for _, want := range []string{"| `name` | `MGW_NAME` | `default` | Name \\| label. |\n", "| `level` | `MGW_LEVEL` | `INFO` | Level. |\n", "| `group.key` | `MGW_GROUP_KEY` |  | Key. |\n", "| `group.on` | `MGW_GROUP_ON` | `false` | On. |\n"} {
+	for _, want := range []string{"| `name` | `MGW_NAME` | `default` | Name \\| label. |\n", "| `level` | `MGW_LEVEL` | `INFO` | Level. |\n", "| `group.key`, `group.key_file` | `MGW_GROUP_KEY` |  | Key. |\n", "| `group.on` | `MGW_GROUP_ON` | `false` | On. |\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in\n%s", want, got)
 		}

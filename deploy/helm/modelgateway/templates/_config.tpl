@@ -72,8 +72,7 @@ key_file: {{ include "modelgateway.secretsDir" . }}/tls.key
   "issuer" .issuer
   "audience" (.audience | required "controlplane.oidc.audience is empty; it is required with controlplane.oidc.issuer")
   "claim" .claim
-  "scope_mapping" .scopeMapping
-  "clock_skew" (printf "%ds" (int .clockSkewSeconds)) }}
+  "scope_mapping" .scopeMapping }}
 {{- if .jwksSecret.name }}
 {{- $_ := set $oidc "jwks_file" (printf "%s/oidc-keys.json" $dir) }}
 {{- end }}
@@ -123,8 +122,7 @@ key_file: {{ include "modelgateway.secretsDir" . }}/tls.key
     "admin_max_connections" $plane.postgres.adminMaxConnections "keeps_commits" $plane.postgres.keepsCommits)
   "nats" (merge $nats (dict "replicas" .Values.nats.replicas))
   "secrets" $secrets
-  "log" (dict "level" $plane.logLevel)
-  "shutdown_timeout" (printf "%ds" (int $plane.shutdownTimeoutSeconds)) }}
+  "log" (dict "level" $plane.logLevel) }}
 {{- with .Values.tracing.endpoint }}
 {{- $_ := set $set "tracing" (dict "endpoint" .) }}
 {{- end }}
@@ -170,8 +168,7 @@ key_file: {{ include "modelgateway.secretsDir" . }}/tls.key
     "dir" (include "modelgateway.spoolDir" .)
     "max_bytes" (include "modelgateway.fourFifths" $plane.spool.size | int64))
   "log" (dict "level" $plane.logLevel)
-  "drain_timeout" (printf "%ds" (int $plane.drainTimeoutSeconds))
-  "shutdown_timeout" (printf "%ds" (int $plane.shutdownTimeoutSeconds)) }}
+  "drain_timeout" (printf "%ds" (int $plane.drainTimeoutSeconds)) }}
 {{- include "modelgateway.config" (dict "set" $set "more" $plane.config "plane" "dataplane") }}
 {{- end }}
 

@@ -7,7 +7,6 @@ admin.bootstrap_token_file: string
 admin.listen: string
 admin.oidc.audience: string
 admin.oidc.claim: string
-admin.oidc.clock_skew: time.Duration
 admin.oidc.issuer: string
 admin.oidc.jwks_file: string
 admin.oidc.scope_mapping: string
@@ -65,7 +64,6 @@ secrets.previous_peppers: settings.Secret
 secrets.previous_peppers_file: string
 session.close_after: time.Duration
 session.window: time.Duration
-shutdown_timeout: time.Duration
 tracing.endpoint: string
 webhook.allow_http: bool
 webhook.allowed_networks: string
@@ -74,19 +72,15 @@ webhook.timeout: time.Duration
 {{- end }}
 
 {{- define "modelgateway.settings.dataplane" -}}
-api.account_body_percent: int64
 api.body_budget: int64
 api.body_timeout: time.Duration
 api.listen: string
 api.max_connections: int64
-api.max_downloads: int64
 api.min_rate: int64
 api.require_key_mac: bool
 api.tls.cert_file: string
 api.tls.key_file: string
-drain_notice: time.Duration
 drain_timeout: time.Duration
-lease.idle_timeout: time.Duration
 lease.outage_target: time.Duration
 log.level: slog.Level
 name: string
@@ -107,16 +101,10 @@ secrets.previous_fleet_keys: settings.Secret
 secrets.previous_fleet_keys_file: string
 secrets.previous_peppers: settings.Secret
 secrets.previous_peppers_file: string
-shutdown_timeout: time.Duration
 spool.dir: string
 spool.max_bytes: int64
 spool.max_events: int64
 tracing.endpoint: string
 tracing.sample_ratio: float64
 tracing.trust_clients: bool
-upstream.connect_timeout: time.Duration
-upstream.first_byte_timeout: time.Duration
-upstream.idle_timeout: time.Duration
-upstream.standard_transport: bool
-upstream.total_timeout: time.Duration
 {{- end }}
