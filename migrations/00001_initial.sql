@@ -139,6 +139,8 @@ create table api_keys (
 );
 create index api_keys_account_idx on api_keys (account_id, id);
 create index api_keys_revision_idx on api_keys (revision);
+-- Keys that may have no MAC under the peppers of a proxy.
+create index api_keys_mac_idx on api_keys (pepper_id, (ciphertext is null)) where revoked_at is null;
 create index api_keys_name_idx on api_keys (lower(name) text_pattern_ops);
 create index api_keys_external_id_idx on api_keys (external_id text_pattern_ops) where external_id is not null;
 create index api_keys_hint_idx on api_keys (hint);

@@ -165,7 +165,6 @@ func TestLimitsOfUsageAndBodiesAreSettings(t *testing.T) {
 		{"nats.usage.keptHours=336", "controlplane", "nats.usage_kept", "336h"},
 		{"dataplane.api.bodyBudget=400Mi", "dataplane", "api.body_budget", 400 << 20},
 		{"dataplane.api.bodyBudget=", "dataplane", "api.body_budget", nil},
-		{"dataplane.api.requireKeyMAC=true", "dataplane", "api.require_key_mac", true},
 	} {
 		all := renderObjects(t, "defaults", "--set", test.value)
 		if got := settings(t, all, test.plane)[test.key]; got != test.want {

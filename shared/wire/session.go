@@ -19,6 +19,8 @@ type RegisterRequest struct {
 	Capacity int64  `json:"capacity"`
 	// ClockMS is the proxy's wall clock, in milliseconds since 1970; zero is not compared.
 	ClockMS int64 `json:"clock_ms,omitempty"`
+	// Peppers are the ids of the peppers of the proxy.
+	Peppers []string `json:"peppers,omitempty"`
 	// Earlier lists sessions of this proxy that may still hold units. The control plane restores those that Postgres has
 	// lost.
 	Earlier []EarlierSession `json:"earlier,omitempty"`
@@ -36,6 +38,9 @@ type RegisterResponse struct {
 	V       int       `json:"v"`
 	Status  Status    `json:"status"`
 	Session SessionID `json:"session,omitempty"`
+	// AllHaveMAC means that every key that is not revoked has a MAC under one of the peppers of the proxy: it refuses others
+	// without a lookup, until a change adds keys (KeysAdded).
+	AllHaveMAC bool `json:"all_have_mac,omitempty"`
 	// WindowMS is for how long the proxy may admit after a heartbeat in the stream of changes, in milliseconds. If no
 	// heartbeat to a control plane comes for as long, the session is to end.
 	WindowMS int64 `json:"window_ms,omitempty"`

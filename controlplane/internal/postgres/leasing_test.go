@@ -325,6 +325,33 @@ func TestSweepMarksExpiredSessions(t *testing.T) {
 	w.check()
 }
 
+// The control plane knows where keys without a MAC may be in use: imported ones, and those of a pepper that the proxy does not have.
+func TestRegistrationSaysWhetherEveryKeyHasAMAC(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	store := leasestore.New(w.replica())
+	check := func(step string, want bool) {
+		t.Helper()
+		registered, err := store.Register(t.Context(), &wire.RegisterRequest{Name: "proxy", BootID: "boot", Peppers: []string{"p2", "p1"}}, window)
+		if err != nil || registered.AllHaveMAC != want {
+			t.Errorf("%s: all have a MAC: %t, %v; want %t", step, registered.AllHaveMAC, err, want)
+		}
+	}
+	check("no key", true)
+	c := w.customer(0, unlimited, 1)
+	check("an imported key", false)
+	w.exec("update api_keys set ciphertext = 'x', cipher_key_id = 'm1' where id = $1", c.key)
+	check("a key of an unknown pepper", false)
+	w.exec("update api_keys set pepper_id = 'p0' where id = $1", c.key)
+	check("a key of a pepper that the proxy does not have", false)
+	w.exec("update api_keys set pepper_id = 'p1' where id = $1", c.key)
+	check("a key of an earlier pepper", true)
+	other := w.customer(0, unlimited, 1)
+	check("another imported key", false)
+	w.exec("update api_keys set revoked_at = now() where id = $1", other.key)
+	check("which is revoked", true)
+}
+
 // A loss of commits fences all sessions, although their proxies may not know of it before the recovery wait is over.
 func TestNoSessionIsClosedForSilenceDuringTheRecoveryWait(t *testing.T) {
 	t.Parallel()

@@ -107,10 +107,9 @@ func build(cfg *config.Config, o *output, version string, failed func(error)) (*
 	}
 
 	keys, err := auth.New(auth.Config{
-		Hasher:     secrets.hasher,
-		Previous:   secrets.previous,
-		Bucket:     nats,
-		RequireMAC: cfg.API.RequireKeyMAC,
+		Hasher:   secrets.hasher,
+		Previous: secrets.previous,
+		Bucket:   nats,
 	}, nats, reg)
 	if err != nil {
 		return nil, err
@@ -126,6 +125,7 @@ func build(cfg *config.Config, o *output, version string, failed func(error)) (*
 		Name:     cfg.Name,
 		Build:    version,
 		Capacity: events.Capacity(),
+		Peppers:  secrets.pepperIDs(),
 		Stream:   nats,
 	}
 	keeper := session.New(identity, nats, keys, events, sessionHooks(&admit, probes, picker, models), log, reg)
@@ -336,6 +336,15 @@ type secrets struct {
 	pepperFingerprints           []string
 	fleetKeyFingerprint          string
 	previousFleetKeyFingerprints []string
+}
+
+// pepperIDs returns the ids of all peppers.
+func (s *secrets) pepperIDs() []string {
+	ids := []string{s.hasher.ID()}
+	for _, previous := range s.previous {
+		ids = append(ids, previous.ID())
+	}
+	return ids
 }
 
 // notReady returns the reasons for which the proxy is not ready, by the name of the check; nil if it is ready.

@@ -146,6 +146,7 @@ type anyKey struct{}
 func (anyKey) Valid(*auth.Key) bool                                    { return true }
 func (anyKey) Renew(_ context.Context, k *auth.Key) (*auth.Key, error) { return k, nil }
 func (anyKey) Reset(int64, int64)                                      {}
+func (anyKey) RequireMAC(bool)                                         {}
 func (anyKey) Apply(wire.KeyChange)                                    {}
 
 func newProxy(t *testing.T, link *natstest.BubbleLink) *proxy {

@@ -77,8 +77,6 @@ type Config struct {
 	Previous []*apikey.Hasher
 	// Bucket has key records for when the control plane does not decide.
 	Bucket Bucket
-	// RequireMAC refuses keys without a MAC under any of the peppers, without a lookup.
-	RequireMAC bool
 }
 
 // Keys looks up key records. It is safe for concurrent use.
@@ -99,6 +97,8 @@ type Keys struct {
 	epoch int64
 	// keysAdded is the revision of the last import of keys. A hash that was unknown below it may be known now.
 	keysAdded int64
+	// requireMAC means that every key has a MAC under one of the peppers: others are refused without a lookup.
+	requireMAC bool
 }
 
 // negativeEntry is a hash that no key had at a revision.
@@ -183,7 +183,7 @@ func (k *Keys) Lookup(ctx context.Context, text string) (*Key, error) {
 	}
 
 	mac := k.macOf(text)
-	if mac == macNone && k.cfg.RequireMAC {
+	if mac == macNone && k.requiresMAC() {
 		return nil, ErrInvalid
 	}
 
@@ -411,7 +411,21 @@ func (k *Keys) Reset(floor, epoch int64) {
 	defer k.mu.Unlock()
 	k.invalidations.BeginSession(floor)
 	k.epoch = epoch
-	k.keysAdded = floor
+	k.keysAdded, k.requireMAC = floor, false
+}
+
+// RequireMAC says, after Reset, whether every key has a MAC under one of the peppers,
+// until a change adds keys.
+func (k *Keys) RequireMAC(required bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.requireMAC = required
+}
+
+func (k *Keys) requiresMAC() bool {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	return k.requireMAC
 }
 
 // Apply applies a key change. When it returns, Valid is false for every record that
@@ -419,7 +433,7 @@ func (k *Keys) Reset(floor, epoch int64) {
 func (k *Keys) Apply(c wire.KeyChange) {
 	k.mu.Lock()
 	if c.Kind == wire.KeysAdded { // no record becomes out of date
-		k.keysAdded = max(c.Revision, k.keysAdded)
+		k.keysAdded, k.requireMAC = max(c.Revision, k.keysAdded), false
 	} else {
 		k.invalidations.Apply(c)
 	}

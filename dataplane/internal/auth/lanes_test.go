@@ -198,11 +198,11 @@ func TestLoadsAndWaitingLoadsAreBounded(t *testing.T) {
 	})
 }
 
-// Operators turn this on when no key without a MAC is in use.
-func TestWithRequiredMACForgedKeysAreNotLoaded(t *testing.T) {
+// The control plane says that no key was imported, until one is.
+func TestForgedKeysAreNotLoadedIfAllKeysHaveAMAC(t *testing.T) {
 	t.Parallel()
 	k, p, previous := setupTwoPeppers(t)
-	k.cfg.RequireMAC = true
+	k.RequireMAC(true)
 	for range 100 {
 		lookup(t, k, apikey.Generate(), ErrInvalid)
 	}
@@ -213,4 +213,12 @@ func TestWithRequiredMACForgedKeysAreNotLoaded(t *testing.T) {
 		p.records[k.cfg.Hasher.Hash(text)] = wire.KeyRecord{KeyID: fmt.Sprint("key_", name), AccountID: account, Active: true}
 		lookup(t, k, text, nil)
 	}
+	imported := apikey.Generate()
+	p.records[k.cfg.Hasher.Hash(imported)] = wire.KeyRecord{KeyID: "key_imported", AccountID: account, Active: true}
+	lookup(t, k, imported, ErrInvalid)
+	k.Apply(wire.KeyChange{Kind: wire.KeysAdded, Revision: 11})
+	lookup(t, k, imported, nil)
+	k.RequireMAC(true)
+	k.Reset(10, 1)
+	lookup(t, k, imported, nil)
 }

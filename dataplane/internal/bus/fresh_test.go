@@ -89,6 +89,8 @@ func (a *applied) Reset(int64, int64) {
 	a.keys = nil
 }
 
+func (*applied) RequireMAC(bool) {}
+
 func (a *applied) Apply(c wire.KeyChange) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

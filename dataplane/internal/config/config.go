@@ -37,8 +37,6 @@ type API struct {
 	MinRate        int64         `mapstructure:"min_rate" usage:"Least rate in bytes per second at which a client must send a request and take an answer that is not a stream."`
 	MaxConnections int64         `mapstructure:"max_connections" usage:"Maximum number of client connections. Further ones are answered 503 and closed."`
 	BodyBudget     int64         `mapstructure:"body_budget" usage:"Maximum number of bytes of request bodies, of answers that are not streams and of large events of streams, that are held at the same time; at least 80 MiB. While an answer is rewritten it needs its memory twice. 0 means 40 % of GOMEMLIMIT or, without it, of the memory limit of the control group; 1 GiB without any limit."`
-	// RequireKeyMAC is off by default, because imported keys have no MAC.
-	RequireKeyMAC bool `mapstructure:"require_key_mac" usage:"Refuse API keys without a MAC under secrets.pepper or secrets.previous_peppers before they are looked up. Turn it on when no imported key is in use and no peppers were removed since the oldest key was issued: mgw_key_loads_total then counts no key without a MAC that is found."`
 }
 
 // TLS configures the certificate of a listener.

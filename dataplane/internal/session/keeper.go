@@ -36,6 +36,8 @@ type Bus interface {
 type Keys interface {
 	Reset(floor, epoch int64)
 	Apply(c wire.KeyChange)
+	// RequireMAC says, after Reset, whether every key has a MAC under one of the peppers.
+	RequireMAC(required bool)
 }
 
 // Usage is the spool, as far as sessions concern it.
@@ -66,6 +68,8 @@ type Config struct {
 	Name, Build string
 	// Capacity is the spool capacity.
 	Capacity int64
+	// Peppers are the ids of the peppers under which keys are hashed.
+	Peppers []string
 	// Stream is the stream of changes.
 	Stream Stream
 	// clock is nil for the clocks of the machine.
@@ -108,6 +112,8 @@ type Keeper struct {
 	closer *session.Closer
 	// fresh is the freshness of the current session; nil if there is none.
 	fresh *fresh
+	// allHaveMAC is what the last registration said of all keys.
+	allHaveMAC bool
 	// alone means that the last heartbeat or registration was not answered. history has the changes that the session knows,
 	// epoch is its cluster epoch.
 	alone   bool
@@ -309,7 +315,7 @@ func (k *Keeper) register(ctx context.Context, r *wire.RegisterRequest) {
 	var response *wire.RegisterResponse
 	err := k.usage.WriteError() // a session that cannot be recorded could only expire
 	if err == nil {
-		r.ClockMS = time.Now().UnixMilli()
+		r.ClockMS, r.Peppers = time.Now().UnixMilli(), k.cfg.Peppers
 		r.Name, r.Build, r.Capacity, r.Earlier = k.cfg.Name, k.cfg.Build, k.cfg.Capacity, k.usage.EarlierSessions()
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
@@ -337,7 +343,7 @@ func (k *Keeper) register(ctx context.Context, r *wire.RegisterRequest) {
 // registered handles the response to a registration. The lock is held.
 func (k *Keeper) registered(ctx context.Context, now session.Instant, response *wire.RegisterResponse) {
 	if response.Status == wire.Done {
-		k.resumable = nil
+		k.resumable, k.allHaveMAC = nil, response.AllHaveMAC
 	}
 	if err := k.client.HandleRegistered(now, response); err != nil {
 		k.report(ctx, "session registration failed", err)

@@ -175,6 +175,8 @@ func (k *keyStore) Reset(floor, epoch int64) {
 	k.floor, k.epoch, k.applied = floor, epoch, nil
 }
 
+func (*keyStore) RequireMAC(bool) {}
+
 func (k *keyStore) Apply(c wire.KeyChange) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -51,6 +51,7 @@ func (p proxy) CommitsLost(epoch int64) {
 // SessionStarted implements session.Proxy.
 func (p proxy) SessionStarted(id wire.SessionID, window time.Duration) {
 	s := &Session{ID: id, Boot: p.k.boot, clock: p.k.clock}
+	p.k.keys.RequireMAC(p.k.allHaveMAC)
 	p.k.beginFresh(id, window)
 	p.k.answered(p.k.clock(), window)
 	p.k.history, p.k.alone = checkpoint.NewHistory(p.k.client.Applied()), false

@@ -42,6 +42,12 @@ func (l *Store) Register(ctx context.Context, r *wire.RegisterRequest, window ti
 			return fmt.Errorf("insert session: %w", err)
 		}
 
+		without, err := q.KeyWithoutMAC(ctx, r.Peppers)
+		if err != nil {
+			return fmt.Errorf("find keys without a MAC: %w", err)
+		}
+		reply.AllHaveMAC = !without
+
 		return restore(ctx, q, r, reply.Session, window)
 	})
 	return reply, postgres.Translate("register session", err)

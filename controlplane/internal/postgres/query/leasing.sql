@@ -117,6 +117,13 @@ insert into proxy_sessions (name, boot_id, build, spool_capacity, applied_revisi
 values (@name, @boot_id, @build, @spool_capacity, @applied_revision, @window_ms, clock_timestamp() + make_interval(secs => @valid_seconds::float8))
 returning id;
 
+-- name: KeyWithoutMAC :one
+-- Whether a key may have no MAC under one of these peppers: it was imported as a hash, or issued under another one.
+select exists (
+    select from api_keys
+    where revoked_at is null and (ciphertext is null or pepper_id is null or pepper_id <> all(@peppers::text[]))
+);
+
 -- name: LockSessionForHeartbeat :one
 -- Lease batches and settlement can share the session meanwhile.
 select boot_id, state, ending, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision

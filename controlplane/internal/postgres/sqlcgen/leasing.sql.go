@@ -379,6 +379,21 @@ func (q *Queries) InsertSession(ctx context.Context, arg InsertSessionParams) (i
 	return id, err
 }
 
+const keyWithoutMAC = `-- name: KeyWithoutMAC :one
+select exists (
+    select from api_keys
+    where revoked_at is null and (ciphertext is null or pepper_id is null or pepper_id <> all($1::text[]))
+)
+`
+
+// Whether a key may have no MAC under one of these peppers: it was imported as a hash, or issued under another one.
+func (q *Queries) KeyWithoutMAC(ctx context.Context, peppers []string) (bool, error) {
+	row := q.db.QueryRow(ctx, keyWithoutMAC, peppers)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
 const leaseHolders = `-- name: LeaseHolders :many
 select l.pool_id, l.session_id, l.recalled_generation
 from leases l

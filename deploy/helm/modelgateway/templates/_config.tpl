@@ -147,7 +147,7 @@ key_file: {{ include "modelgateway.secretsDir" . }}/tls.key
 {{- if .Values.secrets.previousFleetKeys.enabled }}
 {{- $_ := set $secrets "previous_fleet_keys_file" (printf "%s/previous-fleet-keys" $dir) }}
 {{- end }}
-{{- $api := dict "listen" ":8080" "require_key_mac" $plane.api.requireKeyMAC }}
+{{- $api := dict "listen" ":8080" }}
 {{- with $plane.api.bodyBudget }}
 {{- $_ := set $api "body_budget" (include "modelgateway.bytes" . | int64) }}
 {{- end }}

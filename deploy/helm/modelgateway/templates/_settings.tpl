@@ -77,7 +77,6 @@ api.body_timeout: time.Duration
 api.listen: string
 api.max_connections: int64
 api.min_rate: int64
-api.require_key_mac: bool
 api.tls.cert_file: string
 api.tls.key_file: string
 drain_timeout: time.Duration
