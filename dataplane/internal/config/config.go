@@ -17,7 +17,7 @@ import (
 // Config holds the settings of the data plane. Package settings explains how it is loaded. The usage texts are the help
 // of the flags and the settings reference; comments here say only what these do not.
 type Config struct {
-	Name         string        `mapstructure:"name" usage:"Name of this proxy. It must be unique and must not change over restarts. Default: the host name."`
+	Name         string        `mapstructure:"name" usage:"Name of this proxy. It must be unique and must not change over restarts. Default: the host name." when:"the host name is not stable"`
 	API          API           `mapstructure:"api"`
 	Ops          Ops           `mapstructure:"ops"`
 	NATS         NATS          `mapstructure:"nats"`
@@ -26,23 +26,23 @@ type Config struct {
 	Lease        Lease         `mapstructure:"lease"`
 	Log          Log           `mapstructure:"log"`
 	Tracing      Tracing       `mapstructure:"tracing"`
-	DrainTimeout time.Duration `mapstructure:"drain_timeout" usage:"Time that running requests get to finish after SIGTERM or SIGINT."`
+	DrainTimeout time.Duration `mapstructure:"drain_timeout" usage:"Time that running requests get to finish after SIGTERM or SIGINT." when:"streams that run longer are cut at restarts"`
 }
 
 // API configures the listener of the public API.
 type API struct {
-	Listen         string        `mapstructure:"listen" usage:"Address that the public API listens on."`
+	Listen         string        `mapstructure:"listen" usage:"Address that the public API listens on." when:"another port or address is wanted"`
 	TLS            TLS           `mapstructure:"tls"`
-	BodyTimeout    time.Duration `mapstructure:"body_timeout" usage:"Time that a client gets to send its whole request."`
-	MinRate        int64         `mapstructure:"min_rate" usage:"Least rate in bytes per second at which a client must send a request and take an answer that is not a stream."`
-	MaxConnections int64         `mapstructure:"max_connections" usage:"Maximum number of client connections. Further ones are answered 503 and closed."`
-	BodyBudget     int64         `mapstructure:"body_budget" usage:"Maximum number of bytes of request bodies, of answers that are not streams and of large events of streams, that are held at the same time; at least 80 MiB. While an answer is rewritten it needs its memory twice. 0 means 40 % of GOMEMLIMIT or, without it, of the memory limit of the control group; 1 GiB without any limit."`
+	BodyTimeout    time.Duration `mapstructure:"body_timeout" usage:"Time that a client gets to send its whole request." when:"clients with slow connections send large bodies"`
+	MinRate        int64         `mapstructure:"min_rate" usage:"Least rate in bytes per second at which a client must send a request and take an answer that is not a stream." when:"clients are cut off that are slow, and honest"`
+	MaxConnections int64         `mapstructure:"max_connections" usage:"Maximum number of client connections. Further ones are answered 503 and closed." when:"clients get 503 at connecting, or memory is short"`
+	BodyBudget     int64         `mapstructure:"body_budget" usage:"Maximum number of bytes of request bodies, of answers that are not streams and of large events of streams, that are held at the same time; at least 80 MiB. While an answer is rewritten it needs its memory twice. 0 means 40 % of GOMEMLIMIT or, without it, of the memory limit of the control group; 1 GiB without any limit." when:"large requests get 503, or the memory limit is not known"`
 }
 
 // TLS configures the certificate of a listener.
 type TLS struct {
-	CertFile string `mapstructure:"cert_file" usage:"File with the certificate and its chain, in PEM. It is read again when it changes. Empty serves without TLS."`
-	KeyFile  string `mapstructure:"key_file" usage:"File with the private key of the certificate, in PEM."`
+	CertFile string `mapstructure:"cert_file" usage:"File with the certificate and its chain, in PEM. It is read again when it changes. Empty serves without TLS." when:"nothing in front of it ends TLS"`
+	KeyFile  string `mapstructure:"key_file" usage:"File with the private key of the certificate, in PEM." when:"the certificate is set"`
 }
 
 // Files returns the files of the certificate.
@@ -50,50 +50,50 @@ func (t TLS) Files() certfile.Files { return certfile.Files{Cert: t.CertFile, Ke
 
 // Ops configures the listener for probes and metrics.
 type Ops struct {
-	Listen string `mapstructure:"listen" usage:"Address that probes and metrics listen on."`
-	Pprof  bool   `mapstructure:"pprof" usage:"Serve Go profiles under /debug/pprof on the ops listener."`
+	Listen string `mapstructure:"listen" usage:"Address that probes and metrics listen on." when:"another port or address is wanted"`
+	Pprof  bool   `mapstructure:"pprof" usage:"Serve Go profiles under /debug/pprof on the ops listener." when:"a process uses more memory or processor than it should"`
 }
 
 // NATS configures the connection to NATS.
 type NATS struct {
 	URL      string          `mapstructure:"url" usage:"URLs of the NATS servers, separated by commas. Required."`
-	User     string          `mapstructure:"user" usage:"User name at NATS."`
-	Password settings.Secret `mapstructure:"password" usage:"Password at NATS."`
-	CAFile   string          `mapstructure:"ca_file" usage:"File with the CA certificates that NATS servers are verified against."`
-	CertFile string          `mapstructure:"cert_file" usage:"File with the TLS client certificate for NATS."`
-	KeyFile  string          `mapstructure:"key_file" usage:"File with the private key of the TLS client certificate."`
+	User     string          `mapstructure:"user" usage:"User name at NATS." when:"NATS knows users by name and password"`
+	Password settings.Secret `mapstructure:"password" usage:"Password at NATS." when:"NATS knows users by name and password"`
+	CAFile   string          `mapstructure:"ca_file" usage:"File with the CA certificates that NATS servers are verified against." when:"the certificates of NATS are of a private authority"`
+	CertFile string          `mapstructure:"cert_file" usage:"File with the TLS client certificate for NATS." when:"NATS knows users by client certificates"`
+	KeyFile  string          `mapstructure:"key_file" usage:"File with the private key of the TLS client certificate." when:"the client certificate is set"`
 }
 
 // Secrets holds the secrets that both planes share.
 type Secrets struct {
 	Pepper            settings.Secret `mapstructure:"pepper" usage:"Secret under which API keys are hashed, at least 16 bytes, the same on both planes. Required."`
-	PreviousPeppers   settings.Secret `mapstructure:"previous_peppers" usage:"Previous peppers, one per line. API keys hashed under them are still accepted. Before a rotation the next pepper is added here, too."`
+	PreviousPeppers   settings.Secret `mapstructure:"previous_peppers" usage:"Previous peppers, one per line. API keys hashed under them are still accepted. Before a rotation the next pepper is added here, too." when:"the pepper is rotated"`
 	FleetKey          settings.Secret `mapstructure:"fleet_key" usage:"Key that decrypts provider credentials: 32 bytes in base64, the same on both planes. Required."`
-	PreviousFleetKeys settings.Secret `mapstructure:"previous_fleet_keys" usage:"Previous fleet keys, one per line, which decrypt provider credentials, too. Before a rotation the next key is added here."`
+	PreviousFleetKeys settings.Secret `mapstructure:"previous_fleet_keys" usage:"Previous fleet keys, one per line, which decrypt provider credentials, too. Before a rotation the next key is added here." when:"the fleet key is rotated"`
 }
 
 // Spool configures the spool of usage events.
 type Spool struct {
-	Dir       string `mapstructure:"dir" usage:"Directory for usage events that are not settled yet. It must survive restarts and belong to this proxy alone."`
-	MaxEvents int64  `mapstructure:"max_events" usage:"Maximum number of running requests and unsettled usage events. From 90 % on, new requests are refused."`
-	MaxBytes  int64  `mapstructure:"max_bytes" usage:"Maximum size of the spool directory in bytes. From 90 % on, new requests are refused."`
+	Dir       string `mapstructure:"dir" usage:"Directory for usage events that are not settled yet. It must survive restarts and belong to this proxy alone." when:"the volume is mounted elsewhere"`
+	MaxEvents int64  `mapstructure:"max_events" usage:"Maximum number of running requests and unsettled usage events. From 90 % on, new requests are refused." when:"usage of longer outages must fit"`
+	MaxBytes  int64  `mapstructure:"max_bytes" usage:"Maximum size of the spool directory in bytes. From 90 % on, new requests are refused." when:"the volume has another size"`
 }
 
 // Lease configures the units that the proxy holds of balances and slots.
 type Lease struct {
-	OutageTarget time.Duration `mapstructure:"outage_target" usage:"For how long the idle units of an account should serve its requests of the last minutes while no control plane responds, up to 24h. The proxy keeps units for at least this time and at most twice as long, if that is no more than a quarter of what is free, divided by the number of proxies. Other proxies get these units at once when they need them. 0: about 256 requests. The price is that after the death of the proxy more units stay reserved until its session is closed."`
+	OutageTarget time.Duration `mapstructure:"outage_target" usage:"For how long the idle units of an account should serve its requests of the last minutes while no control plane responds, up to 24h. The proxy keeps units for at least this time and at most twice as long, if that is no more than a quarter of what is free, divided by the number of proxies. Other proxies get these units at once when they need them. 0: about 256 requests. The price is that after the death of the proxy more units stay reserved until its session is closed." when:"an outage of another length must be survived"`
 }
 
 // Tracing configures the export of traces.
 type Tracing struct {
-	Endpoint     string  `mapstructure:"endpoint" usage:"URL of an OpenTelemetry collector that receives traces over OTLP/HTTP, such as http://collector:4318. Empty makes no traces."`
-	SampleRatio  float64 `mapstructure:"sample_ratio" usage:"Part of the requests that are traced, from 0 to 1."`
-	TrustClients bool    `mapstructure:"trust_clients" usage:"Continue the traces of clients: a request with a traceparent header is traced exactly if its client traces it. Otherwise its trace only links to that of the client."`
+	Endpoint     string  `mapstructure:"endpoint" usage:"URL of an OpenTelemetry collector that receives traces over OTLP/HTTP, such as http://collector:4318. Empty makes no traces." when:"there is a collector"`
+	SampleRatio  float64 `mapstructure:"sample_ratio" usage:"Part of the requests that are traced, from 0 to 1." when:"traces are too many or too few"`
+	TrustClients bool    `mapstructure:"trust_clients" usage:"Continue the traces of clients: a request with a traceparent header is traced exactly if its client traces it. Otherwise its trace only links to that of the client." when:"all clients are your own"`
 }
 
 // Log configures the log.
 type Log struct {
-	Level slog.Level `mapstructure:"level" usage:"Lowest level that is logged: debug, info, warn or error."`
+	Level slog.Level `mapstructure:"level" usage:"Lowest level that is logged: debug, info, warn or error." when:"a fault is looked for"`
 }
 
 // Default returns the settings before anything is loaded.

@@ -7,10 +7,10 @@ import (
 )
 
 // Reference returns a Markdown table of all settings of defaults, which is a
-// struct: key, environment variable, default and meaning. A secret has two keys.
+// struct: key, environment variable, default, meaning and when to touch it. A secret has two keys.
 func Reference(defaults any) string {
 	var b strings.Builder
-	b.WriteString("| setting | environment variable | default | meaning |\n| --- | --- | --- | --- |\n")
+	b.WriteString("| setting | environment variable | default | meaning | touch it when |\n| --- | --- | --- | --- | --- |\n")
 	for _, s := range list(reflect.ValueOf(defaults)) {
 		text := s.defaultText()
 		usage, further, required := strings.Cut(s.usage, " Required.")
@@ -24,7 +24,8 @@ func Reference(defaults any) string {
 		if s.isSecret() {
 			keys += ", `" + s.key + fileSuffix + "`"
 		}
-		fmt.Fprintf(&b, "| %s | `%s` | %s | %s |\n", keys, variable(s.key), text, strings.ReplaceAll(usage+further, "|", `\|`))
+		meaning := strings.ReplaceAll(usage+further, "|", `\|`)
+		fmt.Fprintf(&b, "| %s | `%s` | %s | %s | %s |\n", keys, variable(s.key), text, meaning, s.when)
 	}
 	return b.String()
 }
@@ -39,4 +40,14 @@ func ReplaceSection(document, name, section string) (string, error) {
 		return "", fmt.Errorf("settings: the document has no section %q", name)
 	}
 	return before + begin + section + end + after, nil
+}
+
+// WithoutReason returns the keys that are neither required nor say when to touch them.
+func WithoutReason(defaults any) (keys []string) {
+	for _, s := range list(reflect.ValueOf(defaults)) {
+		if _, _, required := strings.Cut(s.usage, " Required."); required == (s.when != "") {
+			keys = append(keys, s.key)
+		}
+	}
+	return keys
 }

@@ -4,8 +4,9 @@
 //
 // The struct is the only list of the settings. Each field has a tag
 // `mapstructure:"name"` and, unless it is a struct itself, a tag
-// `usage:"sentence"`. The names of nested fields joined by dots are the key of a
-// setting: `spool.dir` in the file is the flag --spool.dir and the environment
+// `usage:"sentence"`. The usage of a required one has the sentence "Required."; others
+// have a tag `when:"reason"` to touch them. The names of nested fields joined by dots
+// are the key of a setting: `spool.dir` in the file is the flag --spool.dir and the environment
 // variable MGW_SPOOL_DIR. Every Secret x can be given by x_file instead, which names
 // a file that holds x.
 package settings
@@ -145,6 +146,7 @@ func readSecretFiles(settings []setting, files map[string]string) error {
 type setting struct {
 	key   string
 	usage string
+	when  string
 	value reflect.Value
 }
 
@@ -174,7 +176,7 @@ func appendSettings(all []setting, v reflect.Value, prefix string) []setting {
 		if f := v.Field(i); f.Kind() == reflect.Struct {
 			all = appendSettings(all, f, key+".")
 		} else {
-			all = append(all, setting{key, tag.Get("usage"), f})
+			all = append(all, setting{key, tag.Get("usage"), tag.Get("when"), f})
 		}
 	}
 	return all

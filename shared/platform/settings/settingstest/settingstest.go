@@ -36,7 +36,8 @@ func CheckReference(t *testing.T, path, section string, defaults any, update boo
 }
 
 // CheckFlags fails the test if a setting of defaults, which is a struct, cannot
-// be loaded or has no usage text that is a sentence.
+// be loaded or has no usage text that is a sentence, or no
+// reason to touch it.
 func CheckFlags(t *testing.T, defaults any, load func(flags *pflag.FlagSet) error) {
 	t.Helper()
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
@@ -46,6 +47,9 @@ func CheckFlags(t *testing.T, defaults any, load func(flags *pflag.FlagSet) erro
 			t.Errorf("the usage of --%s is not a sentence: %q", f.Name, f.Usage)
 		}
 	})
+	for _, key := range settings.WithoutReason(defaults) {
+		t.Errorf("%s is neither required nor says when to touch it, or both", key)
+	}
 	if err := load(flags); err != nil {
 		t.Errorf("load the defaults: %v", err)
 	}
