@@ -130,7 +130,7 @@ func checkPostgres(p *Postgres) []Finding {
 		"Raise max_connections, or lower postgres.max_connections of the replicas.",
 	)
 
-	add.skew("", p.Skew, p.Uncertainty, "Session deadlines, which revocation relies on, are computed with the database's clock.")
+	add.skew("", p.Skew, p.Uncertainty, "Until when a proxy may be silent is a time of the database's clock.")
 	add.add(outbox(p.OutboxAge))
 
 	add.check(

@@ -11,7 +11,7 @@ import (
 // The states of a session.
 const (
 	Active = "active"
-	// Expired: the session deadline has passed, but the session is not fenced yet.
+	// Expired: no heartbeat has come for the window, but the session is not fenced yet.
 	Expired = "expired"
 	// Closed: the session has ended, and some of its usage has never arrived.
 	Closed = "closed"

@@ -765,7 +765,7 @@ func TestBeginReturnsAValidSession(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if s.Valid() {
-			t.Error("the session is valid at its deadline")
+			t.Error("the session is valid at its end")
 		}
 		if new(Session).Valid() {
 			t.Error("the zero session is valid")

@@ -8,7 +8,7 @@ type Gate struct{ Checks }
 
 // Checks are the conditions that a Gate checks.
 type Checks interface {
-	// SessionValid reports whether the session's deadline is in the future.
+	// SessionValid reports whether the session is valid: its proxy is fresh.
 	SessionValid() bool
 	// KeyCurrent reports whether the key record may still be used.
 	KeyCurrent() bool
