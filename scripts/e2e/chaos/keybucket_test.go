@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"testing"
 
+	"modelgateway/controlplane/adminclient"
 	"modelgateway/scripts/e2e/rig"
 	"modelgateway/shared/subject"
 	"modelgateway/shared/wire"
@@ -80,6 +81,45 @@ func TestKeysThatTheProxyHasNotSeenComeFromTheBucket(t *testing.T) {
 		r.AwaitStatus(t, ask(lost), http.StatusOK)
 		awaitKeyBucket(t, r)
 	}
+	r.AwaitSettled(t)
+	checkInvariants(t, r)
+}
+
+// An administrator takes slots and money away from an account right before all control planes end. It is served by every proxy at
+// which it has had a request since.
+func TestChangedAccountIsServedWithoutControlPlanes(t *testing.T) {
+	r := rig.Start(t, rig.Options{DataPlanes: 2, ControlPlanes: 2})
+	account, model := r.Account(t, rig.AccountSpec{}), r.Model(t, rig.Model{Formats: []string{"chat"}})
+	ask := func(proxy int) rig.Request {
+		return rig.Request{Proxy: proxy, Path: "/v1/chat/completions", Key: account.Key, Body: question(model)}
+	}
+	for proxy := range r.Proxies {
+		collectIdleUnits(t, r, account.Key, model, proxy, rig.DataPlane(proxy))
+	}
+	slots := 900
+	_, err := r.Admin.UpdateAccount(t.Context(), account.ID, nil, adminclient.AccountPatch{MaxConcurrentRequests: &slots})
+	if err == nil {
+		_, err = r.Admin.CreateCredit(t.Context(), account.ID, nil, adminclient.CreditCreate{
+			Amount: "-5", Kind: adminclient.CreditKindCorrection, Reference: rig.Unique(), Reason: new("a test"),
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for proxy := range r.Proxies {
+		r.AwaitStatus(t, ask(proxy), http.StatusOK)
+	}
+	for _, part := range r.ControlPlanes() {
+		r.Halt(t, part)
+	}
+	for range 10 {
+		for proxy := range r.Proxies {
+			if answer := r.Do(t, ask(proxy)); answer.Status != http.StatusOK {
+				t.Errorf("proxy %d without control planes: got %s; want 200", proxy, answer)
+			}
+		}
+	}
+	r.Resume(t, r.ControlPlanes()...)
 	r.AwaitSettled(t)
 	checkInvariants(t, r)
 }

@@ -24,18 +24,22 @@ type Pool struct {
 // Outstanding returns the units that all leases of the pool hold together.
 func (p *Pool) Outstanding() int64 { return p.Total - p.Free - p.Settled }
 
-// Adjust adds an amount to the pool: a deposit, or a negative correction. After
-// a negative correction, sessions may hold more idle units than the pool has
-// left: the pool switches to central mode, and sessions return idle units when
-// they learn of the change.
+// Adjust adds an amount to the pool: a deposit, or a negative correction. After a
+// negative correction that leaves little, the pool switches to central mode, because a
+// request may be refused that idle units could cover. If much is left, none is, and
+// proxies get idle units again with their next requests. Either way sessions return
+// those that they hold when they learn of the change.
 func (p *Pool) Adjust(amount int64) {
 	p.Total += amount
 	p.Free += amount
-	if amount < 0 && !p.Central {
+	if amount < 0 && !p.Central && !p.hasMuchLeft() {
 		p.Central = true
 		p.Generation++
 	}
 }
+
+// hasMuchLeft reports whether a quarter of the units that are not charged yet is free.
+func (p *Pool) hasMuchLeft() bool { return p.Free > (p.Total-p.Settled)/4 }
 
 // Resize sets the total. Free follows; it falls below zero if more is settled
 // or leased than the new total.
@@ -67,7 +71,7 @@ func (p *Pool) HasHeadroom(n, need int64) bool {
 	if p.Unlimited || (p.Kind == wire.Slots && p.Total < 10*n) {
 		return false
 	}
-	return p.Free > (p.Total-p.Settled)/4 && p.Free/8/max(n, 1) > need
+	return p.hasMuchLeft() && p.Free/8/max(n, 1) > need
 }
 
 // Lease is a session's share of one pool: three totals that only grow.

@@ -44,3 +44,18 @@ func TestHeadroom(t *testing.T) {
 		}
 	}
 }
+
+// An account whose balance was corrected is served from idle units again with its next request, unless little is left.
+func TestCorrectionThatLeavesMuchKeepsEscrowMode(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		by      int64
+		central bool
+	}{"a deposit": {1000, false}, "a correction that leaves much": {-300, false}, "one that leaves little": {-501, true}, "one below zero": {-2000, true}} {
+		p := Pool{Kind: wire.Balance, Generation: 7, Total: 1000, Free: 600, Settled: 100} // 300 are outstanding
+		p.Adjust(test.by)
+		if p.Central != test.central || p.Generation > 7 != test.central {
+			t.Errorf("%s: central %t in generation %d; want %t", name, p.Central, p.Generation, test.central)
+		}
+	}
+}
