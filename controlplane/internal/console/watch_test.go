@@ -12,15 +12,15 @@ import (
 	"modelgateway/controlplane/internal/signin"
 )
 
-// Everybody sees the banners that one person's page has read: a person who leaves must not make them say that nothing can be
+// Everybody sees the list that one person's page has read: a person who leaves must not make it say that nothing can be
 // read.
-func TestBannersAreReadWholeThoughTheReaderLeaves(t *testing.T) {
+func TestNeedsAreReadWholeThoughTheReaderLeaves(t *testing.T) {
 	t.Parallel()
 	ctx, leave := context.WithCancel(t.Context())
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		leave()
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write([]byte(`{"data":[]}`))
+		_, _ = w.Write([]byte(`{"data":[],"findings":[]}`))
 	}))
 	t.Cleanup(api.Close)
 	client, err := adminclient.New(api.URL, "token")
@@ -31,8 +31,9 @@ func TestBannersAreReadWholeThoughTheReaderLeaves(t *testing.T) {
 	session.Principal.Scopes = append(session.Principal.Scopes, "observe")
 	w := &watch{api: client, now: time.Now}
 	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/console/", http.NoBody)
-	health := w.health(&kit.Request{Request: r, Session: session, API: client})
-	if len(health.Banners) != 1 || health.Banners[0].Text != "No proxy is registered: no request can be served." {
-		t.Errorf("got %+v; want the banner of an empty fleet alone", health.Banners)
+	w.health(&kit.Request{Request: r, Session: session, API: client}) // leaves before the list is read
+	health := w.health(&kit.Request{Request: r.WithContext(t.Context()), Session: session, API: client})
+	if len(health.Needs) != 0 {
+		t.Errorf("got %+v; want nothing that cannot be read", health.Needs)
 	}
 }

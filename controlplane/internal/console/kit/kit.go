@@ -24,7 +24,6 @@ package kit
 
 import (
 	"bytes"
-	"cmp"
 	"embed"
 	"encoding/json"
 	"fmt"
@@ -36,6 +35,7 @@ import (
 	"time"
 
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/console/view"
 	"modelgateway/controlplane/internal/signin"
 )
 
@@ -152,7 +152,7 @@ func (l *Layout) ReadOnly() bool {
 func (l *Layout) Shown() []Banner {
 	var shown []Banner
 	if l.Health != nil {
-		shown = slices.Clone(l.Health.Banners)
+		shown = l.Health.banners()
 	}
 	if l.ReadOnly() && !l.Session.Remembered {
 		var scopes []string
@@ -169,24 +169,68 @@ func (l *Layout) Shown() []Banner {
 
 // Health is the state of the system that every page shows to those who may observe it.
 type Health struct {
-	At      time.Time
-	Banners []Banner
+	At time.Time
+	// Needs is what somebody has to act on, what is worst first. The dot of the header and its number, the banners and the
+	// list on the overview are this list.
+	Needs []Need
+	// Checks is the number of checks of the diagnosis that were run; 0 if it could not be read.
+	Checks int
+	// Outage tells that the page was made without the database; the list is then the last that was read.
+	Outage *Banner
 }
 
-// Sort puts what is worst first.
-func (h *Health) Sort() {
-	order := []string{"bad", "warn", "info"}
-	slices.SortStableFunc(h.Banners, func(a, b Banner) int {
-		return cmp.Or(cmp.Compare(slices.Index(order, a.Kind), slices.Index(order, b.Kind)), cmp.Compare(a.Text, b.Text))
-	})
+// Need is something that somebody has to act on, with the page on which to do it.
+type Need struct {
+	// Kind is "bad" or "warn".
+	Kind, Text, Detail string
+	Since              *time.Time
+	Link               Link
+	// Provider is set if the provider refuses credentials.
+	Provider string
+	// Away is set if the entry says that the database does not answer.
+	Away bool
 }
 
-// Kind is that of the worst banner, "good" without one.
-func (h *Health) Kind() string {
-	if len(h.Banners) == 0 {
-		return "good"
+// Badge is the dot of the header: the kind of the worst entry, and the number of all.
+func (h *Health) Badge() view.Badge {
+	switch {
+	case h.Outage != nil:
+		return view.Badge{Kind: "bad", Word: "database away"}
+	case len(h.Needs) == 0:
+		return view.Badge{Kind: "good", Word: "all well"}
 	}
-	return h.Banners[0].Kind
+	return view.Badge{Kind: h.Needs[0].Kind, Word: fmt.Sprintf("%d to look at", len(h.Needs))}
+}
+
+// maxBanners bounds the failures that have a banner above every page.
+const maxBanners = 3
+
+// banners are the failures. Warnings have none: a banner that stays for days is not read any more.
+func (h *Health) banners() []Banner {
+	if h.Outage != nil {
+		return []Banner{*h.Outage}
+	}
+
+	var shown []Banner
+	failures := 0
+	for _, n := range h.Needs {
+		if n.Kind != "bad" {
+			continue
+		}
+		if failures++; failures <= maxBanners {
+			shown = append(shown, Banner{Kind: n.Kind, Text: n.Text, Link: n.Link})
+		}
+	}
+
+	if further := failures - maxBanners; further > 0 {
+		shown = append(shown, Banner{
+			Kind: "bad",
+			Text: fmt.Sprintf("Further failures: %d.", further),
+			Link: Link{Text: "Overview", URL: "/console/"},
+		})
+	}
+
+	return shown
 }
 
 // Banner is a message above every page.

@@ -15,7 +15,6 @@ import (
 
 // overviewView is the data of the overview. A part that could not be read, or that the person may not see, is nil.
 type overviewView struct {
-	Needs *needs
 	Tiles []tile
 	// Heard and Silent count the proxies of which the tiles tell; Known is set if the person may see them.
 	Known         bool
@@ -48,7 +47,6 @@ type tile struct {
 
 // overviewPage serves the overview.
 type overviewPage struct {
-	needs needsReader
 	fleet recent[adminclient.Fleet]
 	today recent[adminclient.UsageTotalList]
 }
@@ -118,7 +116,6 @@ func (o *overviewPage) show(r *kit.Request) (*kit.Page, error) {
 	}
 
 	if r.May(kit.Observe) && !v.Away {
-		parts.Go(func() { v.Needs = o.needs.get(r) })
 		parts.Go(func() {
 			var err error
 			if fleet, err = o.fleet.get(
@@ -144,9 +141,6 @@ func (o *overviewPage) show(r *kit.Request) (*kit.Page, error) {
 		parts.Go(readToday)
 	} else {
 		today, asOf = o.today.kept()
-		if r.May(kit.Observe) {
-			v.Needs = o.needs.kept()
-		}
 	}
 
 	if r.Text("charts") != "none" && !v.Away {

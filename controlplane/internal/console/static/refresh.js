@@ -29,10 +29,13 @@ function renew() {
       const focus = [...part.querySelectorAll("a")].indexOf(document.activeElement);
       part.replaceChildren(...next.childNodes);
       if (focus >= 0) part.querySelectorAll("a")[focus]?.focus();
-      const banners = document.getElementById("banners");
-      banners.replaceChildren(...request.response.getElementById("banners").childNodes);
       showTimes(part);
-      showTimes(banners);
+      for (const id of ["health", "banners"]) { // they are of the same list as the part
+        const shown = document.getElementById(id), renewed = request.response.getElementById(id);
+        if (!shown || !renewed) continue;
+        shown.replaceChildren(...renewed.childNodes);
+        showTimes(shown);
+      }
       last = Date.now();
       old.remove();
     } else if (new URL(request.responseURL || location.href).pathname.endsWith("/sign-in")) {

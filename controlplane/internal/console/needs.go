@@ -1,4 +1,4 @@
-package nowpages
+package console
 
 import (
 	"context"
@@ -13,108 +13,66 @@ import (
 	"modelgateway/controlplane/internal/console/view"
 )
 
-// need is something that somebody has to act on, with the page on which to do it.
-type need struct {
-	// Kind is "bad" or "warn".
-	Kind, Text, Detail string
-	Since              *time.Time
-	Link               kit.Link
-	// Provider is set if the provider refuses credentials.
-	Provider string
+// sources are what the list of what needs somebody is made from. Nothing else decides what a page shows of it: the dot in the
+// header, its number, the banners and the list on the overview are all made from this one list.
+var sources = [...]struct {
+	name string
+	read func(context.Context, *adminclient.Client) ([]kit.Need, int, error)
+}{
+	{"checks of the ledger", failedChecks},
+	{"diagnosis", findings},
+	{"quarantine", quarantined},
+	{"proxies", refusalsAndLosses},
+	{"routes", openBreakers},
+	{"maintenance", openMaintenance},
+	{"video jobs", stuckVideos},
+	{"webhooks", failingWebhooks},
+	{"accounts", overdrawnAccounts},
 }
 
-// needs is the list "Needs you".
-type needs struct {
-	At   time.Time
-	List []need
-	// Checks is the number of checks of the diagnosis that were run; 0 if it could not be read.
-	Checks int
-	// Problems are the reasons for which parts could not be read. The list may then be incomplete.
-	Problems []string
-}
-
-// sources is the number of what the list is made from.
-const sources = 8
-
-// needsFor is how long the list is shown before it is read again.
-const needsFor = 15 * time.Second
-
-// needsReader reads the list, at most once in needsFor however many pages show it.
-type needsReader struct {
-	mu   sync.Mutex
-	last *needs
-}
-
-// get returns the list for a person who may observe.
-func (n *needsReader) get(r *kit.Request) *needs {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.last != nil && time.Since(n.last.At) < needsFor {
-		return n.last
-	}
-	read := readNeeds(r.Context(), r.API)
-	if r.Context().Err() == nil && (n.last == nil || len(read.Problems) < sources) { // else nothing was read
-		n.last = read
-	}
-	return read
-}
-
-// kept returns the last list; nil if there is none.
-func (n *needsReader) kept() *needs {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.last
-}
-
-// readNeeds asks all sources at once. Each is read by itself, so that one that fails hides no other.
-func readNeeds(ctx context.Context, api *adminclient.Client) *needs {
-	list := &needs{At: time.Now()}
-	all := [sources]struct {
-		name string
-		read func(context.Context, *adminclient.Client) ([]need, int, error)
-	}{
-		{"checks of the ledger", failedChecks},
-		{"diagnosis", findings},
-		{"quarantine", quarantined},
-		{"credentials", refusedCredentials},
-		{"routes", openBreakers},
-		{"video jobs", stuckVideos},
-		{"webhooks", failingWebhooks},
-		{"accounts", overdrawnAccounts},
-	}
-
-	found, counts, errs := [sources][]need{}, [sources]int{}, [sources]error{}
+// readNeeds asks all sources at once. Each is read by itself, so that one that fails hides no other. What cannot be read is on
+// the list itself: silence would look like health. away is set if the database did not answer a source.
+func readNeeds(ctx context.Context, api *adminclient.Client) (list []kit.Need, checks int, away bool) {
+	found, counts, errs := [len(sources)][]kit.Need{}, [len(sources)]int{}, [len(sources)]error{}
 	var reading sync.WaitGroup
-	for i, s := range all {
+	for i, s := range sources {
 		reading.Go(func() { found[i], counts[i], errs[i] = s.read(ctx, api) })
 	}
 
 	reading.Wait()
-	for i, s := range all {
-		if errs[i] != nil {
-			list.Problems = append(list.Problems, fmt.Sprintf("The %s cannot be read: %v", s.name, errs[i]))
+	for i, s := range sources {
+		switch {
+		case kit.Away(errs[i]):
+			away = true
+		case errs[i] != nil:
+			list = append(list, kit.Need{
+				Kind:   "warn",
+				Text:   "The " + s.name + " cannot be read at the moment.",
+				Detail: errs[i].Error(),
+				Link:   kit.Link{Text: "Diagnosis", URL: "/console/diagnosis"},
+			})
 		}
-		list.List = append(list.List, found[i]...)
-		list.Checks += counts[i]
+		list = append(list, found[i]...)
+		checks += counts[i]
 	}
 
-	list.List = withoutRefusalsOfUnusable(list.List)
-	slices.SortStableFunc(list.List, func(a, b need) int { return strings.Compare(a.Kind, b.Kind) }) // "bad" before "warn"
-	return list
+	list = withoutRefusalsOfUnusable(list)
+	slices.SortStableFunc(list, func(a, b kit.Need) int { return strings.Compare(a.Kind, b.Kind) }) // "bad" before "warn"
+	return list, checks, away
 }
 
 // withoutRefusalsOfUnusable removes the needs about single credentials of a provider that refuses all: one need says so.
-func withoutRefusalsOfUnusable(list []need) []need {
+func withoutRefusalsOfUnusable(list []kit.Need) []kit.Need {
 	unusable := map[string]bool{}
 	for _, n := range list {
 		unusable[n.Provider] = unusable[n.Provider] || (n.Provider != "" && n.Kind == "bad")
 	}
-	return slices.DeleteFunc(list, func(n need) bool { return n.Kind != "bad" && unusable[n.Provider] })
+	return slices.DeleteFunc(list, func(n kit.Need) bool { return n.Kind != "bad" && unusable[n.Provider] })
 }
 
 // failedChecks returns the kinds of checks of the ledger whose last run found a difference.
-func failedChecks(ctx context.Context, api *adminclient.Client) ([]need, int, error) {
-	var found []need
+func failedChecks(ctx context.Context, api *adminclient.Client) ([]kit.Need, int, error) {
+	var found []kit.Need
 	for _, kind := range []adminclient.LedgerCheckKind{
 		adminclient.LedgerCheckKindChanged, adminclient.LedgerCheckKindRecent,
 		adminclient.LedgerCheckKindAll, adminclient.LedgerCheckKindReceipts,
@@ -125,7 +83,7 @@ func failedChecks(ctx context.Context, api *adminclient.Client) ([]need, int, er
 		}
 		for _, run := range runs.Value.Data {
 			if run.OK != nil && !*run.OK {
-				found = append(found, need{
+				found = append(found, kit.Need{
 					Kind:  "bad",
 					Text:  fmt.Sprintf("The ledger check %q found a difference.", kind),
 					Since: run.EndedAt,
@@ -155,21 +113,21 @@ func shownElsewhere(f *adminclient.Finding) bool {
 }
 
 // findings returns what the diagnosis found, and the number of its checks.
-func findings(ctx context.Context, api *adminclient.Client) ([]need, int, error) {
+func findings(ctx context.Context, api *adminclient.Client) ([]kit.Need, int, error) {
 	// The ledger is on the list by its own checks. Checking it here would read much of it every few seconds.
 	answer, err := api.GetDiagnosis(ctx, &adminclient.GetDiagnosisParams{Ledger: new(false)})
 	if err != nil {
 		return nil, 0, err
 	}
 
-	var found []need
+	var found []kit.Need
 	for i := range answer.Value.Findings {
 		f := &answer.Value.Findings[i]
 		if f.Status == adminclient.FindingStatusOK || shownElsewhere(f) {
 			continue
 		}
 
-		n := need{Kind: view.State(string(f.Status)).Kind, Text: f.Detail, Link: kit.Link{Text: "Diagnosis", URL: "/console/diagnosis"}}
+		n := kit.Need{Kind: view.State(string(f.Status)).Kind, Text: f.Detail, Link: kit.Link{Text: "Diagnosis", URL: "/console/diagnosis"}}
 		if link, known := pagesOfAreas[f.Area]; known {
 			n.Link = link
 		}
@@ -215,7 +173,7 @@ func plural(n int, further bool, one, more string) string {
 // listed is how many entries of a list are counted.
 const listed = 100
 
-func quarantined(ctx context.Context, api *adminclient.Client) ([]need, int, error) {
+func quarantined(ctx context.Context, api *adminclient.Client) ([]kit.Need, int, error) {
 	answer, err := api.ListQuarantine(
 		ctx,
 		&adminclient.ListQuarantineParams{State: new(adminclient.QuarantineStateOpen), Limit: new(listed)},
@@ -223,7 +181,7 @@ func quarantined(ctx context.Context, api *adminclient.Client) ([]need, int, err
 	if err != nil || len(answer.Value.Data) == 0 {
 		return nil, 0, err
 	}
-	n := need{
+	n := kit.Need{
 		Kind:   "warn",
 		Detail: "Each is charged only if somebody settles it.",
 		Link:   kit.Link{Text: "Quarantine", URL: "/console/quarantine"},
@@ -234,18 +192,19 @@ func quarantined(ctx context.Context, api *adminclient.Client) ([]need, int, err
 			"%d usage events are in quarantine.",
 		),
 	}
-	return []need{n}, 0, nil
+	return []kit.Need{n}, 0, nil
 }
 
-func refusedCredentials(ctx context.Context, api *adminclient.Client) ([]need, int, error) {
+// refusalsAndLosses tells of credentials that providers refuse, and of commits that Postgres has lost lately.
+func refusalsAndLosses(ctx context.Context, api *adminclient.Client) ([]kit.Need, int, error) {
 	answer, err := api.ListProxies(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
 
-	var found []need
+	found := lostCommits(answer.Value, time.Now())
 	for _, c := range answer.Value.RefusedCredentials {
-		found = append(found, need{
+		found = append(found, kit.Need{
 			Kind:     "warn",
 			Since:    &c.Since,
 			Link:     kit.Link{Text: "Provider", URL: kit.Path("providers", c.ProviderID)},
@@ -264,15 +223,65 @@ func refusedCredentials(ctx context.Context, api *adminclient.Client) ([]need, i
 	return found, 0, nil
 }
 
-func openBreakers(ctx context.Context, api *adminclient.Client) ([]need, int, error) {
+// lossShownFor is how long a loss of commits is told of: as long as usage from before it may be settled again.
+const lossShownFor = 24 * time.Hour
+
+// lostCommits tells of a loss of commits that the fleet has recovered from. While it recovers, the diagnosis tells of it.
+func lostCommits(f *adminclient.Fleet, now time.Time) []kit.Need {
+	if f.Recovering || f.CommitsLostAt == nil || now.Sub(*f.CommitsLostAt) >= lossShownFor {
+		return nil
+	}
+
+	return []kit.Need{{
+		Kind:   "warn",
+		Since:  f.CommitsLostAt,
+		Text:   "Postgres was found to have lost commits.",
+		Detail: "Changes from shortly before are gone: the newest entry before that time tells which remain.",
+		Link:   kit.Link{Text: "Audit", URL: "/console/audit?" + kit.Query("to", f.CommitsLostAt.UTC().Format(time.RFC3339))},
+	}}
+}
+
+// openMaintenance tells of what is closed without an end. What has an end opens by itself, and needs nobody.
+func openMaintenance(ctx context.Context, api *adminclient.Client) ([]kit.Need, int, error) {
+	answer, err := api.ListMaintenance(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+
+	var closed []string
+	for _, m := range answer.Value.Data {
+		if !m.Active || m.Until != nil {
+			continue
+		}
+
+		name := "the whole " + string(m.Scope)
+		if m.ID != nil {
+			name = string(m.Scope) + " " + *m.ID
+		}
+		closed = append(closed, name)
+	}
+
+	if len(closed) == 0 {
+		return nil, 0, nil
+	}
+
+	return []kit.Need{{
+		Kind:   "warn",
+		Text:   "Closed for maintenance without an end: " + strings.Join(closed, ", ") + ".",
+		Detail: "Requests for it get 503 until somebody opens it.",
+		Link:   kit.Link{Text: "Maintenance", URL: "/console/maintenance"},
+	}}, 0, nil
+}
+
+func openBreakers(ctx context.Context, api *adminclient.Client) ([]kit.Need, int, error) {
 	answer, err := api.GetRoutesHealth(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
 
-	var found []need
+	var found []kit.Need
 	for _, route := range answer.Value.Data {
-		n := need{Kind: "warn", Link: kit.Link{Text: "Routes", URL: "/console/routes"}}
+		n := kit.Need{Kind: "warn", Link: kit.Link{Text: "Routes", URL: "/console/routes"}}
 		open := 0
 		for _, b := range route.Breakers {
 			if b.State != adminclient.BreakerStateOpen || b.Silent {
@@ -302,8 +311,8 @@ func openBreakers(ctx context.Context, api *adminclient.Client) ([]need, int, er
 	return found, 0, nil
 }
 
-func stuckVideos(ctx context.Context, api *adminclient.Client) ([]need, int, error) {
-	var found []need
+func stuckVideos(ctx context.Context, api *adminclient.Client) ([]kit.Need, int, error) {
+	var found []kit.Need
 	for _, state := range []struct {
 		state     adminclient.VideoState
 		one, more string
@@ -317,7 +326,7 @@ func stuckVideos(ctx context.Context, api *adminclient.Client) ([]need, int, err
 			return found, 0, err
 		}
 		if jobs := answer.Value.Data; len(jobs) > 0 {
-			found = append(found, need{
+			found = append(found, kit.Need{
 				Kind: "warn", Text: plural(len(jobs), answer.Value.NextCursor != nil, state.one, state.more),
 				Link: kit.Link{Text: "Video jobs", URL: "/console/video-jobs?" + kit.Query("state", string(state.state))},
 			})
@@ -327,15 +336,15 @@ func stuckVideos(ctx context.Context, api *adminclient.Client) ([]need, int, err
 	return found, 0, nil
 }
 
-func failingWebhooks(ctx context.Context, api *adminclient.Client) ([]need, int, error) {
+func failingWebhooks(ctx context.Context, api *adminclient.Client) ([]kit.Need, int, error) {
 	answer, err := api.ListWebhooks(ctx, &adminclient.ListWebhooksParams{Limit: new(listed)})
 	if err != nil {
 		return nil, 0, err
 	}
 
-	var found []need
+	var found []kit.Need
 	for _, w := range answer.Value.Data {
-		n := need{Kind: "warn", Since: w.FailingSince, Link: kit.Link{Text: "Webhook", URL: kit.Path("webhooks", w.ID)}}
+		n := kit.Need{Kind: "warn", Since: w.FailingSince, Link: kit.Link{Text: "Webhook", URL: kit.Path("webhooks", w.ID)}}
 		switch {
 		case w.DisabledReason != nil:
 			n.Text, n.Detail = "The webhook "+w.URL+" was disabled.", *w.DisabledReason
@@ -351,7 +360,7 @@ func failingWebhooks(ctx context.Context, api *adminclient.Client) ([]need, int,
 }
 
 // overdrawnAccounts looks at the accounts with the least balances.
-func overdrawnAccounts(ctx context.Context, api *adminclient.Client) ([]need, int, error) {
+func overdrawnAccounts(ctx context.Context, api *adminclient.Client) ([]kit.Need, int, error) {
 	answer, err := api.ListAccounts(ctx, &adminclient.ListAccountsParams{Sort: new(adminclient.AccountSortBalance), Limit: new(listed)})
 	if err != nil {
 		return nil, 0, err
@@ -369,7 +378,7 @@ func overdrawnAccounts(ctx context.Context, api *adminclient.Client) ([]need, in
 		return nil, 0, nil
 	}
 
-	return []need{
+	return []kit.Need{
 		{
 			Kind: "warn",
 			Text: plural(
