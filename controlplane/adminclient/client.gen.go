@@ -2643,7 +2643,7 @@ type RequestLine struct {
 	Method      string  `json:"method"`
 	Model       *string `json:"model,omitempty"`
 
-	// Outcome completed, failed, client_gone or refused.
+	// Outcome completed, failed, client_gone, refused or maintenance.
 	Outcome      string  `json:"outcome"`
 	OutputTokens *int64  `json:"output_tokens,omitempty"`
 	ProviderID   *string `json:"provider_id,omitempty"`

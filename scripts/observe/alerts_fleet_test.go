@@ -7,11 +7,15 @@ var fleetAlertTests = []alertTest{
 		{`mgw_provider_attempts_total{provider="one",outcome="ok",pod="a"}`, "0+2x11", "0+5x11"},
 		{`mgw_provider_attempts_total{provider="two",outcome="ok",pod="a"}`, "0+90x11", "0+9x11"},
 	}, []firing{{"provider=one", "80% of the calls to one fail."}}},
-	{"MgwProviderRefusesUs", "30m", []history{ // the only refusal creates the series, and the credential is not used again
+	{"MgwProviderRefusesUs", "21m", []history{ // a single refusal wakes nobody
+		{`mgw_provider_attempts_total{provider="one",outcome="gateway_refused",pod="a"}`, "0+2x21", "0+0x15 1+0x6"},
+		{`mgw_provider_attempts_total{provider="one",outcome="ok",pod="a"}`, "0+8x21", "0+0x21"},
+	}, []firing{{"provider=one", "one refuses 20% of the calls because of the gateway's key, balance, plan or access, not because of a client."}}},
+	{"MgwProviderRefusedACall", "30m", []history{ // the only refusal creates the series, and the credential is not used again
 		{`mgw_provider_attempts_total{provider="one",outcome="gateway_refused",pod="a"}`, "_x25 1+0x10", "1+0x35"},
 		{`mgw_provider_attempts_total{provider="one",outcome="ok",pod="a"}`, "0+5x35", "0+5x35"},
 	}, []firing{{"provider=one", "one refused calls because of the gateway's key, balance, plan or access, not because of a client."}}},
-	{"MgwProviderRefusesUs", "30m", []history{
+	{"MgwProviderRefusedACall", "30m", []history{
 		{`mgw_provider_attempts_total{provider="one",outcome="gateway_refused",pod="a"}`, "1+0x25 2+0x10", "2+0x35"},
 	}, []firing{{"provider=one", "one refused calls because of the gateway's key, balance, plan or access, not because of a client."}}},
 	{"MgwCredentialRefused", "6m", []history{
@@ -29,6 +33,34 @@ var fleetAlertTests = []alertTest{
 		{`mgw_provider_attempts_total{provider="one",outcome="other_client",pod="a"}`, "0+1x125", "0+1x125"},
 		{`mgw_provider_attempts_total{provider="one",outcome="ok",pod="a"}`, "0+9x125", "0+99x125"},
 	}, []firing{{"provider=one", "10% of the answers of one are errors without a rule in the classifier."}}},
+
+	// An operator has closed one provider: its alerts are silent, and those of the others are not.
+	{"MgwProviderDown", "11m", []history{
+		{`mgw_provider_attempts_total{provider="one",outcome="connection",pod="a"}`, "0+6x11", "0+6x11"},
+		{`mgw_provider_attempts_total{provider="two",outcome="connection",pod="a"}`, "0+6x11", "0+0x11"},
+		{`mgw_maintenance_active{scope="provider",id="one",pod="a"}`, "1+0x11", "1+0x11"},
+		{`mgw_maintenance_active{scope="model",id="two",pod="a"}`, "1+0x11", "1+0x11"},
+	}, []firing{{"provider=two", "100% of the calls to two fail."}}},
+	{"MgwProviderRefusesUs", "21m", []history{
+		{`mgw_provider_attempts_total{provider="one",outcome="gateway_refused",pod="a"}`, "0+2x21", "0+2x21"},
+		{`mgw_provider_attempts_total{provider="two",outcome="gateway_refused",pod="a"}`, "0+2x21", "0+0x21"},
+		{`mgw_maintenance_active{scope="provider",id="one",pod="a"}`, "1+0x21", "1+0x21"},
+	}, []firing{{"provider=two", "two refuses 100% of the calls because of the gateway's key, balance, plan or access, not because of a client."}}},
+	{"MgwProviderRefusedACall", "30m", []history{
+		{`mgw_provider_attempts_total{provider="one",outcome="gateway_refused",pod="a"}`, "1+0x25 2+0x10", "1+0x25 2+0x10"},
+		{`mgw_provider_attempts_total{provider="two",outcome="gateway_refused",pod="a"}`, "1+0x25 2+0x10", "2+0x35"},
+		{`mgw_maintenance_active{scope="provider",id="one",pod="a"}`, "1+0x35", "1+0x35"},
+	}, []firing{{"provider=two", "two refused calls because of the gateway's key, balance, plan or access, not because of a client."}}},
+	{"MgwCredentialRefused", "6m", []history{
+		{`mgw_credential_refused{provider="one",credential="main",reason="key_rejected",pod="a"}`, "1+0x6", "1+0x6"},
+		{`mgw_credential_refused{provider="two",credential="main",reason="key_rejected",pod="a"}`, "1+0x6", "_x6"},
+		{`mgw_maintenance_active{scope="provider",id="one",pod="a"}`, "1+0x6", "1+0x6"},
+	}, []firing{{"provider=two,credential=main,reason=key_rejected", "two refuses the credential main: key_rejected."}}},
+	{"MgwProviderLimits", "21m", []history{
+		{`mgw_provider_attempts_total{provider="one",outcome="rate_limit",pod="a"}`, "0+3x21", "0+3x21"},
+		{`mgw_provider_attempts_total{provider="two",outcome="rate_limit",pod="a"}`, "0+3x21", "0+0x21"},
+		{`mgw_maintenance_active{scope="provider",id="one",pod="a"}`, "1+0x21", "1+0x21"},
+	}, []firing{{"provider=two", "two answers 100% of the calls with a rate limit."}}},
 
 	{"MgwNotReady", "6m", []history{
 		{`mgw_ready{job="dataplane",instance="a"}`, "0+0x6", "0+0x6"},

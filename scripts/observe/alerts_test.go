@@ -26,7 +26,7 @@ func noPlane(name string) string {
 	return "No " + name + " can be scraped. Without proxies no request is served. Without a control plane proxies refuse requests as soon as their sessions end."
 }
 
-const unavailable = "Requests are answered 503 service_unavailable without maintenance, or no proxy has a session."
+const unavailable = "More than 5 % of the requests of the last 5 minutes were answered 503 service_unavailable without maintenance, or no proxy has a session."
 
 var alertTests = []alertTest{
 	{"MgwLedgerDiffers", "1m", []history{
@@ -99,20 +99,33 @@ var alertTests = []alertTest{
 		{`mgw_requests_total{status="502",code="upstream_unavailable",pod="a"}`, "0+10x11", "0+4x11"},
 	}, one("10% of the requests of the last 5 minutes ended with a 5xx status.")},
 	{"MgwServerErrors", "11m", []history{ // maintenance answers 503, and one error is no reason to wake anybody
-		{`mgw_requests_total{status="503",code="service_unavailable",pod="a"}`, "0+50x11", "0+98x11"},
-		{`mgw_requests_total{status="500",code="internal_error",pod="a"}`, "0+50x11", "0+0x5 1+0x6"},
+		{`mgw_requests_total{status="503",code="service_unavailable",outcome="maintenance",pod="a"}`, "0+50x11", "0+98x11"},
+		{`mgw_requests_total{status="503",code="",outcome="maintenance",pod="a"}`, "0+50x11", "0+98x11"},
+		{`mgw_requests_total{status="200",code="",outcome="completed",pod="a"}`, "0+50x11", "0+98x11"},
+		{`mgw_requests_total{status="500",code="",outcome="failed",pod="a"}`, "0+50x11", "0+0x5 1+0x6"},
 	}, one("50% of the requests of the last 5 minutes ended with a 5xx status.")},
 	{"MgwServerErrorsSlow", "70m", []history{
 		{`mgw_requests_total{status="200",code="",pod="a"}`, "0+97x70", "0+99x70"},
-		{`mgw_requests_total{status="500",code="internal_error",pod="a"}`, "0+3x70", "0+1x70"},
+		{`mgw_requests_total{status="500",code="",pod="a"}`, "0+3x70", "0+1x70"},
 	}, one("3% of the requests of the last hour ended with a 5xx status.")},
-	{"MgwServiceUnavailable", "11m", []history{
-		{`mgw_requests_total{status="503",code="service_unavailable",pod="a"}`, "0+60x11", "0 0 0 3+0x8"},
-		{`mgw_maintenance_active{scope="provider",id="one",pod="a"}`, "1+0x11", "1+0x11"},
+	{"MgwServiceUnavailable", "11m", []history{ // everything is refused while one model has been closed for weeks; or only that model
+		{`mgw_requests_total{status="503",code="service_unavailable",outcome="failed",pod="a"}`, "0+600x11", "0+0x11"},
+		{`mgw_requests_total{status="503",code="service_unavailable",outcome="maintenance",pod="a"}`, "0+60x11", "0+600x11"},
+		{`mgw_requests_total{status="200",code="",outcome="completed",pod="a"}`, "0+0x11", "0+60x11"},
+		{`mgw_maintenance_active{scope="model",id="demo-old",pod="a"}`, "1+0x11", "1+0x11"},
+		{`mgw_session_remaining_seconds{pod="a"}`, "29+0x11", "29+0x11"},
 	}, one(unavailable)},
-	{"MgwServiceUnavailable", "11m", []history{ // maintenance, and one of two proxies registers again
-		{`mgw_requests_total{status="503",code="service_unavailable",pod="a"}`, "0+60x11", "0+60x11"},
-		{`mgw_maintenance_active{scope="model",id="m",pod="a"}`, "1+0x11", "1+0x11"},
+	{"MgwServiceUnavailable", "11m", []history{ // two single refusals beside 60,000 good requests a minute
+		{`mgw_requests_total{status="503",code="service_unavailable",outcome="failed",pod="a"}`, "0+6000x11", "0 0 0 0 0 1 1 1 1 2 2 2"},
+		{`mgw_requests_total{status="200",code="",outcome="completed",pod="a"}`, "0+60000x11", "0+60000x11"},
+	}, one(unavailable)},
+	{"MgwServiceUnavailable", "11m", []history{ // a few requests a minute: a share without a count
+		{`mgw_requests_total{status="503",code="service_unavailable",outcome="failed",pod="a"}`, "0+6x11", "0 0 0 0 0 1 1 1 1 2 2 2"},
+		{`mgw_requests_total{status="200",code="",outcome="completed",pod="a"}`, "0+0x11", "0 1 1 1 1 1 1 1 1 1 1 1"},
+	}, one(unavailable)},
+	{"MgwServiceUnavailable", "11m", []history{ // the whole system is closed, and one of two proxies registers again
+		{`mgw_requests_total{status="503",code="service_unavailable",outcome="maintenance",pod="a"}`, "0+60x11", "0+60x11"},
+		{`mgw_maintenance_active{scope="system",id="",pod="a"}`, "1+0x11", "1+0x11"},
 		{`mgw_session_remaining_seconds{pod="a"}`, "0+0x11", "0+0x11"},
 		{`mgw_session_remaining_seconds{pod="b"}`, "0+0x11", "29+0x11"},
 	}, one(unavailable)},

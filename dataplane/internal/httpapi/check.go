@@ -46,6 +46,10 @@ func (s *Server) authenticateReader(x *exchange, r *http.Request) (*auth.Key, er
 // maxMaintenanceRetryAfter bounds the Retry-After during maintenance, which may end early.
 const maxMaintenanceRetryAfter = time.Hour
 
+// errMaintenance is the cause of a refusal because an operator has closed something. It is told apart from others with the same
+// code, so that an alert on these is not silent because of it.
+var errMaintenance = errors.New("maintenance")
+
 // checkMaintenance returns the error for a request during maintenance, nil if there is none.
 func checkMaintenance(m *catalogkv.Maintenance, now time.Time) error {
 	if !m.Active(now) {
@@ -55,6 +59,7 @@ func checkMaintenance(m *catalogkv.Maintenance, now time.Time) error {
 	if e.Message == "" {
 		e.Message = "The service is under maintenance."
 	}
+	e.Cause = errMaintenance
 	if m.UntilUnix > 0 {
 		e.RetryAfter = min(time.Unix(m.UntilUnix, 0).Sub(now), maxMaintenanceRetryAfter)
 	}

@@ -223,6 +223,8 @@ const (
 	outcomeFailed     = "failed"
 	outcomeClientGone = "client_gone"
 	outcomeRefused    = "refused"
+	// outcomeMaintenance: an operator has closed what the request was for.
+	outcomeMaintenance = "maintenance"
 )
 
 // outcome tells how a request ended. The status of an answer that has begun cannot tell it.
@@ -234,6 +236,8 @@ func (x *exchange) outcome() string {
 		return outcomeClientGone
 	case x.end == endRevoked:
 		return outcomeRefused
+	case errors.Is(x.failure, errMaintenance):
+		return outcomeMaintenance
 	case x.truncated, x.end != "" && x.end != endCompleted, x.status >= http.StatusInternalServerError:
 		return outcomeFailed
 	case x.status >= http.StatusBadRequest:

@@ -10,6 +10,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/shared/catalogkv"
+	"modelgateway/shared/subject"
 )
 
 // outcomes returns the number of answered requests by status and outcome.
@@ -33,6 +36,33 @@ func (g *gateway) outcomes() map[string]float64 {
 		}
 	}
 	return counts
+}
+
+// What an operator has closed has an outcome of its own, so that alerts on refusals and errors go on for everything else.
+func TestRefusalsBecauseOfMaintenanceAreCountedApart(t *testing.T) {
+	t.Parallel()
+	for name, close := range map[string]func(*gateway){
+		"system": func(g *gateway) {
+			g.set(subject.KindSettings, "", catalogkv.Settings{Currency: "USD", Maintenance: &catalogkv.Maintenance{}})
+		},
+		"provider": func(*gateway) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newGatewayWith(t, options{provider: func(_ int, p *catalogkv.Provider) {
+				if name == "provider" {
+					p.Maintenance = &catalogkv.Maintenance{}
+				}
+			}}, jsonAnswer(200, chatJSON))
+			close(g)
+			g.apply()
+			g.post("/v1/chat/completions", chatBody)
+			g.server.Close() // waits until the request is recorded
+			if diff := cmp.Diff(map[string]float64{"503 maintenance": 1}, g.outcomes()); diff != "" {
+				t.Errorf("outcomes (-want +got):\n%s", diff)
+			}
+		})
+	}
 }
 
 func TestOutcomesAreCountedBesideTheStatus(t *testing.T) {

@@ -316,5 +316,9 @@ func (p *pricedRequest) routable() (routableRequest, error) {
 func (a *routableRequest) noRoute() error {
 	e := *errNoRoute // a copy
 	e.RetryAfter = a.server.Picker.RetryAfter(a.routes)
+	closed := func(r *catalog.Route) bool { return r.Provider.Maintenance.Active(time.Now()) }
+	if len(a.routes) > 0 && !slices.ContainsFunc(a.routes, func(r *catalog.Route) bool { return !closed(r) }) {
+		e.Cause = errMaintenance
+	}
 	return &e
 }

@@ -14,7 +14,7 @@ import (
 // countRefusal counts a request that ended with an error before a provider was called. Without a usage record, this is
 // the only trace that it leaves beside its line in the access log.
 func (s *Server) countRefusal(x *exchange, outcome string, now time.Time) {
-	if x.attempts > 0 || x.usage != nil || (outcome != outcomeRefused && outcome != outcomeFailed) {
+	if x.attempts > 0 || x.usage != nil || (outcome != outcomeRefused && outcome != outcomeFailed && outcome != outcomeMaintenance) {
 		return
 	}
 	q := pulse.Refusal{

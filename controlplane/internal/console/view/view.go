@@ -35,6 +35,7 @@ var states = map[string]string{
 	"expiring":    "warn",
 	"half_open":   "warn",
 	"client_gone": "warn",
+	"maintenance": "warn",
 	"cancelled":   "warn",
 	"disabled":    "idle",
 	"revoked":     "idle",

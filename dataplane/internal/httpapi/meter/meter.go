@@ -97,7 +97,8 @@ func New(reg prometheus.Registerer) *Metrics {
 			[]string{"endpoint"}, tally.Kind{Gauge: true}, tally.Label[string]),
 		requests: tally.NewCounters(
 			"mgw_requests_total",
-			"Answered requests by endpoint, HTTP status, error code and outcome: completed, failed, client_gone or refused. "+
+			"Answered requests by endpoint, HTTP status, error code and outcome: completed, failed, client_gone, "+
+				"refused, or maintenance for what an operator has closed. "+
 				"A stream that breaks off has the status 200 and the outcome failed.",
 			[]string{"endpoint", "status", "code", "outcome"},
 			tally.Kind{},
