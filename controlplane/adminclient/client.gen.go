@@ -1519,7 +1519,7 @@ type ExplainedRefusal struct {
 	// Param The parameter that the answer names.
 	Param *string `json:"param,omitempty"`
 
-	// Reason Of `admission`: what is short, such as balance_spent, or balance_reserved by running requests.
+	// Reason Of `admission`: what is short, such as balance_spent, or balance_reserved by running requests. Of `key`: account_suspended or key_revoked, which the client is not told.
 	Reason *string `json:"reason,omitempty"`
 
 	// RetryAfter The seconds of its Retry-After.

@@ -178,9 +178,9 @@ func service() Dashboard {
 func refusals() Dashboard {
 	var panels []Panel
 	for _, r := range []struct{ status, title, description string }{
-		{"401", "401: no valid key", "Requests per second without a valid API key, by code."},
+		{"401", "401: no valid key", "Requests per second without a valid API key, or with one of a suspended account, by code."},
 		{"402", "402: balance exhausted", "Requests per second of accounts without enough money, by code."},
-		{"403", "403: not allowed", "Requests per second of suspended accounts and of keys at their spend limit, by code."},
+		{"403", "403: not allowed", "Requests per second of keys at their spend limit, by code."},
 		{"404", "404: not found", "Requests per second for models, videos and paths that do not exist or are not granted, by code."},
 		{"413", "413: too large", "Requests per second with a body over the limit, by code."},
 		{"429", "429: rate limits", "Requests per second over the concurrency limit of an account, or refused by the provider's rate " +

@@ -114,9 +114,9 @@ const (
 
 // Store reads the records of keys and the pools of accounts.
 type Store interface {
-	// KeyRecord returns the record of a key, or without one that of a key of the account without a spend limit. The error
-	// is key.ErrNotFound or account.ErrNotFound.
-	KeyRecord(ctx context.Context, ofAccount *account.ID, ofKey *key.ID) (*wire.KeyRecord, error)
+	// KeyRecord returns the record of a key, or without one that of a key of the account without a spend limit, and whether
+	// the account is suspended. The error is key.ErrNotFound or account.ErrNotFound.
+	KeyRecord(ctx context.Context, ofAccount *account.ID, ofKey *key.ID) (record *wire.KeyRecord, suspended bool, err error)
 }
 
 // Proxies are asked what they would do.
@@ -138,7 +138,7 @@ func (s *Service) Explain(ctx context.Context, q *Query) (*Explanation, error) {
 		return nil, err
 	}
 
-	record, err := s.Store.KeyRecord(ctx, q.Account, q.Key)
+	record, suspended, err := s.Store.KeyRecord(ctx, q.Account, q.Key)
 	if err != nil {
 		return nil, err
 	}
@@ -175,6 +175,11 @@ func (s *Service) Explain(ctx context.Context, q *Query) (*Explanation, error) {
 	}
 
 	for _, a := range answers {
+		for i := range a.Refusals {
+			if r := &a.Refusals[i]; r.Step == wire.ExplainKey {
+				r.Reason = whyInactive(suspended)
+			}
+		}
 		e.Proxies = append(e.Proxies, a)
 	}
 
@@ -184,6 +189,19 @@ func (s *Service) Explain(ctx context.Context, q *Query) (*Explanation, error) {
 	e.setNeeds(pools)
 
 	return e, nil
+}
+
+// The reasons for which a key that exists is refused. The client gets the answer for an unknown key; the explanation says more.
+const (
+	AccountSuspended wire.RefusalReason = "account_suspended"
+	KeyRevoked       wire.RefusalReason = "key_revoked"
+)
+
+func whyInactive(suspended bool) wire.RefusalReason {
+	if suspended {
+		return AccountSuspended
+	}
+	return KeyRevoked
 }
 
 // pools returns what the pools of a key have: what is free, and what proxies hold for no request.

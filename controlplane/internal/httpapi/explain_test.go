@@ -79,6 +79,28 @@ func TestExplanationAsksWithTheRecordOfTheKey(t *testing.T) {
 	}
 }
 
+// A client gets the answer for an unknown key; who asks for the explanation learns why.
+func TestExplanationSaysWhyAKnownKeyIsRefused(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	a, other := b.account(10), b.account(10)
+	revoked, suspended := b.key(other.ID, ""), b.key(a.ID, "")
+	_, err := b.api.RevokeKey(t.Context(), revoked.ID, nil)
+	check(t, err)
+	_, err = b.api.UpdateAccount(t.Context(), a.ID, nil, adminclient.AccountPatch{Status: new(adminclient.AccountStatusSuspended)})
+	check(t, err)
+	for want, id := range map[string]string{"account_suspended": suspended.ID, "key_revoked": revoked.ID} {
+		b.explained = map[wire.SessionID]wire.ExplainResponse{0: {V: 1, Name: "a", Refusals: []wire.ExplainRefusal{
+			{Step: wire.ExplainKey, Status: http.StatusUnauthorized, Code: "invalid_api_key", Message: "Invalid API key."},
+		}}}
+		r, err := b.api.ExplainRequest(t.Context(), &adminclient.ExplainRequestParams{KeyID: &id, Model: "m"})
+		check(t, err)
+		if got := r.Value.Refusal; got == nil || got.Reason == nil || *got.Reason != want {
+			t.Errorf("got %s; want the reason %s", r.Body, want)
+		}
+	}
+}
+
 func TestExplanationRefusesQuestionsWithoutMeaning(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

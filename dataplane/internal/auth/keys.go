@@ -37,6 +37,18 @@ var (
 	ErrUnavailable = errors.New("auth: key record is not available")
 )
 
+// InactiveError is an ErrInvalid for a key that exists: it was revoked, or its account is suspended. The client gets the answer
+// for an unknown key; those who run the gateway see whose request it was.
+type InactiveError struct{ Key *Key }
+
+// Error implements error.
+func (*InactiveError) Error() string {
+	return ErrInvalid.Error() + ": the key was revoked, or its account is suspended"
+}
+
+// Is reports whether the error is ErrInvalid, too.
+func (*InactiveError) Is(target error) bool { return target == ErrInvalid } //nolint:errorlint // this is the comparison of errors.Is
+
 // Loader reads key records from the control plane.
 type Loader interface {
 	LoadKey(ctx context.Context, q *wire.LoadKeyRequest) (*wire.LoadKeyResponse, error)
@@ -189,10 +201,12 @@ func (k *Keys) Lookup(ctx context.Context, text string) (*Key, error) {
 
 	none := ErrInvalid
 	for _, hash := range hashes {
-		switch key, err := k.findByHash(ctx, hash, mac); {
+		key, err := k.findByHash(ctx, hash, mac)
+		_, inactive := errors.AsType[*InactiveError](err)
+		switch {
 		case errors.Is(err, errNoEntry):
 			none = err
-		case !errors.Is(err, ErrInvalid):
+		case inactive, !errors.Is(err, ErrInvalid):
 			return key, err
 		}
 	}
@@ -233,7 +247,7 @@ func (k *Keys) findByHash(ctx context.Context, hash apikey.Hash, mac string) (*K
 	}
 	if k.isRevoked(hash) {
 		k.cacheUse.refused.Inc()
-		return nil, ErrInvalid
+		return nil, k.refused(hash)
 	}
 	if e, ok := k.unknown.Get(cacheKey(hash)); ok && e.hash == hash && k.stillUnknown(e) {
 		k.cacheUse.refused.Inc()
@@ -243,10 +257,18 @@ func (k *Keys) findByHash(ctx context.Context, hash apikey.Hash, mac string) (*K
 	return k.load(ctx, hash, mac)
 }
 
-// active returns the record, or ErrInvalid if the key is inactive.
+// refused returns the error for a revoked key: with its record if the cache still has it.
+func (k *Keys) refused(hash apikey.Hash) error {
+	if key, ok := k.records.Get(cacheKey(hash)); ok && key.HasHash(hash) {
+		return &InactiveError{key}
+	}
+	return ErrInvalid
+}
+
+// active returns the record, or an InactiveError.
 func active(key *Key) (*Key, error) {
 	if !key.Active {
-		return nil, ErrInvalid
+		return nil, &InactiveError{key}
 	}
 	return key, nil
 }
@@ -439,7 +461,9 @@ func (k *Keys) Apply(c wire.KeyChange) {
 	}
 	k.mu.Unlock()
 	if c.Kind != wire.AccountUpdated {
-		k.records.Del(cacheKey(c.KeyHash))
+		if c.Kind != wire.KeyRevoked { // the record of a revoked key tells whose requests are refused
+			k.records.Del(cacheKey(c.KeyHash))
+		}
 		k.unknown.Del(cacheKey(c.KeyHash))
 	}
 }

@@ -24,6 +24,9 @@ func (s *Server) authenticate(x *exchange, r *http.Request) (*auth.Key, error) {
 	text, _ := auth.KeyText(r.Header)
 	key, err := s.Keys.Lookup(r.Context(), text)
 	if err != nil {
+		if inactive, ok := errors.AsType[*auth.InactiveError](err); ok {
+			x.key = inactive.Key // for the log and the refusals: the client does not learn that the key exists
+		}
 		return nil, fmt.Errorf("look up key: %w", err)
 	}
 	x.key = key

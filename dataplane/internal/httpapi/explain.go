@@ -64,7 +64,7 @@ func (e *explanation) refuse(step wire.ExplainStep, err error) {
 // run makes the steps in the order of those of a request. It goes on after a refusal as long as the next step has a meaning.
 func (e *explanation) run() {
 	if !e.key.Active {
-		e.refuse(wire.ExplainKey, auth.ErrInvalid)
+		e.refuse(wire.ExplainKey, &auth.InactiveError{Key: e.key})
 	}
 
 	snapshot, dialect := e.server.Catalog.Snapshot(), e.server.dialect(catalogkv.Format(e.query.Format))

@@ -211,7 +211,7 @@ func ReportedFailure(f catalogkv.Format, status int, h http.Header, body []byte,
 		Class:    v.Class.String(),
 		Answered: true,
 		Doubtful: !v.Certain,
-		cause:    fmt.Errorf("status %d, rule %d", status, v.Rule),
+		cause:    fmt.Errorf("status %d, line %d of rules.txt", status, v.Rule),
 	}
 
 	switch {

@@ -184,7 +184,7 @@ func refusalsOf(v *connectView) []string {
 
 	if a := v.Account; a != nil {
 		if a.Status != adminclient.AccountStatusActive {
-			found = append(found, "The account is suspended: requests are refused with 403.")
+			found = append(found, "The account is suspended: requests are refused with 401.")
 		}
 		if view.Compare(a.Balance.Balance, "0") <= 0 {
 			found = append(found, "The account has no money: requests are refused with 402.")

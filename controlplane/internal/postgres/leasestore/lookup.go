@@ -114,19 +114,19 @@ func (l *Store) Balance(ctx context.Context, r *wire.BalanceRequest) (*wire.Bala
 }
 
 // KeyRecord implements explain.Store.
-func (l *Store) KeyRecord(ctx context.Context, ofAccount *account.ID, ofKey *key.ID) (*wire.KeyRecord, error) {
+func (l *Store) KeyRecord(ctx context.Context, ofAccount *account.ID, ofKey *key.ID) (record *wire.KeyRecord, suspended bool, err error) {
 	row, err := l.db.Queries().
 		ReadKeyRecord(ctx, sqlcgen.ReadKeyRecordParams{AccountID: (*ident.UUID)(ofAccount), KeyID: (*ident.UUID)(ofKey)})
 	switch err = postgres.Translate("read key record", err); {
 	case errors.Is(err, postgres.ErrNotFound) && ofKey != nil:
-		return nil, key.ErrNotFound
+		return nil, false, key.ErrNotFound
 	case errors.Is(err, postgres.ErrNotFound):
-		return nil, account.ErrNotFound
+		return nil, false, account.ErrNotFound
 	case err != nil:
-		return nil, err
+		return nil, false, err
 	}
 
-	record := &wire.KeyRecord{
+	record = &wire.KeyRecord{
 		AccountID:     ident.Account.Format(row.AccountID),
 		Active:        row.Active,
 		BalancePool:   wire.PoolID(row.BalancePool),
@@ -138,5 +138,5 @@ func (l *Store) KeyRecord(ctx context.Context, ofAccount *account.ID, ofKey *key
 		record.KeyID = ident.Key.Format(*row.KeyID)
 	}
 
-	return record, setMultipliers(record, row.PriceMultiplier, row.ModelMultipliers)
+	return record, row.Suspended, setMultipliers(record, row.PriceMultiplier, row.ModelMultipliers)
 }

@@ -239,6 +239,7 @@ left join pools l on l.key_id = k.id;
 -- name: ReadKeyRecord :one
 -- The record of one key as LoadKeys has it. Without a key, that of a key of the account that has no spend limit.
 select a.id as account_id, k.id as key_id, (a.status = 'active' and k.revoked_at is null)::boolean as active,
+    (a.status = 'suspended')::boolean as suspended,
     b.id as balance_pool, s.id as slots_pool, coalesce(case when l.unlimited then 0 else l.id end, 0)::bigint as limit_pool,
     coalesce(a.max_concurrent_requests, 0)::bigint as max_concurrent_requests, coalesce(a.price_multiplier, 0)::bigint as price_multiplier,
     coalesce(a.model_multipliers, '{}')::jsonb as model_multipliers

@@ -971,6 +971,7 @@ func (q *Queries) ReadClusterState(ctx context.Context) (ReadClusterStateRow, er
 
 const readKeyRecord = `-- name: ReadKeyRecord :one
 select a.id as account_id, k.id as key_id, (a.status = 'active' and k.revoked_at is null)::boolean as active,
+    (a.status = 'suspended')::boolean as suspended,
     b.id as balance_pool, s.id as slots_pool, coalesce(case when l.unlimited then 0 else l.id end, 0)::bigint as limit_pool,
     coalesce(a.max_concurrent_requests, 0)::bigint as max_concurrent_requests, coalesce(a.price_multiplier, 0)::bigint as price_multiplier,
     coalesce(a.model_multipliers, '{}')::jsonb as model_multipliers
@@ -992,6 +993,7 @@ type ReadKeyRecordRow struct {
 	AccountID             ident.UUID
 	KeyID                 *ident.UUID
 	Active                bool
+	Suspended             bool
 	BalancePool           int64
 	SlotsPool             int64
 	LimitPool             int64
@@ -1008,6 +1010,7 @@ func (q *Queries) ReadKeyRecord(ctx context.Context, arg ReadKeyRecordParams) (R
 		&i.AccountID,
 		&i.KeyID,
 		&i.Active,
+		&i.Suspended,
 		&i.BalancePool,
 		&i.SlotsPool,
 		&i.LimitPool,
