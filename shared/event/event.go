@@ -112,7 +112,8 @@ type Usage struct {
 	MaxInput   int64 `json:"max_input,omitempty"`
 	MaxOutput  int64 `json:"max_output,omitempty"`
 	MaxSeconds int64 `json:"max_seconds,omitempty"`
-	// Attempts are the routes that were tried or skipped, in their order; empty if the first one served the request.
+	// Attempts are the routes that were tried or skipped, in their order; empty if the first one served the whole request. A stream
+	// that broke off has the class of its failure.
 	Attempts []Attempt `json:"attempts,omitempty"`
 	// Trace is the context of the request's span (W3C traceparent), for that of the settlement; empty if it is not traced. It does
 	// not belong to the Fingerprint.

@@ -51,6 +51,7 @@ func functions(prefix string) template.FuncMap {
 		"doubt":    view.Doubt,
 		"skipped":  view.Skipped,
 		"reason":   view.Reason,
+		"failure":  view.Failure,
 		"known":    func(id *string) bool { return id != nil },
 
 		"whyRefused": view.WhyRefused,

@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"encoding/json"
+	"html"
 	"net/http"
 	"strings"
 	"testing"
@@ -135,6 +136,59 @@ func TestUsageIsAPivot(t *testing.T) {
 	}
 	if answer, _ := b.get("/console/usage?from=2026-01-01&to=soon"); answer.StatusCode != http.StatusBadRequest {
 		t.Errorf("a wrong day: got %d", answer.StatusCode)
+	}
+}
+
+// The page of a request that did not end well says why in words, with the class of the provider's failure, and why it is charged.
+func TestRequestSaysWhyItEndedEarly(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	_, k := w.account("Example")
+	broken := event.Attempt{Route: "rte_0192f0c1d2e37a4b8c5d6e7f8091a2c1", Class: "truncated", MS: 310}
+	for id, want := range map[string][]string{
+		w.request(k, event.Failed, price.Usage{Input: 10}, broken): {"<code>truncated</code>", "The stream broke off: the provider ended its answer", "charged by what the provider reported"},
+		w.request(k, event.ClientGone, price.Usage{Input: 10}):     {"The client closed the connection before the end"},
+		w.request(k, event.Revoked, price.Usage{Input: 10}):        {"The key was revoked, or its account suspended"},
+	} {
+		_, page := w.signedIn(bootstrapToken).get("/console/requests/" + id)
+		for _, text := range want {
+			if !strings.Contains(html.UnescapeString(page), text) {
+				t.Errorf("the page has no %q: %s", text, page)
+			}
+		}
+	}
+	done := w.request(k, event.Completed, price.Usage{Input: 10})
+	if _, page := w.signedIn(bootstrapToken).get("/console/requests/" + done); strings.Contains(page, "is charged by what") {
+		t.Errorf("a complete answer has a reason: %s", page)
+	}
+}
+
+// Refusals without something that was short say why in words, under the key as far as it is known.
+func TestRefusalsSayWhy(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	_, k := w.account("Suspended Ltd")
+	known, unknown, routes := ident.Request.New(), ident.Request.New(), ident.Request.New()
+	for id, row := range map[string]string{
+		known:   "account_id, id, 'invalid_api_key', 401",
+		unknown: "null, null, 'invalid_api_key', 401",
+		routes:  "account_id, id, '', 503",
+	} {
+		_, err := w.pool.Exec(t.Context(), `insert into traffic_refusals (hour, account_id, key_id, code, status, other, n, first_at, last_at, request_id, model)
+			select date_trunc('hour', now()), `+row+`, false, 3, $2, $2, $1, '' from api_keys limit 1`, id, time.Now())
+		check(t, err)
+	}
+	b := w.signedIn(bootstrapToken)
+	for path, want := range map[string]string{
+		"/console/requests/" + known:             "the account is suspended, or the key was revoked",
+		"/console/requests/" + unknown:           "the key is missing or unknown",
+		"/console/requests/" + routes:            "no route of the model could be called",
+		"/console/refusals?key_id=" + k.ID:       "the account is suspended, or the key was revoked",
+		"/console/refusals?code=invalid_api_key": "the key is missing or unknown",
+	} {
+		if _, page := b.get(path); !strings.Contains(html.UnescapeString(page), want) {
+			t.Errorf("%s has no %q: %s", path, want, page)
+		}
 	}
 }
 

@@ -101,12 +101,18 @@ func (x *exchange) noteAttempt(a event.Attempt) {
 	}
 }
 
-// attemptsNoted returns the attempts of the usage event: nil if the first route serves the request.
-func (x *exchange) attemptsNoted() []event.Attempt {
-	if x.noted == nil || x.calling == "" {
+// attemptsNoted returns the attempts of the usage event: nil if the first route serves the request. class is that of the failure
+// of the call that goes on, for a stream that breaks off; otherwise empty.
+func (x *exchange) attemptsNoted(class string) []event.Attempt {
+	if x.calling == "" || x.noted == nil && class == "" {
 		return x.noted
 	}
-	return append(x.noted, event.Attempt{Route: x.route, Credential: x.calling, MS: x.firstByte.Milliseconds()})
+	return append(slices.Clip(x.noted), event.Attempt{ // of its own: what is noted later does not belong to the event
+		Route:      x.route,
+		Credential: x.calling,
+		Class:      class,
+		MS:         x.firstByte.Milliseconds(),
+	})
 }
 
 // Unwrap lets http.ResponseController reach the connection.

@@ -377,6 +377,14 @@ func TestUsageEventHasTheAttempts(t *testing.T) {
 	if got := broken.spool.next(t).Attempts; len(got) != 1 || got[0].Class == "" || got[0].Skipped != "" {
 		t.Errorf("a request that no route serves has the attempts %+v", got)
 	}
+
+	cut := newGateway(t, cutAfter(chatHead, chatText))
+	cut.post("/v1/chat/completions", chatStreamBody)
+	want = []event.Attempt{{Route: "rte_0_text", Credential: "crd_0", Class: "truncated"}}
+	if diff := cmp.Diff(want, cut.spool.next(t).Attempts, cmpopts.IgnoreFields(event.Attempt{}, "MS")); diff != "" {
+		t.Errorf("the attempts of a stream that breaks off (-want +got):\n%s", diff)
+	}
+
 	for body, answer := range map[string]http.HandlerFunc{
 		chatBody: jsonAnswer(200, chatJSON), chatStreamBody: streamAnswer(chatHead, chatText, chatStop, chatUsage, chatDone),
 	} {

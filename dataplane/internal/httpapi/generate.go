@@ -103,6 +103,8 @@ type outcome struct {
 	doubt      usagereport.Reason
 	usage      price.Usage
 	providerID string
+	// class is the class of the provider's failure if a stream has broken off.
+	class string
 	// answered is the HTTP status for the usage event if no answer has begun yet.
 	answered int
 }
@@ -117,7 +119,7 @@ func (g *generationRequest) finish(o outcome) {
 		if e.HTTPStatus = g.x.status; e.HTTPStatus == 0 {
 			e.HTTPStatus = o.answered
 		}
-		e.Attempts = g.x.attemptsNoted()
+		e.Attempts = g.x.attemptsNoted(o.class)
 		e.FinishedMS = time.Now().UnixMilli()
 		e.FirstByteMS = g.x.firstByte.Milliseconds()
 		if o.rule != event.RuleNone && !g.charge(e) {

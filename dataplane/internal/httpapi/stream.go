@@ -292,6 +292,9 @@ func (s *streamRelay) end(reason string, status event.Status) {
 	if status == event.Failed && !reported && reportedUsage.TotalInput() == 0 && reportedUsage.Output == 0 && !s.hasDelivered() {
 		o.rule, o.usage = event.RuleNone, price.Usage{}
 	}
+	if status == event.Failed {
+		o.class = reason
+	}
 	if status == event.ClientGone {
 		s.server.Metrics.RecordLeft(o.rule)
 	}

@@ -214,6 +214,8 @@ type requestView struct {
 	Account, Key string
 	// Took is how long the request ran, in milliseconds.
 	Took int64
+	// Why says why the answer is not complete, and why it is charged; empty if it is.
+	Why string
 	// Steps are what happened, with their places in the time that the request ran.
 	Steps []step
 	// Returned is what was held and not charged; empty if more was charged than held.
@@ -259,6 +261,14 @@ func showRequest(r *kit.Request) (*kit.Page, error) {
 	for _, c := range u.Corrections {
 		data.Due = view.Sub(data.Due, c.Amount)
 	}
+
+	class := ""
+	for _, a := range u.Attempts {
+		if a.Class != nil {
+			class = *a.Class
+		}
+	}
+	data.Why = view.WhyEnded(string(u.Status), class, u.FirstByteMS != nil, string(u.Receipt.Rule))
 
 	return &kit.Page{
 		Template: "request",
