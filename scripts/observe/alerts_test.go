@@ -26,7 +26,7 @@ func noPlane(name string) string {
 	return "No " + name + " can be scraped. Without proxies no request is served. Without a control plane proxies refuse requests as soon as their sessions end."
 }
 
-const unavailable = "More than 5 % of the requests of the last 5 minutes were answered 503 service_unavailable without maintenance, or no proxy has a session."
+const unavailable = "Requests are answered 503 service_unavailable without maintenance, or no proxy has a session."
 
 var alertTests = []alertTest{
 	{"MgwLedgerDiffers", "1m", []history{

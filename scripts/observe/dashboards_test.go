@@ -76,7 +76,7 @@ func TestQueriesParse(t *testing.T) {
 	var all []recording
 	for name, p := range panels() {
 		for i, q := range p.Queries {
-			all = append(all, recording{"x:y", strings.ReplaceAll(q.Expr, interval, "2m"), map[string]string{"query": fmt.Sprintf("%s %d", name, i)}})
+			all = append(all, recording{"x:y", strings.ReplaceAll(ofRelease(q.Expr), interval, "2m"), map[string]string{"query": fmt.Sprintf("%s %d", name, i)}})
 		}
 	}
 	for _, query := range runbookQueries(t) {
@@ -95,6 +95,26 @@ func TestQueriesParse(t *testing.T) {
 	}
 	if out, err := promtool(t, "check", "rules", path); err != nil {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// A Prometheus may have several installations: each sample of a dashboard is of the chosen namespaces and releases.
+func TestQueriesAreOfTheChosenRelease(t *testing.T) {
+	t.Parallel()
+	sample := regexp.MustCompile(`\b(?:mgw|go|process)_[a-z0-9_]+|\bup\b`)
+	matched := regexp.MustCompile(`^\{namespace=~"\$namespace",app_kubernetes_io_instance=~"\$release"[,}]`)
+	for name, p := range panels() {
+		for _, q := range p.Queries {
+			expr := ofRelease(q.Expr)
+			for _, at := range sample.FindAllStringIndex(expr, -1) {
+				if !matched.MatchString(expr[at[1]:]) {
+					t.Errorf("%s: %s is of every release in %s", name, expr[at[0]:at[1]], expr)
+				}
+			}
+			if strings.Contains(expr, ",}") || strings.Contains(expr, "{{") {
+				t.Errorf("%s: %s", name, expr)
+			}
+		}
 	}
 }
 

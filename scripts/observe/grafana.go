@@ -3,6 +3,8 @@ package observe
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
+	"strings"
 )
 
 // A Dashboard describes one dashboard for Grafana.
@@ -80,9 +82,11 @@ func (d Dashboard) JSON() ([]byte, error) {
 		"timezone":      "browser",
 		"time":          object{"from": "now-6h", "to": "now"},
 		"panels":        panels,
-		"templating": object{"list": []object{{
-			"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus", "hide": 0, "refresh": 1,
-		}}},
+		"templating": object{"list": []object{
+			{"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus", "hide": 0, "refresh": 1},
+			choice("namespace", "Namespace", "namespace", "mgw_ready"),
+			choice("release", "Release", releaseLabel, `mgw_ready{namespace=~"$namespace"}`),
+		}},
 		"links": []object{
 			{
 				"type":        "dashboards",
@@ -101,12 +105,39 @@ func (d Dashboard) JSON() ([]byte, error) {
 	return append(text, '\n'), nil
 }
 
+// releaseLabel is the label of the release, which the chart's ServiceMonitors give to the samples.
+const releaseLabel = "app_kubernetes_io_instance"
+
+// choice returns a variable with the values of a label. All of them are chosen at first: also samples without the label.
+func choice(name, title, label, of string) object {
+	return object{
+		"name": name, "label": title, "type": "query", "datasource": object{"type": "prometheus", "uid": "${datasource}"},
+		"query": object{"query": "label_values(" + of + ", " + label + ")", "refId": name}, "definition": "label_values(" + of + ", " + label + ")",
+		"multi": true, "includeAll": true, "allValue": ".*", "current": object{"text": []string{"All"}, "value": []string{"$__all"}},
+		"refresh": 2, "sort": 1, "hide": 0,
+	}
+}
+
+// samples matches the names of metrics in a query, with the brace of their matchers if they have any.
+var samples = regexp.MustCompile(`\b(mgw_[a-z0-9_]+|(?:process|go)_[a-z0-9_]+|up)\b(\{)?`)
+
+// ofRelease returns a query for the samples of the chosen namespaces and releases.
+func ofRelease(expr string) string {
+	const chosen = `{namespace=~"$namespace",` + releaseLabel + `=~"$release"`
+	return samples.ReplaceAllStringFunc(expr, func(sample string) string {
+		if name, matchers := strings.CutSuffix(sample, "{"); matchers {
+			return name + chosen + ","
+		}
+		return sample + chosen + "}"
+	})
+}
+
 // object returns the panel in Grafana's format, without its place.
 func (p Panel) object(id int) object {
 	source := object{"type": "prometheus", "uid": "${datasource}"}
 	var targets []object
 	for i, q := range p.Queries {
-		target := object{"refId": string(rune('A' + i)), "expr": q.Expr, "legendFormat": q.Legend, "datasource": source}
+		target := object{"refId": string(rune('A' + i)), "expr": ofRelease(q.Expr), "legendFormat": q.Legend, "datasource": source}
 		if p.Table {
 			target["instant"], target["format"] = true, "table"
 		}
