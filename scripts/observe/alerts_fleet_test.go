@@ -1,5 +1,7 @@
 package observe
 
+const changesFail = "Changes cannot be appended, were lost by the stream, or wait. A revocation is reported as effective only when proxies have confirmed it."
+
 var fleetAlertTests = []alertTest{
 	{"MgwProviderDown", "11m", []history{
 		{`mgw_provider_attempts_total{provider="one",outcome="connection",pod="a"}`, "0+6x11", "0+3x11"},
@@ -108,6 +110,35 @@ var fleetAlertTests = []alertTest{
 		{`up{job="gateway-dataplane",pod="a"}`, "1+0x16", "1+0x16"},
 		{`mgw_change_gaps_total{pod="a"}`, "0+2x16", "5+0x16"},
 	}, one("30 registrations, or gaps between pushed key changes, within 15 minutes.")},
+	{"MgwFreshLapses", "20m", []history{ // -1: the session does not need it; a single lapse is a rollout of NATS
+		{`mgw_fresh_lapses_total{instance="a"}`, "0+1x20", "0 0 0 0 0 0 0 0 1+0x12"},
+		{`mgw_fresh_lapses_total{instance="b"}`, "0+0x20", "0+0x20"},
+		{`mgw_fresh_remaining_seconds{instance="b"}`, "0+0x20", "-1+0x20"},
+	}, []firing{
+		{"instance=a", "a does not read its heartbeats in the stream of changes in time. Meanwhile it answers 503."},
+		{"instance=b", "b does not read its heartbeats in the stream of changes in time. Meanwhile it answers 503."},
+	}},
+	{"MgwChangesFail", "25m", []history{
+		{`mgw_changes_append_failures_total{pod="a"}`, "0+1x25", "0+0x10 2+0x15"},
+		{`mgw_changes_waiting{pod="a"}`, "5+0x25", "2000 2000 2000 5+0x22"},
+	}, one(changesFail)},
+	{"MgwChangesFail", "25m", []history{ // one replica appends, the other waits for nothing: all see what waits
+		{`mgw_changes_waiting{pod="a"}`, "2000+0x25", "2000+0x25"},
+		{`mgw_changes_waiting{pod="b"}`, "1500+0x25", "0 1 2 3 4 0 1 2 3 4 0 1 2 3 4 0 1 2 3 4 0 1 2 3 4 0"},
+	}, one(changesFail)},
+	{"MgwKeyBucketBehind", "11m", []history{ // it suffices that one replica writes
+		{`mgw_key_bucket_behind_seconds{pod="a"}`, "0+60x11", "0+60x11"},
+		{`mgw_key_bucket_behind_seconds{pod="b"}`, "301+60x11", "0+0x11"},
+	}, one("No control plane has found every change in the bucket for 11m 0s. In an outage, proxies refuse keys that they have not cached.")},
+	{"MgwLeftStreamsEstimated", "80m", []history{
+		{`mgw_left_streams_total{rule="estimated",pod="a"}`, "0+3x80", "0+1x80"},
+		{`mgw_left_streams_total{rule="reported",pod="a"}`, "0+1x80", "0+3x80"},
+	}, one("75% of the streams whose client left ended without a report of their usage.")},
+	{"MgwBodiesRefused", "16m", []history{
+		{`mgw_body_refusals_total{reason="full",pod="a"}`, "0+2x16", "0+0x16"},
+		{`mgw_body_refusals_total{reason="share",pod="a"}`, "0+9x16", "0+90x16"},
+		{`mgw_requests_total{status="200",code="",pod="a"}`, "0+100x16", "0+100x16"},
+	}, one("2% of the requests or answers find no room in the memory for bodies.")},
 	{"MgwUsageStreamFull", "16m", []history{
 		{`mgw_usage_stream_bytes{pod="a"}`, "80+0x16", "80+0x16"},
 		{`mgw_usage_stream_max_bytes{pod="a"}`, "100+0x16", "0+0x16"},

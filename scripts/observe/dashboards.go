@@ -169,7 +169,12 @@ func service() Dashboard {
 				graph("Images", "", "Images per minute.", Query{"60 * " + rate("mgw_images_total", ""), "images per minute"}),
 				graph("Tokens by model", "", "Tokens per second by model.", rates("mgw_tokens_total", "model")),
 				graph("Held bodies", "bytes", "Bytes of request bodies and answers that proxies hold, and their budget.",
-					Query{sum("mgw_body_bytes", ""), "held"}, Query{sum("mgw_body_budget_bytes", ""), "budget"}),
+					Query{sum("mgw_body_bytes", ""), "held"}, Query{sum("mgw_body_budget_bytes", ""), "budget"},
+					Query{sum("mgw_answer_file_bytes", ""), "answers in files"}),
+				graph("Bodies that wait", "", "Large request bodies that wait for their turns at the processors.",
+					Query{sum("mgw_body_turns_waiting", "instance"), "{{instance}}"}),
+				graph("Streams that clients left", "reqps", "Streams per second whose client left, by how they were charged.",
+					rates("mgw_left_streams_total", "rule")),
 			}},
 		},
 	}
@@ -363,6 +368,10 @@ func money() Dashboard {
 					),
 					graph("Negative balances", "", "Sum of the negative balances, in currency units: credit that nobody wanted to give.",
 						Query{highest("mgw_negative_balance", ""), "owed"}),
+					graph("Charges beyond what was granted", "", "Charges within a day beyond what had been granted, and after the session of the proxy had "+
+						"closed, in currency units.",
+						Query{highest("increase(mgw_balance_overrun[1d])", ""), "beyond"},
+						Query{highest("increase(mgw_balance_late_charges[1d])", ""), "late"}),
 				},
 			},
 			{

@@ -118,6 +118,36 @@ func TestQueriesAreOfTheChosenRelease(t *testing.T) {
 	}
 }
 
+// A metric that is in no alert, dashboard or runbook is seen by nobody.
+func TestEachMetricIsLookedAt(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(root + "/docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shown strings.Builder
+	for _, p := range panels() {
+		for _, q := range p.Queries {
+			shown.WriteString(q.Expr + "\n")
+		}
+	}
+	for _, r := range rules(t) {
+		shown.WriteString(r.Expr + "\n")
+	}
+	for _, runbook := range runbookFiles(t) {
+		shown.WriteString(runbook)
+	}
+	names := regexp.MustCompile("(?m)^\\| `(mgw_[a-z0-9_]+)`").FindAllStringSubmatch(string(text), -1)
+	if len(names) < 100 {
+		t.Fatalf("found only %d metrics", len(names))
+	}
+	for _, name := range names {
+		if !strings.Contains(shown.String(), name[1]) {
+			t.Errorf("%s is in no alert, dashboard or runbook", name[1])
+		}
+	}
+}
+
 func TestPanelsAreDescribed(t *testing.T) {
 	t.Parallel()
 	units := []string{"", "s", "reqps", "percentunit", "bytes"}
