@@ -151,3 +151,19 @@ func TestConsoleSettingsFollowTheValues(t *testing.T) {
 		}
 	}
 }
+
+// The control plane reaches what its settings name: its own policy must not cut off the monitoring ports of NATS, from which
+// gwctl doctor reads whether the servers sync.
+func TestPolicyOpensTheMonitoringPortsOfNATS(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]bool{"http://nats-0.nats:8222\\,https://nats-1.nats:8333": true, "": false} {
+		text := string(render(t, "defaults", "--set", "nats.monitorURL="+url, "--show-only", "templates/networkpolicy.yaml"))
+		policy, _, _ := strings.Cut(text, "\n---\n# Source") // of the control plane, which is the first
+		_, egress, _ := strings.Cut(policy, "egress:")
+		for _, port := range []string{"8222", "8333"} {
+			if strings.Contains(egress, "{port: "+port+", protocol: TCP}") != want {
+				t.Errorf("with %q the port %s is open: %v:\n%s", url, port, !want, egress)
+			}
+		}
+	}
+}

@@ -111,6 +111,12 @@ key_file: {{ include "modelgateway.secretsDir" . }}/tls.key
 {{- end }}
 {{- with $page.oidc }}
 {{- if .clientID }}
+{{- if not $plane.oidc.issuer }}
+{{- fail "controlplane.console.oidc.clientID needs controlplane.oidc.issuer: the console signs people in at that provider" }}
+{{- end }}
+{{- if not $page.baseURL }}
+{{- fail "controlplane.console.oidc.clientID needs controlplane.console.baseURL: the provider sends people back to it" }}
+{{- end }}
 {{- $_ := set $console "oidc" (dict "client_id" .clientID "client_secret_file" (printf "%s/console-client-secret" $dir) "scopes" .scopes) }}
 {{- end }}
 {{- end }}
@@ -126,10 +132,29 @@ key_file: {{ include "modelgateway.secretsDir" . }}/tls.key
 {{- with .Values.tracing.endpoint }}
 {{- $_ := set $set "tracing" (dict "endpoint" .) }}
 {{- end }}
+{{- if and (dig "archive" "audit_retention_months" 0 $plane.config) (not $plane.archive.existingClaim) }}
+{{- fail "controlplane.config.archive.audit_retention_months needs controlplane.archive.existingClaim: a month is archived before it is removed" }}
+{{- end }}
 {{- if $plane.archive.existingClaim }}
 {{- $_ := set $set "archive" (dict "dir" (include "modelgateway.archiveDir" .)) }}
 {{- end }}
 {{- include "modelgateway.config" (dict "set" $set "more" $plane.config "plane" "controlplane") }}
+{{- end }}
+
+{{/* Fails if the budget for bodies is too small for the largest body, or does not fit into GOMEMLIMIT. Takes the data plane. */}}
+{{- define "modelgateway.requireBodyBudget" -}}
+{{- $least := 83886080 | int64 }}
+{{- $limit := include "modelgateway.fourFifths" .resources.limits.memory | int64 }}
+{{- $budget := max $least (div (mul $limit 4) 10) | int64 }}
+{{- with .api.bodyBudget }}
+{{- $budget = include "modelgateway.bytes" . | int64 }}
+{{- if lt $budget $least }}
+{{- fail "dataplane.api.bodyBudget is less than 80Mi, so that the largest body finds no room" }}
+{{- end }}
+{{- end }}
+{{- if gt $budget $limit }}
+{{- fail (printf "dataplane.resources.limits.memory is %v, of which bodies may take %d MiB: more than the 80 %% that the program may use" .resources.limits.memory (div $budget 1048576)) }}
+{{- end }}
 {{- end }}
 
 {{- define "modelgateway.config.dataplane" -}}
@@ -148,6 +173,7 @@ key_file: {{ include "modelgateway.secretsDir" . }}/tls.key
 {{- $_ := set $secrets "previous_fleet_keys_file" (printf "%s/previous-fleet-keys" $dir) }}
 {{- end }}
 {{- $api := dict "listen" ":8080" }}
+{{- include "modelgateway.requireBodyBudget" $plane }}
 {{- with $plane.api.bodyBudget }}
 {{- $_ := set $api "body_budget" (include "modelgateway.bytes" . | int64) }}
 {{- end }}

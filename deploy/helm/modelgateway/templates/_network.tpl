@@ -14,9 +14,40 @@ ipFamilies:
 {{/* Egress to the collector of traces, if there is one. */}}
 {{- define "modelgateway.egress.tracing" -}}
 {{- with .Values.tracing.endpoint }}
+{{- include "modelgateway.egress" (list $.Values.networkPolicy.tracingTo (list (include "modelgateway.port" .))) }}
+{{- end }}
+{{- end }}
+
+{{/* The port of a URL. */}}
+{{- define "modelgateway.port" -}}
 {{- $url := urlParse . }}
-{{- $port := regexFind ":[0-9]+$" $url.host | trimPrefix ":" | default (ternary 443 80 (eq $url.scheme "https")) }}
-{{- include "modelgateway.egress" (list $.Values.networkPolicy.tracingTo (list $port)) }}
+{{- regexFind ":[0-9]+$" $url.host | trimPrefix ":" | default (ternary "443" "80" (eq $url.scheme "https")) }}
+{{- end }}
+
+{{/* Egress to the monitoring ports of NATS, from which gwctl doctor reads whether the servers sync. */}}
+{{- define "modelgateway.egress.monitor" -}}
+{{- with .Values.nats.monitorURL }}
+{{- $ports := list }}
+{{- range splitList "," . }}
+{{- $ports = append $ports (include "modelgateway.port" (trim .) | int) }}
+{{- end }}
+{{- include "modelgateway.egress" (list $.Values.networkPolicy.natsTo (uniq $ports)) }}
+{{- end }}
+{{- end }}
+
+{{/* Fails if the policies forbid the port of the OpenID Connect provider, whose keys the control plane fetches. */}}
+{{- define "modelgateway.requireIssuerPort" -}}
+{{- with .Values.controlplane.oidc }}
+{{- if and .issuer (or (not .jwksSecret.name) $.Values.controlplane.console.oidc.clientID) }}
+{{- $port := include "modelgateway.port" .issuer | int }}
+{{- $allowed := list }}
+{{- range $.Values.networkPolicy.controlplanePorts }}
+{{- $allowed = append $allowed (int .) }}
+{{- end }}
+{{- if not (has $port $allowed) }}
+{{- fail (printf "controlplane.oidc.issuer has the port %d, which networkPolicy.controlplanePorts lacks" $port) }}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- end }}
 
