@@ -98,13 +98,18 @@ func (t *tool) contextAdd() *cobra.Command {
 		Short:   "Add or replace a context",
 		Args:    cobra.ExactArgs(1),
 		Example: "  gwctl context add production --address https://admin.example.com --token-command 'pass show gateway'",
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			c.Server, c.TokenFile = address, t.target.TokenFile
 			if c.TokenFile != "" {
 				c.TokenFile = t.path(c.TokenFile)
 			}
 			if err := c.Validate(); err != nil {
 				return &usageError{err}
+			}
+			if c.TokenFile != "" {
+				if _, err := c.Token(cmd.Context(), t.cfg.EnvFunc); err != nil {
+					return &usageError{err} // a wrong path would show at the next command only
+				}
 			}
 			return t.edit(func(f *access.File) error {
 				f.Contexts[args[0]] = c

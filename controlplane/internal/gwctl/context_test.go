@@ -109,6 +109,7 @@ func TestInvalidContextsAreRefused(t *testing.T) {
 	b := setup(t, nil)
 	for _, args := range []string{
 		"context add x", "context add x --address ftp://a", "context add x --address http://a --token-env A --token-command b",
+		"context add x --address http://a --token-file none/there",
 		"context use x", "context remove x", "accounts list --context x",
 	} {
 		if code, _, errs := b.run(strings.Fields(args)...); code != gwctl.ExitUsage {
