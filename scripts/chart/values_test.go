@@ -2,6 +2,7 @@ package chart
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -160,5 +161,33 @@ func TestImagesComeFromANamedRegistry(t *testing.T) {
 		if err != nil && !strings.Contains(err.Error(), "image.registry is empty") {
 			t.Errorf("%s: %v; want the name of the value", test.repository, err)
 		}
+	}
+}
+
+// With --reuse-values, Helm leaves out what a newer chart has added to its values: the first upgrade that adds one fails.
+func TestDocumentedUpgradesTakeNewDefaults(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob(root + "/docs/operations/*.md")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("documents: %v, %v", files, err)
+	}
+	upgrades := 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			if !strings.Contains(line, "helm upgrade ") || strings.Contains(line, "`helm upgrade`") {
+				continue
+			}
+			upgrades++
+			if strings.Contains(line, " --reuse-values") {
+				t.Errorf("%s: %s", file, line)
+			}
+		}
+	}
+	if upgrades < 2 {
+		t.Errorf("found %d commands", upgrades)
 	}
 }
