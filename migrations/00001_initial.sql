@@ -953,6 +953,8 @@ create table traffic_refusals (
     request_id text not null,
     model text not null,
     short jsonb,
+    -- why, if the code does not say that; otherwise empty
+    reason text not null default '',
     unique nulls not distinct (hour, account_id, key_id, code, status, other)
 ) with (fillfactor = 70);
 create index traffic_refusals_account_idx on traffic_refusals (account_id, id);

@@ -96,6 +96,9 @@ func (r *Refusal) check() error {
 		number("first_ms", r.FirstMS, maxMS),
 		number("last_ms", r.LastMS, maxMS),
 	)
+	if err == nil {
+		err = label("reason", r.Reason)
+	}
 	if err == nil && r.Short != nil {
 		err = first(label("pool", string(r.Short.Pool)), label("reason", r.Short.Reason))
 	}

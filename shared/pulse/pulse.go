@@ -174,11 +174,31 @@ type Refusal struct {
 	// FirstMS and LastMS are how long before the report the first and the last came.
 	FirstMS int64 `json:"first_ms"`
 	LastMS  int64 `json:"last_ms"`
-	// RequestID is the id of the last one, Model the model that it asked for, Short what was short for it.
+	// RequestID is the id of the last one, Model the model that it asked for, Short what was short for it, and Reason why it was
+	// refused, if its code does not say that: one of the reasons.
 	RequestID string `json:"request_id"`
 	Model     string `json:"model,omitempty"`
 	Short     *Short `json:"short,omitempty"`
+	Reason    string `json:"reason,omitempty"`
 }
+
+// The reasons of refusals whose code, which the client gets, says less.
+const (
+	// ReasonKeyInactive: the key exists, but it was revoked or its account is suspended.
+	ReasonKeyInactive = "key_inactive"
+	// ReasonMaintenance: an operator has closed what it was for.
+	ReasonMaintenance = "maintenance"
+	// ReasonNoSession: the session of the proxy had ended.
+	ReasonNoSession = "no_session"
+	// ReasonNoSpool: the proxy could not store its usage.
+	ReasonNoSpool = "no_spool"
+	// ReasonNoRoom: there was no room for its body or answer.
+	ReasonNoRoom = "no_room"
+	// ReasonNoRoute: no route of the model could be called.
+	ReasonNoRoute = "no_route"
+	// ReasonUndecided: no control plane has decided about key or units in time.
+	ReasonUndecided = "undecided"
+)
 
 // Short is what a request lacked: how much it wanted of a pool, and how much was free and reserved in it. Amounts are
 // nano-units of the currency, except those of slots and video jobs, which are counts.

@@ -168,23 +168,22 @@ func TestRefusalsSayWhy(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	_, k := w.account("Suspended Ltd")
-	known, unknown, routes := ident.Request.New(), ident.Request.New(), ident.Request.New()
+	known, session, routes := ident.Request.New(), ident.Request.New(), ident.Request.New()
 	for id, row := range map[string]string{
-		known:   "account_id, id, 'invalid_api_key', 401",
-		unknown: "null, null, 'invalid_api_key', 401",
-		routes:  "account_id, id, '', 503",
+		known:   "'key_inactive', account_id, id, 'invalid_api_key', 401",
+		session: "'no_session', account_id, id, 'service_unavailable', 503",
+		routes:  "'no_route', account_id, id, '', 503",
 	} {
-		_, err := w.pool.Exec(t.Context(), `insert into traffic_refusals (hour, account_id, key_id, code, status, other, n, first_at, last_at, request_id, model)
+		_, err := w.pool.Exec(t.Context(), `insert into traffic_refusals (hour, reason, account_id, key_id, code, status, other, n, first_at, last_at, request_id, model)
 			select date_trunc('hour', now()), `+row+`, false, 3, $2, $2, $1, '' from api_keys limit 1`, id, time.Now())
 		check(t, err)
 	}
 	b := w.signedIn(bootstrapToken)
 	for path, want := range map[string]string{
-		"/console/requests/" + known:             "the account is suspended, or the key was revoked",
-		"/console/requests/" + unknown:           "the key is missing or unknown",
-		"/console/requests/" + routes:            "no route of the model could be called",
-		"/console/refusals?key_id=" + k.ID:       "the account is suspended, or the key was revoked",
-		"/console/refusals?code=invalid_api_key": "the key is missing or unknown",
+		"/console/requests/" + known:       "The account is suspended, or the key was revoked",
+		"/console/requests/" + session:     "The session of the proxy had ended",
+		"/console/requests/" + routes:      "No route of the model could be called",
+		"/console/refusals?key_id=" + k.ID: "The account is suspended, or the key was revoked",
 	} {
 		if _, page := b.get(path); !strings.Contains(html.UnescapeString(page), want) {
 			t.Errorf("%s has no %q: %s", path, want, page)

@@ -76,6 +76,9 @@ func (t *tool) explainRefused(ctx context.Context, id string, notFound error) er
 	}
 
 	fmt.Fprintf(t.cfg.Out, "%s was refused with %d %s before any provider was called; it cost nothing.\n", id, r.Status, r.Code)
+	if r.Reason != nil {
+		fmt.Fprintf(t.cfg.Out, "Why: %s.\n", strings.ReplaceAll(*r.Reason, "_", " "))
+	}
 	if s := r.Short; s != nil {
 		fmt.Fprintf(t.cfg.Out, "Short of %s (%s): wanted %s, available %s, reserved by others %s.\n",
 			s.Pool, strings.ReplaceAll(s.Reason, "_", " "), s.Wanted, s.Available, s.Reserved)

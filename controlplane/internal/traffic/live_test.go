@@ -249,7 +249,7 @@ func TestRefusalsOfAMinuteAreCountedTogether(t *testing.T) {
 	p.report.Refusals = []pulse.Refusal{refusal(3, "b")}
 	p.send(false)
 	key := RefusalKey{"acc", "key", "insufficient_quota", 402, false}
-	want := map[RefusalKey]*Refusal{key: {key, 5, began.Add(500 * time.Millisecond), began.Add(3500 * time.Millisecond), "b", "", nil}}
+	want := map[RefusalKey]*Refusal{key: {key, 5, began.Add(500 * time.Millisecond), began.Add(3500 * time.Millisecond), "b", "", "", nil}}
 	if diff := cmp.Diff(want, s.refusals[began]); diff != "" {
 		t.Errorf("refusals (-want +got):\n%s", diff)
 	}

@@ -20,10 +20,10 @@ type Refusal struct {
 	RefusalKey
 	N           int64
 	First, Last time.Time
-	// RequestID is the id of the last request, Model the model that it asked for, Short what it lacked; nil if no pool was
-	// short.
-	RequestID, Model string
-	Short            *pulse.Short
+	// RequestID is the id of the last request, Model the model that it asked for, Reason why it was refused, if its code does not
+	// say that, and Short what it lacked; nil if no pool was short.
+	RequestID, Model, Reason string
+	Short                    *pulse.Short
 }
 
 // add adds further requests. The newer ones say what was short.
@@ -32,7 +32,7 @@ func (r *Refusal) add(other *Refusal) {
 		r.First = other.First
 	}
 	if !other.Last.Before(r.Last) {
-		r.Last, r.RequestID, r.Model, r.Short = other.Last, other.RequestID, other.Model, other.Short
+		r.Last, r.RequestID, r.Model, r.Reason, r.Short = other.Last, other.RequestID, other.Model, other.Reason, other.Short
 	}
 	r.N += other.N
 }
@@ -76,6 +76,7 @@ func (l *Live) countRefusals(now time.Time, r *pulse.Report) {
 			RequestID: q.RequestID,
 			Model:     q.Model,
 			Short:     q.Short,
+			Reason:    q.Reason,
 		})
 	}
 }

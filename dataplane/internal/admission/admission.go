@@ -34,6 +34,10 @@ import (
 var (
 	// ErrUnavailable says that it cannot be decided now whether the request may run.
 	ErrUnavailable = errors.New("admission: no decision is possible now")
+	// ErrNoSession is the ErrUnavailable of a proxy whose session has ended, or that has none yet.
+	ErrNoSession = fmt.Errorf("%w: no session", ErrUnavailable)
+	// ErrNoSpool is the ErrUnavailable of a proxy that cannot store the usage of the request.
+	ErrNoSpool = fmt.Errorf("%w: its usage cannot be stored", ErrUnavailable)
 	// ErrNoControlPlane is returned by Bus if no replica of the control plane takes messages.
 	ErrNoControlPlane = errors.New("admission: no control plane takes messages")
 	// ErrKey says that the key was revoked, or its account suspended, while the request waited.
@@ -317,9 +321,9 @@ func (a *Admission) tryAcquire(ctx context.Context, r Request) (*Reservation, er
 	switch outcome, err := entry.Before(); outcome {
 	case gate.Admitted:
 	case gate.SpoolFull:
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return nil, fmt.Errorf("%w: %w", ErrNoSpool, err)
 	default:
-		return nil, fmt.Errorf("%w: no session", ErrUnavailable)
+		return nil, ErrNoSession
 	}
 
 	res.event.Session, res.event.Reservation = int64(res.session.ID), r.ExpectedCost
@@ -374,7 +378,7 @@ func complete(entry gate.Gate) error {
 	case gate.StaleKey:
 		return errStaleKey
 	default:
-		return fmt.Errorf("%w: the session ended", ErrUnavailable)
+		return ErrNoSession
 	}
 }
 
@@ -384,7 +388,7 @@ func complete(entry gate.Gate) error {
 // called before each provider call, because time passes after the admission.
 func (a *Admission) Check(ctx context.Context, key *auth.Key) error {
 	if s := a.sessions.Current(); s == nil || !s.Valid() {
-		return fmt.Errorf("%w: no session", ErrUnavailable)
+		return ErrNoSession
 	}
 	if a.keys.Valid(key) {
 		return nil
@@ -403,11 +407,11 @@ func (a *Admission) Check(ctx context.Context, key *auth.Key) error {
 // spool is full.
 func (a *Admission) Ready() error {
 	if s := a.sessions.Current(); s == nil || !s.Valid() {
-		return fmt.Errorf("%w: no session", ErrUnavailable)
+		return ErrNoSession
 	}
 	unit, err := a.spool.Reserve()
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return fmt.Errorf("%w: %w", ErrNoSpool, err)
 	}
 	unit.Release()
 	return nil
@@ -417,7 +421,7 @@ func (a *Admission) Ready() error {
 // provider, and Finish must be called.
 func (res *Reservation) Start() error {
 	if err := res.spoolUnit.AppendStarted(&res.event); err != nil {
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return fmt.Errorf("%w: %w", ErrNoSpool, err)
 	}
 	return nil
 }

@@ -54,6 +54,7 @@ func (e *explanation) refuse(step wire.ExplainStep, err error) {
 		Param:      public.Param,
 		RetryAfter: int64(public.RetryAfterSeconds()),
 	}
+	refusal.Reason = wire.RefusalReason(reasonOf(err))
 	if refused, ok := errors.AsType[*admission.RefusedError](err); ok {
 		refusal.Reason = refused.Reason
 	}

@@ -5,7 +5,9 @@ import (
 	"time"
 
 	"modelgateway/dataplane/internal/admission"
+	"modelgateway/dataplane/internal/auth"
 	"modelgateway/dataplane/internal/videojob"
+	"modelgateway/shared/apierr"
 	"modelgateway/shared/event"
 	"modelgateway/shared/pulse"
 	"modelgateway/shared/wire"
@@ -23,11 +25,36 @@ func (s *Server) countRefusal(x *exchange, outcome string, now time.Time) {
 		RequestID: x.id,
 		Model:     x.model,
 		Short:     x.short(),
+		Reason:    reasonOf(x.failure),
 	}
 	if x.key != nil {
 		q.Account, q.Key = x.key.AccountID, x.key.KeyID
 	}
 	s.Refusals.Record(now, &q)
+}
+
+// reasonOf returns why a request was refused, if its code does not say that: one of the reasons of package pulse, or empty.
+func reasonOf(err error) string {
+	_, inactive := errors.AsType[*auth.InactiveError](err)
+	public, _ := errors.AsType[*apierr.Error](err)
+	switch {
+	case inactive, errors.Is(err, admission.ErrKey):
+		return pulse.ReasonKeyInactive
+	case errors.Is(err, errMaintenance):
+		return pulse.ReasonMaintenance
+	case errors.Is(err, admission.ErrNoSession):
+		return pulse.ReasonNoSession
+	case errors.Is(err, admission.ErrNoSpool):
+		return pulse.ReasonNoSpool
+	case isBusy(err):
+		return pulse.ReasonNoRoom
+	case public != nil && public.Message == errNoRoute.Message:
+		return pulse.ReasonNoRoute
+	case errors.Is(err, auth.ErrUnavailable), errors.Is(err, admission.ErrUnavailable):
+		return pulse.ReasonUndecided
+	default:
+		return ""
+	}
 }
 
 // short returns what the request lacked, nil if it was not refused because a pool was short.

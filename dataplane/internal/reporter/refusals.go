@@ -74,6 +74,7 @@ func (r *Refusals) Record(now time.Time, q *pulse.Refusal) {
 		RequestID: q.RequestID,
 		Model:     q.Model,
 		Short:     q.Short,
+		Reason:    q.Reason,
 	}
 	counted.last = now
 }

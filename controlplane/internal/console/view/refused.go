@@ -6,6 +6,13 @@ import "strings"
 var refusals = map[string]string{
 	"account_suspended": "The account is suspended. The client is not told so: it gets the answer for an unknown key.",
 	"key_revoked":       "The key was revoked. The client gets the answer for an unknown key.",
+	"key_inactive":      "The account is suspended, or the key was revoked. The client gets the answer for an unknown key.",
+	"maintenance":       "An operator has closed it for maintenance.",
+	"no_session":        "The session of the proxy had ended: it could not know what has changed since.",
+	"no_spool":          "The spool of the proxy was full or could not be written: its usage could not be stored.",
+	"no_room":           "The proxy had no room for its body.",
+	"no_route":          "No route of the model could be called: closed provider, open breaker or refused credential.",
+	"undecided":         "No control plane has decided about the key or the units in time.",
 	"balance_spent":     "The balance does not suffice.",
 	"balance_reserved":  "Running requests hold the rest of the balance.",
 	"key_limit_spent":   "The spend limit of the key is reached.",
@@ -20,21 +27,4 @@ func Reason(reason string) string {
 		return text
 	}
 	return strings.ReplaceAll(reason, "_", " ")
-}
-
-// WhyRefused says in words why requests with an error code and status were refused, as far as nothing was short; empty if the
-// code says it. known is set if the key is known.
-func WhyRefused(code string, status int, known bool) string {
-	switch {
-	case code == "invalid_api_key" && known:
-		return "the account is suspended, or the key was revoked: the client gets the answer for an unknown key"
-	case code == "invalid_api_key":
-		return "the key is missing or unknown"
-	case code == "" && status == 503:
-		return "no route of the model could be called: closed provider, open breaker or refused credential"
-	case code == "service_unavailable":
-		return "maintenance, or the proxy could not decide"
-	default:
-		return ""
-	}
 }

@@ -1161,7 +1161,7 @@ type ExplainedRefusal struct {
 	// Param The parameter that the answer names.
 	Param *string `json:"param,omitempty"`
 
-	// Reason Of `admission`: what is short, such as balance_spent, or balance_reserved by running requests. Of `key`: account_suspended or key_revoked, which the client is not told.
+	// Reason Of `admission`: what is short, such as balance_spent, or balance_reserved by running requests. Of `key`: account_suspended or key_revoked, which the client is not told. Otherwise, a reason as in the list of refusals.
 	Reason *string `json:"reason,omitempty"`
 
 	// RetryAfter The seconds of its Retry-After.
@@ -2141,6 +2141,11 @@ type Refusal struct {
 
 	// Other Whether the requests are of several accounts or keys, because there were too many to count each.
 	Other bool `json:"other"`
+
+	// Reason Why the last request was refused, if its code does not say that: `key_inactive` (revoked, or its account is suspended; the client
+	// gets the answer for an unknown key), `maintenance`, `no_session` (that of the proxy had ended), `no_spool` (the proxy could not
+	// store its usage), `no_room` for its body, `no_route` that could be called, or `undecided` (no control plane has decided in time).
+	Reason *string `json:"reason,omitempty"`
 
 	// RequestID The last request.
 	RequestID string `json:"request_id"`

@@ -149,5 +149,6 @@ func refusalView(r *traffic.HourlyRefusal) gen.Refusal {
 		RequestID: r.RequestID,
 		Model:     convert.Optional(r.Model),
 		Short:     shortView(r.Short),
+		Reason:    convert.Optional(r.Reason),
 	}
 }

@@ -25,13 +25,13 @@ on conflict (measure, hour, endpoint, model, provider, route, status, code, outc
 set n = h.n + excluded.n, sum_ms = h.sum_ms + excluded.sum_ms, buckets = bigint_array_add(h.buckets, excluded.buckets);
 
 -- name: AddRefusals :exec
-insert into traffic_refusals as t (hour, account_id, key_id, code, status, other, n, first_at, last_at, request_id, model, short)
-select @hour::timestamptz, r.account_id, r.key_id, r.code, r.status, r.other, r.n, r.first_at, r.last_at, r.request_id, r.model, r.short
+insert into traffic_refusals as t (hour, account_id, key_id, code, status, other, n, first_at, last_at, request_id, model, short, reason)
+select @hour::timestamptz, r.account_id, r.key_id, r.code, r.status, r.other, r.n, r.first_at, r.last_at, r.request_id, r.model, r.short, coalesce(r.reason, '')
 from jsonb_to_recordset(@refusals::jsonb) as r (account_id uuid, key_id uuid, code text, status integer, other boolean, n bigint, first_at timestamptz,
-    last_at timestamptz, request_id text, model text, short jsonb)
+    last_at timestamptz, request_id text, model text, short jsonb, reason text)
 on conflict (hour, account_id, key_id, code, status, other) do update
 set n = t.n + excluded.n, first_at = least(t.first_at, excluded.first_at), last_at = greatest(t.last_at, excluded.last_at),
-    request_id = excluded.request_id, model = excluded.model, short = excluded.short;
+    request_id = excluded.request_id, model = excluded.model, short = excluded.short, reason = excluded.reason;
 
 -- name: KeepTrafficPartitions :exec
 select keep_traffic_partitions(now() - interval '7 days');

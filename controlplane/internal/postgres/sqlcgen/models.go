@@ -407,6 +407,7 @@ type TrafficRefusal struct {
 	RequestID string
 	Model     string
 	Short     []byte
+	Reason    string
 }
 
 type UsageDaily struct {

@@ -14,13 +14,13 @@ import (
 )
 
 const addRefusals = `-- name: AddRefusals :exec
-insert into traffic_refusals as t (hour, account_id, key_id, code, status, other, n, first_at, last_at, request_id, model, short)
-select $1::timestamptz, r.account_id, r.key_id, r.code, r.status, r.other, r.n, r.first_at, r.last_at, r.request_id, r.model, r.short
+insert into traffic_refusals as t (hour, account_id, key_id, code, status, other, n, first_at, last_at, request_id, model, short, reason)
+select $1::timestamptz, r.account_id, r.key_id, r.code, r.status, r.other, r.n, r.first_at, r.last_at, r.request_id, r.model, r.short, coalesce(r.reason, '')
 from jsonb_to_recordset($2::jsonb) as r (account_id uuid, key_id uuid, code text, status integer, other boolean, n bigint, first_at timestamptz,
-    last_at timestamptz, request_id text, model text, short jsonb)
+    last_at timestamptz, request_id text, model text, short jsonb, reason text)
 on conflict (hour, account_id, key_id, code, status, other) do update
 set n = t.n + excluded.n, first_at = least(t.first_at, excluded.first_at), last_at = greatest(t.last_at, excluded.last_at),
-    request_id = excluded.request_id, model = excluded.model, short = excluded.short
+    request_id = excluded.request_id, model = excluded.model, short = excluded.short, reason = excluded.reason
 `
 
 type AddRefusalsParams struct {
@@ -98,7 +98,7 @@ func (q *Queries) KeepTrafficPartitions(ctx context.Context) error {
 }
 
 const listRefusals = `-- name: ListRefusals :many
-select id, hour, account_id, key_id, code, status, other, n, first_at, last_at, request_id, model, short from traffic_refusals
+select id, hour, account_id, key_id, code, status, other, n, first_at, last_at, request_id, model, short, reason from traffic_refusals
 where ($1::bigint = 0 or id < $1)
     and ($2::uuid is null or account_id = $2)
     and ($3::uuid is null or key_id = $3)
@@ -153,6 +153,7 @@ func (q *Queries) ListRefusals(ctx context.Context, arg ListRefusalsParams) ([]T
 			&i.RequestID,
 			&i.Model,
 			&i.Short,
+			&i.Reason,
 		); err != nil {
 			return nil, err
 		}

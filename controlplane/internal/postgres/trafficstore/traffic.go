@@ -72,6 +72,7 @@ type refusal struct {
 	RequestID string       `json:"request_id"`
 	Model     string       `json:"model"`
 	Short     *pulse.Short `json:"short"`
+	Reason    string       `json:"reason"`
 }
 
 // Write implements traffic.Store.
@@ -132,6 +133,7 @@ func refusalRows(refusals []traffic.Refusal) []refusal {
 			RequestID: r.RequestID,
 			Model:     r.Model,
 			Short:     r.Short,
+			Reason:    r.Reason,
 		}
 
 		same := r.RefusalKey
@@ -249,7 +251,7 @@ func (s *Store) Refusals(ctx context.Context, q *traffic.RefusalQuery) ([]traffi
 		r := &rows[i]
 		f := &found[i]
 		f.ID, f.Hour, f.N, f.First, f.Last, f.RequestID, f.Model = r.ID, r.Hour, r.N, r.FirstAt, r.LastAt, r.RequestID, r.Model
-		f.Code, f.Status, f.Other = r.Code, int(r.Status), r.Other
+		f.Code, f.Status, f.Other, f.Reason = r.Code, int(r.Status), r.Other, r.Reason
 		if r.AccountID != nil {
 			f.Account = account.ID(*r.AccountID).String()
 		}
