@@ -26,6 +26,8 @@ func TestAlarmsOfBalancesAndLimits(t *testing.T) {
 		now     webhook.AlarmSet
 		raised  []webhook.Type
 	}{
+		"new account":                         {pool: webhook.Pool{Kind: wire.Balance, LowAt: 100}},
+		"new account, request refused":        {pool: webhook.Pool{Kind: wire.Balance}, refused: true, now: out, raised: []webhook.Type{webhook.BalanceExhausted}},
 		"balance at threshold":                {pool: balance(100, 100, 0)},
 		"balance below":                       {pool: balance(99, 100, 0), now: near, raised: []webhook.Type{webhook.LowBalance}},
 		"balance below, told":                 {pool: balance(1, 100, near), now: near},
