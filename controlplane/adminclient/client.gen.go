@@ -3087,7 +3087,7 @@ type Transaction struct {
 	RequestID *string `json:"request_id,omitempty"`
 }
 
-// TransactionKind defines model for Transaction.Kind.
+// TransactionKind defines model for TransactionKind.
 type TransactionKind string
 
 // TransactionList defines model for TransactionList.
@@ -3539,6 +3539,9 @@ type CreateKeyParams struct {
 
 // ListLedgerParams defines parameters for ListLedger.
 type ListLedgerParams struct {
+	// Kind Only transactions of this kind, such as the payments among many charges.
+	Kind *TransactionKind `form:"kind,omitempty" json:"kind,omitempty"`
+
 	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 

@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -123,6 +124,37 @@ func TestLedgerPages(t *testing.T) {
 }
 
 // A difference in the ledger is reported with its row.
+// A portal finds the payments of an account among its many charges.
+func TestLedgerIsListedByKind(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	a := b.account(1)
+	b.credit(a.ID, "25.00", "invoice-1")
+	fixed, err := answered(b.api.CreateCredit(t.Context(), a.ID, nil, adminclient.CreditCreate{
+		Amount: "-1.00", Kind: adminclient.CreditKindCorrection, Reference: "fix-1", Reason: new("charged twice"),
+	}))
+	check(t, err)
+	if fixed.StatusCode != http.StatusCreated {
+		t.Fatalf("correct: %s", fixed.Body)
+	}
+	for kind, want := range map[adminclient.TransactionKind][]string{
+		adminclient.TransactionKindTopUp: {"invoice-1"}, adminclient.TransactionKindCorrection: {"fix-1"}, adminclient.TransactionKindUsage: nil,
+	} {
+		r, err := answered(b.api.ListLedger(t.Context(), a.ID, &adminclient.ListLedgerParams{Kind: &kind}))
+		check(t, err)
+		var got []string
+		for _, e := range r.Value.Data {
+			got = append(got, e.Reference)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: got %v; want %v", kind, got, want)
+		}
+	}
+	unknown, err := answered(b.api.ListLedger(t.Context(), a.ID, &adminclient.ListLedgerParams{Kind: new(adminclient.TransactionKind("refund"))}))
+	check(t, err)
+	problem(t, unknown.Problem, http.StatusBadRequest, "invalid_input")
+}
+
 func TestLedgerCheckFindsDifferences(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

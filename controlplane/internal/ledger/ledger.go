@@ -149,6 +149,8 @@ func (t *Transaction) Validate() error {
 // Query selects an account's transactions, newest first.
 type Query struct {
 	AccountID account.ID
+	// Kind selects transactions of a kind; empty: of every kind.
+	Kind Kind
 	// Before selects transactions older than this one; the zero ID starts with the newest.
 	Before ID
 	// Limit is the maximum number of transactions.

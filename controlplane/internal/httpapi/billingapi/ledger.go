@@ -80,13 +80,31 @@ func (h *Handlers) ListLedger(ctx context.Context, _ *gen.Call, r gen.ListLedger
 		return nil, err
 	}
 
-	found, err := h.Ledger.List(ctx, ledger.Query{AccountID: id, Before: ledger.ID(before), Limit: p.Limit + 1})
+	kind, err := readKind(r.Params.Kind)
+	if err != nil {
+		return nil, err
+	}
+
+	found, err := h.Ledger.List(ctx, ledger.Query{AccountID: id, Kind: kind, Before: ledger.ID(before), Limit: p.Limit + 1})
 	if err != nil {
 		return nil, err
 	}
 
 	found, cursor := convert.NextPage(p, found, func(t *ledger.Transaction) []byte { return t.ID[:] })
 	return gen.ListLedger200JSONResponse{Data: convert.All(found, transactionView), NextCursor: cursor}, nil
+}
+
+// readKind returns the ledger kind of the API's name; empty for none.
+func readKind(name *gen.TransactionKind) (ledger.Kind, error) {
+	if name == nil {
+		return "", nil
+	}
+	for _, kind := range []ledger.Kind{ledger.Credit, ledger.Correction, ledger.Usage} {
+		if kindView(kind) == *name {
+			return kind, nil
+		}
+	}
+	return "", validation.New("kind", "must be top_up, correction or usage")
 }
 
 // kindView returns the API's name of a ledger kind.

@@ -2668,7 +2668,7 @@ type Transaction struct {
 	RequestID *string `json:"request_id,omitempty"`
 }
 
-// TransactionKind defines model for Transaction.Kind.
+// TransactionKind defines model for TransactionKind.
 type TransactionKind string
 
 // TransactionList defines model for TransactionList.
@@ -3065,6 +3065,9 @@ type CreateKeyParams struct {
 
 // ListLedgerParams defines parameters for ListLedger.
 type ListLedgerParams struct {
+	// Kind Only transactions of this kind, such as the payments among many charges.
+	Kind *TransactionKind `form:"kind,omitempty" json:"kind,omitempty"`
+
 	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
@@ -6378,6 +6381,7 @@ func (h handlers) ListLedger(c echo.Context) error {
 		var r ListLedgerRequestObject
 		in := input{c: c}
 		in.path("account_id", &r.AccountID)
+		in.query("kind", true, &r.Params.Kind)
 		in.query("cursor", true, &r.Params.Cursor)
 		in.query("limit", true, &r.Params.Limit)
 		return serve(in, call, r, h.server.ListLedger, ListLedgerResponseObject.VisitListLedgerResponse)

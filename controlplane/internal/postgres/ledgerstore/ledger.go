@@ -189,8 +189,9 @@ func existingTransaction(ctx context.Context, q *sqlcgen.Queries, t ledger.Trans
 
 // List implements ledger.Store.
 func (s *Store) List(ctx context.Context, query ledger.Query) ([]ledger.Transaction, error) {
-	rows, err := s.db.Queries().ListAccountTransactions(ctx, sqlcgen.ListAccountTransactionsParams{
+	rows, err := s.db.PlannedQueries().ListAccountTransactions(ctx, sqlcgen.ListAccountTransactionsParams{
 		AccountID: ident.UUID(query.AccountID),
+		Kind:      string(query.Kind),
 		FirstPage: query.Before == ledger.ID{},
 		Before:    ident.UUID(query.Before),
 		RowLimit:  int32(query.Limit),

@@ -17,10 +17,11 @@ join ledger_entries e on e.transaction_id = t.id and e.ledger_account = 'custome
 where t.kind = @kind and t.reference = @reference;
 
 -- name: ListAccountTransactions :many
+-- It is planned for its values, so that the index of an account's movements finds its payments among many charges.
 select t.*, e.account_id::uuid as account_id, e.amount
 from ledger_entries e
 join ledger_transactions t on t.id = e.transaction_id
-where e.account_id = @account_id::uuid and (@first_page::boolean or e.transaction_id < @before)
+where e.account_id = @account_id::uuid and (@kind::text = '' or e.kind = @kind) and (@first_page::boolean or e.transaction_id < @before)
 order by e.account_id, e.transaction_id desc
 limit @row_limit;
 

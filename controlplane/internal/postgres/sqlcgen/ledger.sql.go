@@ -322,13 +322,14 @@ const listAccountTransactions = `-- name: ListAccountTransactions :many
 select t.id, t.kind, t.reference, t.reason, t.actor, t.request_id, t.created_at, e.account_id::uuid as account_id, e.amount
 from ledger_entries e
 join ledger_transactions t on t.id = e.transaction_id
-where e.account_id = $1::uuid and ($2::boolean or e.transaction_id < $3)
+where e.account_id = $1::uuid and ($2::text = '' or e.kind = $2) and ($3::boolean or e.transaction_id < $4)
 order by e.account_id, e.transaction_id desc
-limit $4
+limit $5
 `
 
 type ListAccountTransactionsParams struct {
 	AccountID ident.UUID
+	Kind      string
 	FirstPage bool
 	Before    ident.UUID
 	RowLimit  int32
@@ -346,9 +347,11 @@ type ListAccountTransactionsRow struct {
 	Amount    int64
 }
 
+// It is planned for its values, so that the index of an account's movements finds its payments among many charges.
 func (q *Queries) ListAccountTransactions(ctx context.Context, arg ListAccountTransactionsParams) ([]ListAccountTransactionsRow, error) {
 	rows, err := q.db.Query(ctx, listAccountTransactions,
 		arg.AccountID,
+		arg.Kind,
 		arg.FirstPage,
 		arg.Before,
 		arg.RowLimit,
