@@ -368,8 +368,8 @@ func money() Dashboard {
 					),
 					graph("Negative balances", "", "Sum of the negative balances, in currency units: credit that nobody wanted to give.",
 						Query{highest("mgw_negative_balance", ""), "owed"}),
-					graph("Charges beyond what was granted", "", "Charges within a day beyond what had been granted, and after the session of the proxy had "+
-						"closed, in currency units.",
+					graph("Charges beyond what was granted", "", "Charges within a day beyond what had been granted, and after "+
+						"the session of the proxy had closed, in currency units.",
 						Query{highest("increase(mgw_balance_overrun[1d])", ""), "beyond"},
 						Query{highest("increase(mgw_balance_late_charges[1d])", ""), "late"}),
 				},

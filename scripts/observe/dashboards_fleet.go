@@ -17,7 +17,8 @@ func fleet() Dashboard {
 					),
 					graph("Recalls", "reqps", "Recalls of idle units per second, sent by control planes and received by proxies.",
 						Query{rate("mgw_lease_recalls_sent_total", ""), "sent"}, Query{rate("mgw_lease_recalls_total", ""), "received"}),
-					graph("Turned away", "reqps", "Lease requests, returns and key lookups per second that found the queue full, or were too large.",
+					graph("Turned away", "reqps", "Lease requests, returns and key lookups per second that found the queue full, or were "+
+						"too large.",
 						Query{rate("mgw_lease_queue_refused_total", ""), "refused"},
 						Query{rate("mgw_lease_messages_too_large_total", ""), "too large"}),
 					graph("Batch size", "", "Lease requests and returns in one transaction.", quantiles("mgw_lease_batch_size", 50, 99)...),
@@ -241,7 +242,8 @@ func freshness() Row {
 			Query{within("mgw_fresh_lapses_total", "instance"), "{{instance}}"}),
 		graph("Heartbeats in the stream", "reqps", "Heartbeats of proxies in the stream of changes per second by result.",
 			rates("mgw_fresh_heartbeats_total", "result")),
-		graph("Changes", "", "Changes within 15 minutes: appended, revocations of operators, first heard by the stream, lost by it, and failures to append.",
+		graph("Changes", "", "Changes within 15 minutes: appended, revocations of operators, first heard by the stream, lost by it, and "+
+			"failures to append.",
 			Query{within("mgw_changes_appended_total", ""), "appended"},
 			Query{within("mgw_changes_direct_total", ""), "revocations of operators"},
 			Query{within("mgw_fresh_changes_total", ""), "first heard by the stream"},
@@ -251,13 +253,15 @@ func freshness() Row {
 			Query{highest("mgw_changes_waiting", ""), "waiting"}),
 		graph("Key bucket behind", "s", "Time since each control plane last found every change in the bucket of key records.",
 			Query{highest("mgw_key_bucket_behind_seconds", "instance"), "{{instance}}"}),
-		graph("Key bucket writes", "", "Records within 15 minutes that were written to the bucket, failures, and keys that are left while all are written.",
+		graph("Key bucket writes", "", "Records within 15 minutes that were written to the bucket, failures, and keys that are left "+
+			"while all are written.",
 			Query{within("mgw_key_bucket_records_written_total", ""), "written"},
 			Query{within("mgw_key_bucket_failures_total", ""), "failed"},
 			Query{highest("mgw_key_bucket_keys_left", ""), "left"}),
 		graph("Key bucket reads", "reqps", "Reads of the bucket per second, because no control plane had decided, by result.",
 			rates("mgw_key_bucket_reads_total", "result")),
-		graph("Sessions resumed", "", "Sessions within 15 minutes that a proxy continued after a restart, because no control plane responded.",
+		graph("Sessions resumed", "", "Sessions within 15 minutes that a proxy continued after a restart, because no control plane "+
+			"responded.",
 			Query{within("mgw_sessions_resumed_total", "instance"), "{{instance}}"}),
 	}}
 }

@@ -110,9 +110,10 @@ const releaseLabel = "app_kubernetes_io_instance"
 
 // choice returns a variable with the values of a label. All of them are chosen at first: also samples without the label.
 func choice(name, title, label, of string) object {
+	values := "label_values(" + of + ", " + label + ")"
 	return object{
 		"name": name, "label": title, "type": "query", "datasource": object{"type": "prometheus", "uid": "${datasource}"},
-		"query": object{"query": "label_values(" + of + ", " + label + ")", "refId": name}, "definition": "label_values(" + of + ", " + label + ")",
+		"query": object{"query": values, "refId": name}, "definition": values,
 		"multi": true, "includeAll": true, "allValue": ".*", "current": object{"text": []string{"All"}, "value": []string{"$__all"}},
 		"refresh": 2, "sort": 1, "hide": 0,
 	}

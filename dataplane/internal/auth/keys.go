@@ -47,7 +47,7 @@ func (*InactiveError) Error() string {
 }
 
 // Is reports whether the error is ErrInvalid, too.
-func (*InactiveError) Is(target error) bool { return target == ErrInvalid } //nolint:errorlint // this is the comparison of errors.Is
+func (*InactiveError) Is(target error) bool { return target == ErrInvalid }
 
 // Loader reads key records from the control plane.
 type Loader interface {

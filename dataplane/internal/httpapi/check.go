@@ -5,12 +5,10 @@ import (
 	"fmt"
 	"math"
 	"net/http"
-	"time"
 	"unicode/utf8"
 
 	"modelgateway/dataplane/internal/admission"
 	"modelgateway/dataplane/internal/auth"
-	"modelgateway/dataplane/internal/bytebudget"
 	"modelgateway/dataplane/internal/catalog"
 	"modelgateway/dataplane/internal/httpapi/upload"
 	"modelgateway/shared/apierr"
@@ -46,29 +44,6 @@ func (s *Server) authenticateReader(x *exchange, r *http.Request) (*auth.Key, er
 	return key, nil
 }
 
-// maxMaintenanceRetryAfter bounds the Retry-After during maintenance, which may end early.
-const maxMaintenanceRetryAfter = time.Hour
-
-// errMaintenance is the cause of a refusal because an operator has closed something. It is told apart from others with the same
-// code, so that an alert on these is not silent because of it.
-var errMaintenance = errors.New("maintenance")
-
-// checkMaintenance returns the error for a request during maintenance, nil if there is none.
-func checkMaintenance(m *catalogkv.Maintenance, now time.Time) error {
-	if !m.Active(now) {
-		return nil
-	}
-	e := apierr.New(http.StatusServiceUnavailable, apierr.ServiceUnavailable, m.Message)
-	if e.Message == "" {
-		e.Message = "The service is under maintenance."
-	}
-	e.Cause = errMaintenance
-	if m.UntilUnix > 0 {
-		e.RetryAfter = min(time.Unix(m.UntilUnix, 0).Sub(now), maxMaintenanceRetryAfter)
-	}
-	return e
-}
-
 // The limits of request bodies, in bytes.
 const (
 	maxTextBody  = 25 << 20
@@ -101,11 +76,6 @@ func (s *Server) readBody(x *exchange, r *http.Request, limit int64) (*upload.Bo
 
 	x.unread = false
 	return body, nil
-}
-
-// isBusy reports whether a body had no room in the budget.
-func isBusy(err error) bool {
-	return errors.Is(err, bytebudget.ErrFull) || errors.Is(err, bytebudget.ErrShare) || errors.Is(err, bytebudget.ErrTooLarge)
 }
 
 // AdmitLarge implements upload.Gate: a large body is read only if its account has units left, and no more of them at the
@@ -213,6 +183,3 @@ func refusalError(r *admission.RefusedError) *apierr.Error {
 		return errUnavailable
 	}
 }
-
-// errNoRoute is the error for a model that the account may use but that has no route that can be called now.
-var errNoRoute = apierr.New(http.StatusServiceUnavailable, apierr.None, "The model is temporarily unavailable. Please try again later.")

@@ -14,6 +14,7 @@ import (
 	"modelgateway/dataplane/internal/auth"
 	"modelgateway/dataplane/internal/httpapi/clientconn"
 	"modelgateway/dataplane/internal/httpapi/meter"
+	"modelgateway/dataplane/internal/httpapi/refused"
 	"modelgateway/dataplane/internal/httpapi/tracing"
 	"modelgateway/dataplane/internal/turns"
 	"modelgateway/shared/apierr"
@@ -242,7 +243,7 @@ func (x *exchange) outcome() string {
 		return outcomeClientGone
 	case x.end == endRevoked:
 		return outcomeRefused
-	case errors.Is(x.failure, errMaintenance):
+	case errors.Is(x.failure, refused.ErrMaintenance):
 		return outcomeMaintenance
 	case x.truncated, x.end != "" && x.end != endCompleted, x.status >= http.StatusInternalServerError:
 		return outcomeFailed

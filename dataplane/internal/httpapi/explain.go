@@ -9,6 +9,7 @@ import (
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/format/videos"
 	"modelgateway/dataplane/internal/httpapi/explained"
+	"modelgateway/dataplane/internal/httpapi/refused"
 	"modelgateway/dataplane/internal/httpapi/upload"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/shared/apierr"
@@ -54,9 +55,9 @@ func (e *explanation) refuse(step wire.ExplainStep, err error) {
 		Param:      public.Param,
 		RetryAfter: int64(public.RetryAfterSeconds()),
 	}
-	refusal.Reason = wire.RefusalReason(reasonOf(err))
-	if refused, ok := errors.AsType[*admission.RefusedError](err); ok {
-		refusal.Reason = refused.Reason
+	refusal.Reason = wire.RefusalReason(refused.Reason(err))
+	if noUnits, ok := errors.AsType[*admission.RefusedError](err); ok {
+		refusal.Reason = noUnits.Reason
 	}
 
 	e.answer.Refusals = append(e.answer.Refusals, refusal)
@@ -75,7 +76,7 @@ func (e *explanation) run() {
 	}
 
 	e.answer.CatalogRevision = snapshot.Rev
-	e.refuse(wire.ExplainSystemMaintenance, checkMaintenance(snapshot.Settings.Maintenance, e.x.started))
+	e.refuse(wire.ExplainSystemMaintenance, refused.Maintenance(snapshot.Settings.Maintenance, e.x.started))
 	object := jsonspan.Acquire()
 	defer object.Release()
 	request, err := explained.Read(dialect, e.query, object)
@@ -101,7 +102,7 @@ func (e *explanation) run() {
 		return
 	}
 
-	e.refuse(wire.ExplainModelMaintenance, checkMaintenance(p.model.Maintenance, e.x.started))
+	e.refuse(wire.ExplainModelMaintenance, refused.Maintenance(p.model.Maintenance, e.x.started))
 	e.decide(&p)
 }
 

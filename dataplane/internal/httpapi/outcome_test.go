@@ -41,7 +41,7 @@ func (g *gateway) outcomes() map[string]float64 {
 // What an operator has closed has an outcome of its own, so that alerts on refusals and errors go on for everything else.
 func TestRefusalsBecauseOfMaintenanceAreCountedApart(t *testing.T) {
 	t.Parallel()
-	for name, close := range map[string]func(*gateway){
+	for name, closing := range map[string]func(*gateway){
 		"system": func(g *gateway) {
 			g.set(subject.KindSettings, "", catalogkv.Settings{Currency: "USD", Maintenance: &catalogkv.Maintenance{}})
 		},
@@ -54,7 +54,7 @@ func TestRefusalsBecauseOfMaintenanceAreCountedApart(t *testing.T) {
 					p.Maintenance = &catalogkv.Maintenance{}
 				}
 			}}, jsonAnswer(200, chatJSON))
-			close(g)
+			closing(g)
 			g.apply()
 			g.post("/v1/chat/completions", chatBody)
 			g.server.Close() // waits until the request is recorded

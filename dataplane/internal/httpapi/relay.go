@@ -6,6 +6,7 @@ import (
 
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/httpapi/buffer"
+	"modelgateway/dataplane/internal/httpapi/refused"
 	"modelgateway/dataplane/internal/httpapi/room"
 	"modelgateway/dataplane/internal/provider"
 	"modelgateway/dataplane/internal/route"
@@ -53,7 +54,7 @@ func (r *relay) relayJSON() error {
 	b, err := buffer.ReadAll(r.answer.Body, r.answer.Length, maxAnswer, &r.held)
 	r.x.upstream += time.Since(reading)
 	switch {
-	case isBusy(err):
+	case refused.IsBusy(err):
 		return r.lost(err)
 	case err != nil:
 		return provider.TruncatedFailure(r.call, err)

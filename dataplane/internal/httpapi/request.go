@@ -10,6 +10,7 @@ import (
 	"modelgateway/dataplane/internal/catalog"
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/httpapi/quote"
+	"modelgateway/dataplane/internal/httpapi/refused"
 	"modelgateway/dataplane/internal/httpapi/upload"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/route"
@@ -56,7 +57,7 @@ func (s *Server) receive(x *exchange, r *http.Request, d format.Dialect) (receiv
 	if snapshot == nil {
 		return receivedRequest{}, errStarting
 	}
-	if err := checkMaintenance(snapshot.Settings.Maintenance, x.started); err != nil {
+	if err := refused.Maintenance(snapshot.Settings.Maintenance, x.started); err != nil {
 		return receivedRequest{}, err
 	}
 
@@ -124,7 +125,7 @@ func (r *parsedRequest) price() (pricedRequest, error) {
 	if err := p.find(); err != nil {
 		return p, err
 	}
-	if err := checkMaintenance(p.model.Maintenance, r.x.started); err != nil {
+	if err := refused.Maintenance(p.model.Maintenance, r.x.started); err != nil {
 		return p, err
 	}
 	return p, p.quoted()
@@ -145,7 +146,7 @@ func (p *pricedRequest) find() error {
 func (p *pricedRequest) quoted() error {
 	sheet := p.model.PriceAt(p.x.started)
 	if sheet == nil {
-		return errNoRoute // a model without a price cannot be called
+		return refused.ErrNoRoute // a model without a price cannot be called
 	}
 
 	p.sheet = sheet.WithMultiplier(p.key.Multiplier(p.model.ID))
@@ -171,7 +172,7 @@ func (s *Server) refreshCatalog(known *catalog.Snapshot) (*catalog.Snapshot, err
 	if newest == known {
 		return known, nil
 	}
-	return newest, checkMaintenance(newest.Settings.Maintenance, time.Now())
+	return newest, refused.Maintenance(newest.Settings.Maintenance, time.Now())
 }
 
 // checkParameters returns the routes that accept the parameters, or the refusal if none does. A route with a parameter
@@ -298,7 +299,7 @@ func (p *pricedRequest) routable() (routableRequest, error) {
 		a.routes = slices.DeleteFunc(slices.Clone(p.candidates), func(r *catalog.Route) bool {
 			return !slices.ContainsFunc(newest.Routes[f], func(left *catalog.Route) bool { return left.ID == r.ID })
 		})
-		if err := checkMaintenance(newest.Maintenance, time.Now()); err != nil {
+		if err := refused.Maintenance(newest.Maintenance, time.Now()); err != nil {
 			return a, err
 		}
 	}
@@ -314,11 +315,11 @@ func (p *pricedRequest) routable() (routableRequest, error) {
 // noRoute returns the error for a request when none of its routes can be called now. Its Retry-After says when one may
 // be.
 func (a *routableRequest) noRoute() error {
-	e := *errNoRoute // a copy
+	e := *refused.ErrNoRoute // a copy
 	e.RetryAfter = a.server.Picker.RetryAfter(a.routes)
-	closed := func(r *catalog.Route) bool { return r.Provider.Maintenance.Active(time.Now()) }
-	if len(a.routes) > 0 && !slices.ContainsFunc(a.routes, func(r *catalog.Route) bool { return !closed(r) }) {
-		e.Cause = errMaintenance
+	open := func(r *catalog.Route) bool { return !r.Provider.Maintenance.Active(a.x.started) }
+	if len(a.routes) > 0 && !slices.ContainsFunc(a.routes, open) {
+		e.Cause = refused.ErrMaintenance
 	}
 	return &e
 }

@@ -32,6 +32,7 @@ import (
 	"modelgateway/dataplane/internal/httpapi/policy"
 	"modelgateway/dataplane/internal/httpapi/pseudonym"
 	"modelgateway/dataplane/internal/httpapi/readon"
+	"modelgateway/dataplane/internal/httpapi/refused"
 	"modelgateway/dataplane/internal/httpapi/room"
 	"modelgateway/dataplane/internal/httpapi/tracing"
 	"modelgateway/dataplane/internal/httpapi/upload"
@@ -314,7 +315,7 @@ func (s *Server) handleError(err error, c echo.Context) {
 func publicError(err error) *apierr.Error {
 	var public *apierr.Error
 	var routing *echo.HTTPError
-	var refused *admission.RefusedError
+	var noUnits *admission.RefusedError
 	var failure *provider.Failure
 	var noFurther *videojob.RefusedError
 	switch {
@@ -322,9 +323,9 @@ func publicError(err error) *apierr.Error {
 		return public
 	case errors.As(err, &failure):
 		return failure.Client
-	case errors.As(err, &refused):
-		return refusalError(refused)
-	case isBusy(err):
+	case errors.As(err, &noUnits):
+		return refusalError(noUnits)
+	case refused.IsBusy(err):
 		return errBusy
 	case errors.As(err, &noFurther):
 		return cmp.Or(noFurther.Public(), errUnavailable)

@@ -10,6 +10,7 @@ import (
 
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/httpapi/buffer"
+	"modelgateway/dataplane/internal/httpapi/refused"
 	"modelgateway/dataplane/internal/httpapi/room"
 	"modelgateway/dataplane/internal/provider"
 	"modelgateway/dataplane/internal/sse"
@@ -165,7 +166,7 @@ func (s *streamRelay) events() {
 	}
 	switch err := s.splitter.Err(); {
 	case err == nil || s.ended || s.ending:
-	case isBusy(err):
+	case refused.IsBusy(err):
 		if usage, _ := s.usage(false); usage.Output == 0 { // the provider has been paid for the event
 			_ = s.lost(err)
 		}

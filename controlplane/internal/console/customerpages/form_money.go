@@ -229,7 +229,8 @@ func suspendEffects(r *kit.Request, a *adminclient.Account) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	effects := []string{"Every request of its keys is refused with 401 invalid_api_key until the account is resumed, as if the key did not exist. Its money, keys and usage stay."}
+	effects := []string{"Every request of its keys is refused with 401 invalid_api_key until the account is resumed, as if the key did " +
+		"not exist. Its money, keys and usage stay."}
 	for _, t := range week.Value.Data {
 		effects = append(
 			effects,

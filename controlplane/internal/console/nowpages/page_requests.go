@@ -268,7 +268,7 @@ func showRequest(r *kit.Request) (*kit.Page, error) {
 			class = *a.Class
 		}
 	}
-	data.Why = view.WhyEnded(string(u.Status), class, u.FirstByteMS != nil, string(u.Receipt.Rule))
+	data.Why = view.WhyEnded(string(u.Status), class, u.FirstByteMS != nil, u.Receipt.Rule)
 
 	return &kit.Page{
 		Template: "request",

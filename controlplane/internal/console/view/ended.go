@@ -31,7 +31,8 @@ func Failure(class string) string {
 }
 
 // WhyEnded says in words why a request ended before its answer was complete, and why it is charged; empty for a complete answer.
-// class is the class of the last failure of a provider; begun is set if the client has got a part of the answer, and rule is that of the charge.
+// class is the class of the last failure of a provider; begun is set if the client has got a part of the answer, and rule is that
+// of the charge.
 func WhyEnded(status, class string, begun bool, rule string) string {
 	var why string
 	switch {

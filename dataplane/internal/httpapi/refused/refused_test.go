@@ -1,4 +1,4 @@
-package httpapi
+package refused
 
 import (
 	"fmt"
@@ -15,11 +15,11 @@ import (
 // Seven refusals share two codes and one status: those who run the gateway see which it was.
 func TestRefusalsHaveReasonsBesideTheirCodes(t *testing.T) {
 	t.Parallel()
-	noRoute := *errNoRoute
+	noRoute := *ErrNoRoute
 	noRoute.RetryAfter = time.Second
 	for want, err := range map[string]error{
 		pulse.ReasonKeyInactive: &auth.InactiveError{},
-		pulse.ReasonMaintenance: checkMaintenance(&catalogkv.Maintenance{}, time.Now()),
+		pulse.ReasonMaintenance: Maintenance(&catalogkv.Maintenance{}, time.Now()),
 		pulse.ReasonNoSession:   admission.ErrNoSession,
 		pulse.ReasonNoSpool:     fmt.Errorf("%w: full", admission.ErrNoSpool),
 		pulse.ReasonNoRoom:      bytebudget.ErrFull,
@@ -27,11 +27,11 @@ func TestRefusalsHaveReasonsBesideTheirCodes(t *testing.T) {
 		pulse.ReasonUndecided:   fmt.Errorf("%w: no decision in 2s", admission.ErrUnavailable),
 		"":                      &admission.RefusedError{},
 	} {
-		if got := reasonOf(fmt.Errorf("a step: %w", err)); got != want {
+		if got := Reason(fmt.Errorf("a step: %w", err)); got != want {
 			t.Errorf("%v: got %q; want %q", err, got, want)
 		}
 	}
-	if got := reasonOf(nil); got != "" {
+	if got := Reason(nil); got != "" {
 		t.Errorf("without an error: got %q", got)
 	}
 }
