@@ -236,8 +236,6 @@ func runtime() Dashboard {
 func freshness() Row {
 	within := func(metric, by string) string { return sum("increase("+metric+"[15m])", by) }
 	return Row{"Stream of changes and key bucket", []Panel{
-		graph("Certain for", "s", "Time for which each proxy is certain to have missed no change; -1 if its session does not need it.",
-			Query{aggregate("min", "mgw_fresh_remaining_seconds", "instance"), "{{instance}}"}),
 		graph("Lapses", "", "How often within 15 minutes a proxy was no longer certain, and answered 503.",
 			Query{within("mgw_fresh_lapses_total", "instance"), "{{instance}}"}),
 		graph("Heartbeats in the stream", "reqps", "Heartbeats of proxies in the stream of changes per second by result.",
