@@ -109,7 +109,7 @@ func TestNothingIsDoneForABodyWithAMemberThatIsNotKnown(t *testing.T) {
 			var op struct {
 				Body struct {
 					Content map[string]struct{ Example map[string]any } `yaml:"content"`
-				} `yaml:"requestBody"`
+				} `yaml:"requestBody"` //nolint:tagliatelle // the name is that of OpenAPI
 			}
 			if method == "parameters" || node.Decode(&op) != nil || op.Body.Content["application/json"].Example == nil {
 				continue

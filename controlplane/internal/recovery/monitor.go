@@ -169,7 +169,8 @@ func New(cfg Config) *Monitor {
 		),
 		recovering: with.NewGauge(prometheus.GaugeOpts{
 			Name: "mgw_recovering",
-			Help: "1 while nothing is granted after a declared loss of Postgres commits, as proxies may act on the lost state; otherwise 0.",
+			Help: "1 while nothing is granted after a declared loss of Postgres commits, as proxies may act on the lost state; " +
+				"otherwise 0.",
 		}),
 		losses: with.NewCounter(
 			prometheus.CounterOpts{Name: "mgw_cluster_losses_total", Help: "Losses of Postgres commits that this replica has declared."},
@@ -329,7 +330,8 @@ func (m *Monitor) observed(o rollback.Observation) {
 		return
 	}
 	m.recovering.Set(1)
-	m.setObstacle(fmt.Errorf("waiting until the stream of changes has had cluster epoch %d for the window of earlier sessions", o.Mark.Epoch))
+	m.setObstacle(fmt.Errorf(
+		"waiting until the stream of changes has had cluster epoch %d for the window of earlier sessions", o.Mark.Epoch))
 }
 
 // attempt is one attempt of a check; it returns false if another one is needed.

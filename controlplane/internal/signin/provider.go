@@ -66,7 +66,9 @@ func (s *Service) opened(sealed, state string) (p pending, err error) {
 
 // Finish opens a session after the provider has returned the browser with a state and a code. It returns the session's secret and
 // the page that the person wanted.
-func (s *Service) Finish(ctx context.Context, sealed, state, code string, from Client) (session *Session, secret, returnTo string, err error) {
+func (s *Service) Finish(
+	ctx context.Context, sealed, state, code string, from Client,
+) (session *Session, secret, returnTo string, err error) {
 	if s.cfg.Provider == nil {
 		return nil, "", "", ErrDisabled
 	}

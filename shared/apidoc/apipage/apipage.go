@@ -111,8 +111,8 @@ func New(document []byte) (*Site, error) {
 		"Head":    head,
 		"Groups":  groups,
 		"Schemas": doc.SchemaNames(),
-		"Style":   template.CSS(style),
-	} //nolint:gosec // our own file
+		"Style":   template.CSS(style), //nolint:gosec // our own file
+	}
 	if site.page, err = render(pages, "page.gohtml", common); err != nil {
 		return nil, err
 	}

@@ -66,12 +66,8 @@ func home(path string, env func(string) string) string {
 
 // run runs a command of the contexts file and returns its output, the token. The command may use the terminal.
 func run(ctx context.Context, command string) (string, error) {
-	cmd := exec.CommandContext(
-		ctx,
-		"sh",
-		"-c",
-		command,
-	) //nolint:gosec // G204: the user's own command, from a file that only the user can write
+	//nolint:gosec // G204: the user's own command, from a file that only the user can write
+	cmd := exec.CommandContext(ctx, "sh", "-c", command)
 	var out bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, &out, os.Stderr
 	if err := cmd.Run(); err != nil {

@@ -102,18 +102,8 @@ func apply(
 		return catalog.Applied{}, err
 	}
 
-	return catalog.Applied{
-			Before: before,
-			After:  after,
-			Plan:   p,
-		}, auditstore.Insert(
-			ctx,
-			q,
-			"catalog.apply",
-			catalogObject{},
-			nil,
-			p.Changes,
-		)
+	applied := catalog.Applied{Before: before, After: after, Plan: p}
+	return applied, auditstore.Insert(ctx, q, "catalog.apply", catalogObject{}, nil, p.Changes)
 }
 
 // catalogObject names the catalog in the audit log.

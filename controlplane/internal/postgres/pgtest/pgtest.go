@@ -61,7 +61,8 @@ func create(t testing.TB, template string) string {
 
 	name := "mgw_test_" + strings.ToLower(rand.Text())
 	quoted := pgx.Identifier{name}.Sanitize()
-	if err := exec(t.Context(), admin, "create database "+quoted+" template "+pgx.Identifier{template}.Sanitize()+copied(admin)); err != nil {
+	statement := "create database " + quoted + " template " + pgx.Identifier{template}.Sanitize() + copied(admin)
+	if err := exec(t.Context(), admin, statement); err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}
 
