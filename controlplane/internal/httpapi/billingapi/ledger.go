@@ -85,7 +85,12 @@ func (h *Handlers) ListLedger(ctx context.Context, _ *gen.Call, r gen.ListLedger
 		return nil, err
 	}
 
-	found, err := h.Ledger.List(ctx, ledger.Query{AccountID: id, Kind: kind, Before: ledger.ID(before), Limit: p.Limit + 1})
+	found, err := h.Ledger.List(ctx, ledger.Query{
+		AccountID: id,
+		Kind:      kind,
+		Before:    ledger.ID(before),
+		Limit:     p.Limit + 1,
+	})
 	if err != nil {
 		return nil, err
 	}
