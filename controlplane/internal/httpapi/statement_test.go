@@ -73,16 +73,18 @@ func TestInvalidStatementIsRejected(t *testing.T) {
 	a := b.account(1)
 	day, before, never, month := "2026-10-02", "2026-10-01", "2026-13-01", "2026-13"
 	for name, params := range map[string]adminclient.GetStatementParams{
-		"no period":       {},
-		"only from":       {From: &day},
-		"ends before":     {From: &day, To: &before},
-		"empty":           {From: &day, To: &day},
-		"too long":        {From: new("2020-01-01"), To: &day},
-		"no day":          {From: &before, To: &never},
-		"no month":        {Month: &month},
-		"both":            {Month: new("2026-10"), From: &before},
-		"by account":      {Month: new("2026-10"), GroupBy: []adminclient.UsageGroup{adminclient.UsageGroupAccount}},
-		"by nothing real": {Month: new("2026-10"), GroupBy: []adminclient.UsageGroup{"week"}},
+		"no period":          {},
+		"only from":          {From: &day},
+		"ends before":        {From: &day, To: &before},
+		"empty":              {From: &day, To: &day},
+		"too long":           {From: new("2020-01-01"), To: &day},
+		"no day":             {From: &before, To: &never},
+		"no month":           {Month: &month},
+		"of a month to come": {Month: new(time.Now().AddDate(0, 2, 0).Format("2006-01"))},
+		"of days to come":    {From: new(time.Now().AddDate(0, 0, 2).Format(time.DateOnly)), To: new(time.Now().AddDate(0, 0, 3).Format(time.DateOnly))},
+		"both":               {Month: new("2026-10"), From: &before},
+		"by account":         {Month: new("2026-10"), GroupBy: []adminclient.UsageGroup{adminclient.UsageGroupAccount}},
+		"by nothing real":    {Month: new("2026-10"), GroupBy: []adminclient.UsageGroup{"week"}},
 	} {
 		r, err := answered(b.api.GetStatement(t.Context(), a.ID, &params))
 		check(t, err)

@@ -152,11 +152,15 @@ func refusalError(r *admission.RefusedError) *apierr.Error {
 	available, reserved := money.Nano(max(r.Free, 0)), money.Nano(r.Reserved)
 	switch r.Reason {
 	case wire.KeyLimitSpent:
-		return apierr.New(
-			http.StatusForbidden,
-			apierr.SpendLimitExceeded,
-			fmt.Sprintf("The spend limit of this API key is reached: %s remains.", available),
-		)
+		message := fmt.Sprintf("The spend limit of this API key is reached: %s remains.", available)
+		if available > 0 {
+			message = fmt.Sprintf(
+				"The spend limit of this API key leaves %s, and this request may cost %s. Ask for less output, or have the limit raised.",
+				available,
+				money.Nano(r.Wanted),
+			)
+		}
+		return apierr.New(http.StatusForbidden, apierr.SpendLimitExceeded, message)
 	case wire.KeyLimitReserved:
 		return apierr.New(
 			http.StatusForbidden,

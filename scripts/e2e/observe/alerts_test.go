@@ -200,9 +200,16 @@ func (p *pager) failProviders(t *testing.T, key string) {
 	// A connection that breaks after the request was sent may be the request's own fault, so that one account alone cannot
 	// open the circuit breaker.
 	broken := p.r.Provider(t, rig.Provider{BaseURL: p.r.Sim.URL})
+	// A refused credential is not used for a while, and a page needs three refusals.
+	var credentials []rig.Credential
+	for _, name := range []string{"one", "two", "three", "four"} {
+		credentials = append(credentials, rig.Credential{Name: name, Secret: "sk-" + name})
+	}
+	refusing := p.r.Provider(t, rig.Provider{BaseURL: p.r.Sim.URL, Credentials: credentials})
 	models := p.r.Models(t,
 		rig.Model{Routes: []rig.Route{{Provider: broken, UpstreamModel: "m@drop", Formats: []string{"chat"}}}},
-		rig.Model{Directives: "status=500"}, rig.Model{Directives: "status=401,code=invalid_api_key"})
+		rig.Model{Directives: "status=500"},
+		rig.Model{Routes: []rig.Route{{Provider: refusing, UpstreamModel: "m@status=401,code=invalid_api_key", Formats: []string{"chat"}}}})
 	var requests []rig.Request
 	for _, model := range models {
 		requests = append(requests, chat(key, model, false))

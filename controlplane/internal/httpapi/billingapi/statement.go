@@ -89,7 +89,19 @@ func statementQuery(params *gen.GetStatementParams) (statement.Query, error) {
 		invalid.Add("month", "or both from and to are required")
 	}
 
+	if first := q.Period.From; first.After(time.Now()) {
+		invalid.Add(startOf(params), "is in the future")
+	}
+
 	return q, invalid.Err()
+}
+
+// startOf returns the parameter with the first day of a statement.
+func startOf(params *gen.GetStatementParams) string {
+	if params.Month != nil {
+		return "month"
+	}
+	return "from"
 }
 
 // statementCSV returns a statement as CSV. Amounts have their sign from the view of the account.
