@@ -16,7 +16,7 @@ import (
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 // parallel is how many tests run at once: most of them wait for something.
-const parallel = 8
+const parallel = 16
 
 // run runs the tests and then fails if any response did not conform to the API
 // document. When all tests ran, every documented response must have occurred.
