@@ -14,7 +14,7 @@ const maxParamName = 128
 
 // Unsupported returns the refusal of a parameter that is not offered.
 func Unsupported(param string) *apierr.Error {
-	param = clipParam(param)
+	param = Clip(param, maxParamName)
 	return &apierr.Error{
 		Status:       http.StatusBadRequest,
 		Code:         apierr.UnsupportedParameter,
@@ -69,7 +69,7 @@ func UnsupportedFor(param, why string) *apierr.Error {
 
 // Invalid returns the refusal of a value. want describes a valid one, as in "an integer".
 func Invalid(param, want string) *apierr.Error {
-	param = clipParam(param)
+	param = Clip(param, maxParamName)
 	return &apierr.Error{
 		Status:  http.StatusBadRequest,
 		Code:    apierr.InvalidValue,
@@ -88,12 +88,11 @@ func Missing(param string) *apierr.Error {
 	}
 }
 
-// clipParam shortens a name between two runes.
-func clipParam(name string) string {
-	if len(name) <= maxParamName {
+// Clip shortens a name that a client sent, and an error repeats, to at most n bytes, between two runes.
+func Clip(name string, n int) string {
+	if len(name) <= n {
 		return name
 	}
-	n := maxParamName
 	for n > 0 && !utf8.RuneStart(name[n]) {
 		n--
 	}

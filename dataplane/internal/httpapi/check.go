@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"math"
 	"net/http"
-	"unicode/utf8"
 
 	"modelgateway/dataplane/internal/admission"
 	"modelgateway/dataplane/internal/auth"
 	"modelgateway/dataplane/internal/catalog"
+	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/httpapi/upload"
 	"modelgateway/shared/apierr"
 	"modelgateway/shared/catalogkv"
@@ -124,7 +124,7 @@ func (s *Server) findModel(
 		e := apierr.New(
 			http.StatusNotFound,
 			apierr.ModelNotFound,
-			"The model '"+shorten(name)+"' does not exist, is not available to you, or does not support this endpoint.",
+			"The model '"+format.Clip(name, maxName)+"' does not exist, is not available to you, or does not support this endpoint.",
 		)
 		e.Param = "model"
 		return nil, e
@@ -135,17 +135,6 @@ func (s *Server) findModel(
 
 // maxName bounds the length of a model name that a client sent and an error message repeats, in bytes.
 const maxName = 128
-
-func shorten(name string) string {
-	if len(name) <= maxName {
-		return name
-	}
-	end := maxName
-	for end > 0 && !utf8.RuneStart(name[end]) {
-		end--
-	}
-	return name[:end] + "…"
-}
 
 // refusalError is the error for a request that was refused admission.
 func refusalError(r *admission.RefusedError) *apierr.Error {
