@@ -23,7 +23,7 @@ var scenarios = map[string][]string{
 	"pg_failover_with_loss":                {"TestChaos_pg_failover_with_loss", "controlplane/internal/bus.TestPostgresLosesCommits"},
 	"dup_shuffle_events":                   {"TestChaos_dup_shuffle_events"},
 	"altered_duplicate_quarantined":        {"TestChaos_altered_duplicate_quarantined"},
-	"suspend_clock":                        {"dataplane/internal/session.TestSessionExpiresWhileTheMachineIsSuspended", "TestChaos_pause_dp_60s_zombie"},
+	"suspend_clock":                        {"dataplane/internal/session.TestSessionLapsesWhileTheMachineIsSuspended", "TestChaos_pause_dp_60s_zombie"},
 	"limit10_16dps_no_false_429":           {"TestChaos_limit10_16dps_no_false_429"},
 	"last_cent_race":                       {"TestChaos_last_cent_race"},
 	"burst_10k_accounts":                   {"TestChaos_burst_10k_accounts"},
