@@ -28,7 +28,7 @@ const (
 
 // One account takes what it can get of a bound that accounts share. Three others are served as before: all of their
 // requests, and at most half as fast in the worst of a hundred.
-func TestChaos_one_account_takes_all_that_it_can_get(t *testing.T) {
+func TestOneAccountTakesAllThatItCanGet(t *testing.T) {
 	rig.Long(t)
 	r := rig.Start(t, rig.Options{DataPlanes: 1, DataSettings: []string{fmt.Sprintf("GOMEMLIMIT=%d", defaultMemory/100*80)}})
 	n := &neighbours{rig: r}
