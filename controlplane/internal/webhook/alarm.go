@@ -66,8 +66,9 @@ func (p *Pool) EvaluateAlarms(refused bool) (now AlarmSet, raised []Type) {
 
 func (p *Pool) balanceAlarms(refused bool) AlarmSet {
 	var now AlarmSet
-	if p.Total <= 0 && p.Settled == 0 && !refused {
-		// Nothing was ever put in, so nothing is low or spent: a portal that sets alerts before the first payment hears nothing.
+	if p.Total == 0 && p.Settled == 0 && !refused {
+		// Nothing is in the account, and nothing was charged, so nothing is low or spent: a portal that sets alerts before the first
+		// payment hears nothing.
 		return p.Raised
 	}
 

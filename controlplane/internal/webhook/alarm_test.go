@@ -27,6 +27,7 @@ func TestAlarmsOfBalancesAndLimits(t *testing.T) {
 		raised  []webhook.Type
 	}{
 		"new account":                         {pool: webhook.Pool{Kind: wire.Balance, LowAt: 100}},
+		"new account, debited":                {pool: webhook.Pool{Kind: wire.Balance, Total: -5}, now: out, raised: []webhook.Type{webhook.BalanceExhausted}},
 		"new account, request refused":        {pool: webhook.Pool{Kind: wire.Balance}, refused: true, now: out, raised: []webhook.Type{webhook.BalanceExhausted}},
 		"balance at threshold":                {pool: balance(100, 100, 0)},
 		"balance below":                       {pool: balance(99, 100, 0), now: near, raised: []webhook.Type{webhook.LowBalance}},

@@ -10,6 +10,7 @@ import (
 	"modelgateway/dataplane/internal/httpapi/room"
 	"modelgateway/dataplane/internal/provider"
 	"modelgateway/dataplane/internal/route"
+	"modelgateway/dataplane/internal/usagereport"
 	"modelgateway/shared/event"
 )
 
@@ -104,6 +105,7 @@ func (r *relay) lost(err error) error {
 	r.finish(outcome{
 		status:   event.Failed,
 		rule:     event.RuleEstimated,
+		doubt:    usagereport.Interrupted,
 		usage:    r.quote.Usage,
 		answered: errBusy.Status,
 	})

@@ -146,7 +146,7 @@ func (p *pricedRequest) find() error {
 func (p *pricedRequest) quoted() error {
 	sheet := p.model.PriceAt(p.x.started)
 	if sheet == nil {
-		return refused.ErrNoRoute // a model without a price cannot be called
+		return refused.NoRoute(0) // a model without a price cannot be called
 	}
 
 	p.sheet = sheet.WithMultiplier(p.key.Multiplier(p.model.ID))
@@ -315,11 +315,10 @@ func (p *pricedRequest) routable() (routableRequest, error) {
 // noRoute returns the error for a request when none of its routes can be called now. Its Retry-After says when one may
 // be.
 func (a *routableRequest) noRoute() error {
-	e := *refused.ErrNoRoute // a copy
-	e.RetryAfter = a.server.Picker.RetryAfter(a.routes)
+	e := refused.NoRoute(a.server.Picker.RetryAfter(a.routes))
 	open := func(r *catalog.Route) bool { return !r.Provider.Maintenance.Active(a.x.started) }
 	if len(a.routes) > 0 && !slices.ContainsFunc(a.routes, open) {
 		e.Cause = refused.ErrMaintenance
 	}
-	return &e
+	return e
 }

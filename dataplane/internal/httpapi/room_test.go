@@ -48,7 +48,7 @@ func TestAnswerThatIsLostIsCharged(t *testing.T) {
 	if got := g.post("/v1/images/generations", imageBody).apiError(t); got.Status != 503 || got.RetryAfter == "" || got.Code != "service_unavailable" {
 		t.Errorf("got %+v", got)
 	}
-	if e := g.spool.next(t); e.Cost != 100 || e.Rule != event.RuleEstimated || !e.Estimated || e.Status != event.Failed || e.HTTPStatus != 503 {
+	if e := g.spool.next(t); e.Cost != 100 || e.Rule != event.RuleEstimated || !e.Estimated || e.Doubt != "interrupted" || e.Status != event.Failed || e.HTTPStatus != 503 {
 		t.Errorf("got event %+v", e)
 	}
 	if n := len(g.sims[1].received()); n != 0 {

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"modelgateway/dataplane/internal/usagereport"
 	"modelgateway/shared/event"
 	"modelgateway/shared/lease/usagelog"
 	"modelgateway/shared/wire"
@@ -163,7 +164,7 @@ func (s *Spool) replayRecord(seg *segment, k kind, body []byte) error {
 		return decodeAndApply(body, func(p *progressRecord) {
 			if r, ok := s.running[p.RequestID]; ok {
 				r.event.Usage, r.event.Cost = p.Usage, p.Cost
-				r.event.Rule, r.event.Estimated = event.RuleEstimated, true
+				r.event.Rule, r.event.Estimated, r.event.Doubt = event.RuleEstimated, true, string(usagereport.Interrupted)
 				s.setProgress(p.RequestID, place{seg, seg.size, int32(len(body))})
 			}
 		})

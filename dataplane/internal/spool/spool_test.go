@@ -96,7 +96,7 @@ func TestAbortedEventHasLastProgress(t *testing.T) {
 	progress(u, 7)
 	got := publishDue(t, mustOpen(t, cfg, d), later(0))[[2]int64{1, 1}]
 	want := event.Usage{
-		V: 1, RequestID: "a", Session: 1, Seq: 1, AccountID: "acc", Status: event.Aborted, Rule: event.RuleEstimated, Estimated: true,
+		V: 1, RequestID: "a", Session: 1, Seq: 1, AccountID: "acc", Status: event.Aborted, Rule: event.RuleEstimated, Estimated: true, Doubt: "interrupted",
 		Cost: 7, Reservation: 50, FinishedMS: got.FinishedMS,
 	}
 	want.Usage.Output = 7

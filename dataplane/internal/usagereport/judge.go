@@ -16,7 +16,7 @@ const (
 	Ambiguous Reason = "ambiguous"
 	// Missing: a complete answer has no report.
 	Missing Reason = "missing"
-	// Interrupted: the answer broke off before its report, because of the provider or of the client.
+	// Interrupted: the answer broke off before its report, because of the provider, of the client, or of this proxy.
 	Interrupted Reason = "interrupted"
 	// Unreadable: a count of the report is no count.
 	Unreadable Reason = "unreadable"

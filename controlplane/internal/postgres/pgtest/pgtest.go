@@ -61,7 +61,11 @@ func create(t testing.TB, template string) string {
 
 	name := "mgw_test_" + strings.ToLower(rand.Text())
 	quoted := pgx.Identifier{name}.Sanitize()
-	statement := "create database " + quoted + " template " + pgx.Identifier{template}.Sanitize() + copied(admin)
+	clause, err := copied()
+	if err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	statement := "create database " + quoted + " template " + pgx.Identifier{template}.Sanitize() + clause
 	if err := exec(t.Context(), admin, statement); err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}
@@ -79,15 +83,6 @@ func create(t testing.TB, template string) string {
 	}
 
 	return at
-}
-
-// copied returns the clause that makes a clone a copy of files. From Postgres 15 on, every page of a clone otherwise goes through
-// the log of the server: four times the CPU, for hundreds of clones in a run. Older servers know no other way and no clause.
-func copied(admin string) string {
-	if version, err := serverVersion(admin); err != nil || version < 150_000 {
-		return ""
-	}
-	return " strategy file_copy"
 }
 
 // Stop makes the database of a pool refuse connections, and ends those that it has, until start is called.

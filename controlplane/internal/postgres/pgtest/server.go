@@ -31,27 +31,27 @@ var server = sync.OnceValues(func() (string, error) {
 	return cluster.URL(""), nil
 })
 
-// versions has the version of each server by its URL.
-var versions sync.Map
-
-// serverVersion returns the version of a server as the setting server_version_num has it, such as 150007.
-func serverVersion(url string) (int, error) {
-	if known, ok := versions.Load(url); ok {
-		return known.(int), nil
+// copied is the clause that makes a clone a copy of files. From Postgres 15 on, every page of a clone otherwise goes through the log of
+// the server: four times the CPU, for hundreds of clones in a run. Older servers know no other way and no clause.
+var copied = sync.OnceValues(func() (string, error) {
+	admin, err := server()
+	if err != nil {
+		return "", err
 	}
 
 	ctx := context.Background()
-	conn, err := pgx.Connect(ctx, url)
+	conn, err := pgx.Connect(ctx, admin)
 	if err != nil {
-		return 0, fmt.Errorf("connect: %w", err)
+		return "", fmt.Errorf("connect: %w", err)
 	}
 	defer func() { _ = conn.Close(ctx) }()
 
 	var version int
 	if err := conn.QueryRow(ctx, "select current_setting('server_version_num')::integer").Scan(&version); err != nil {
-		return 0, fmt.Errorf("read the version: %w", err)
+		return "", fmt.Errorf("read the version: %w", err)
 	}
-
-	versions.Store(url, version)
-	return version, nil
-}
+	if version < 150_000 {
+		return "", nil
+	}
+	return " strategy file_copy", nil
+})

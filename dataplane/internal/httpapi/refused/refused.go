@@ -41,8 +41,16 @@ func Maintenance(m *catalogkv.Maintenance, now time.Time) error {
 	return e
 }
 
-// ErrNoRoute is the error for a model that the account may use but that has no route that can be called now.
-var ErrNoRoute = apierr.New(http.StatusServiceUnavailable, apierr.None, "The model is temporarily unavailable. Please try again later.")
+// errNoRoute is the cause of NoRoute.
+var errNoRoute = errors.New("no route can be called")
+
+// NoRoute returns the error for a model that the account may use but that has no route that can be called now. retryAfter is when
+// one may be; zero if that is not known.
+func NoRoute(retryAfter time.Duration) *apierr.Error {
+	e := apierr.New(http.StatusServiceUnavailable, apierr.None, "The model is temporarily unavailable. Please try again later.")
+	e.RetryAfter, e.Cause = retryAfter, errNoRoute
+	return e
+}
 
 // IsBusy reports whether a body had no room in the budget.
 func IsBusy(err error) bool {
@@ -52,7 +60,6 @@ func IsBusy(err error) bool {
 // Reason returns why a request was refused, if its code does not say that: one of the reasons of package pulse, or empty.
 func Reason(err error) string {
 	_, inactive := errors.AsType[*auth.InactiveError](err)
-	public, _ := errors.AsType[*apierr.Error](err)
 	switch {
 	case inactive, errors.Is(err, admission.ErrKey):
 		return pulse.ReasonKeyInactive
@@ -64,7 +71,7 @@ func Reason(err error) string {
 		return pulse.ReasonNoSpool
 	case IsBusy(err):
 		return pulse.ReasonNoRoom
-	case public != nil && public.Message == ErrNoRoute.Message:
+	case errors.Is(err, errNoRoute):
 		return pulse.ReasonNoRoute
 	case errors.Is(err, auth.ErrUnavailable), errors.Is(err, admission.ErrUnavailable):
 		return pulse.ReasonUndecided

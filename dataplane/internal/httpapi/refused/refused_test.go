@@ -15,15 +15,13 @@ import (
 // Seven refusals share two codes and one status: those who run the gateway see which it was.
 func TestRefusalsHaveReasonsBesideTheirCodes(t *testing.T) {
 	t.Parallel()
-	noRoute := *ErrNoRoute
-	noRoute.RetryAfter = time.Second
 	for want, err := range map[string]error{
 		pulse.ReasonKeyInactive: &auth.InactiveError{},
 		pulse.ReasonMaintenance: Maintenance(&catalogkv.Maintenance{}, time.Now()),
 		pulse.ReasonNoSession:   admission.ErrNoSession,
 		pulse.ReasonNoSpool:     fmt.Errorf("%w: full", admission.ErrNoSpool),
 		pulse.ReasonNoRoom:      bytebudget.ErrFull,
-		pulse.ReasonNoRoute:     &noRoute,
+		pulse.ReasonNoRoute:     NoRoute(time.Second),
 		pulse.ReasonUndecided:   fmt.Errorf("%w: no decision in 2s", admission.ErrUnavailable),
 		"":                      &admission.RefusedError{},
 	} {
