@@ -504,6 +504,8 @@ create table usage_daily (
     model text not null,
     requests bigint not null,
     estimated bigint not null,
+    -- requests whose client left before the end of the answer
+    client_gone bigint not null,
     input bigint not null,
     cached_input bigint not null,
     cache_write bigint not null,
@@ -531,6 +533,8 @@ create table usage_weekly (
     model text not null,
     requests bigint not null,
     estimated bigint not null,
+    -- requests whose client left before the end of the answer
+    client_gone bigint not null,
     input bigint not null,
     cached_input bigint not null,
     cache_write bigint not null,
@@ -555,6 +559,8 @@ create table usage_daily_models (
     shard smallint not null,
     requests bigint not null,
     estimated bigint not null,
+    -- requests whose client left before the end of the answer
+    client_gone bigint not null,
     input bigint not null,
     cached_input bigint not null,
     cache_write bigint not null,
@@ -580,7 +586,8 @@ begin
     from unnest(batch)
     order by account_id, booked_on, used_on, key_id, model
     on conflict (account_id, booked_on, used_on, key_id, model) do update
-    set requests = d.requests + excluded.requests, estimated = d.estimated + excluded.estimated, input = d.input + excluded.input,
+    set requests = d.requests + excluded.requests, estimated = d.estimated + excluded.estimated, client_gone = d.client_gone + excluded.client_gone,
+        input = d.input + excluded.input,
         cached_input = d.cached_input + excluded.cached_input, cache_write = d.cache_write + excluded.cache_write,
         output = d.output + excluded.output, reasoning = d.reasoning + excluded.reasoning, audio_in = d.audio_in + excluded.audio_in,
         audio_out = d.audio_out + excluded.audio_out, image_in = d.image_in + excluded.image_in, image_out = d.image_out + excluded.image_out,
@@ -588,14 +595,15 @@ begin
         server_tool_requests = d.server_tool_requests + excluded.server_tool_requests, cost = d.cost + excluded.cost;
 
     insert into usage_weekly as w
-    select used_on - (extract(isodow from used_on)::integer - 1), account_id, key_id, model, sum(requests), sum(estimated), sum(input),
+    select used_on - (extract(isodow from used_on)::integer - 1), account_id, key_id, model, sum(requests), sum(estimated), sum(client_gone), sum(input),
         sum(cached_input), sum(cache_write), sum(output), sum(reasoning), sum(audio_in), sum(audio_out), sum(image_in), sum(image_out),
         sum(images), sum(seconds), sum(server_tool_requests), sum(cost)
     from unnest(batch)
     group by 1, 2, 3, 4
     order by 1, 2, 3, 4
     on conflict (week, account_id, key_id, model) do update
-    set requests = w.requests + excluded.requests, estimated = w.estimated + excluded.estimated, input = w.input + excluded.input,
+    set requests = w.requests + excluded.requests, estimated = w.estimated + excluded.estimated, client_gone = w.client_gone + excluded.client_gone,
+        input = w.input + excluded.input,
         cached_input = w.cached_input + excluded.cached_input, cache_write = w.cache_write + excluded.cache_write,
         output = w.output + excluded.output, reasoning = w.reasoning + excluded.reasoning, audio_in = w.audio_in + excluded.audio_in,
         audio_out = w.audio_out + excluded.audio_out, image_in = w.image_in + excluded.image_in, image_out = w.image_out + excluded.image_out,
@@ -603,13 +611,14 @@ begin
         server_tool_requests = w.server_tool_requests + excluded.server_tool_requests, cost = w.cost + excluded.cost;
 
     insert into usage_daily_models as m
-    select used_on, model, pg_backend_pid() % 8, sum(requests), sum(estimated), sum(input), sum(cached_input), sum(cache_write), sum(output),
+    select used_on, model, pg_backend_pid() % 8, sum(requests), sum(estimated), sum(client_gone), sum(input), sum(cached_input), sum(cache_write), sum(output),
         sum(reasoning), sum(audio_in), sum(audio_out), sum(image_in), sum(image_out), sum(images), sum(seconds), sum(server_tool_requests), sum(cost)
     from unnest(batch)
     group by used_on, model
     order by used_on, model
     on conflict (used_on, model, shard) do update
-    set requests = m.requests + excluded.requests, estimated = m.estimated + excluded.estimated, input = m.input + excluded.input,
+    set requests = m.requests + excluded.requests, estimated = m.estimated + excluded.estimated, client_gone = m.client_gone + excluded.client_gone,
+        input = m.input + excluded.input,
         cached_input = m.cached_input + excluded.cached_input, cache_write = m.cache_write + excluded.cache_write,
         output = m.output + excluded.output, reasoning = m.reasoning + excluded.reasoning, audio_in = m.audio_in + excluded.audio_in,
         audio_out = m.audio_out + excluded.audio_out, image_in = m.image_in + excluded.image_in, image_out = m.image_out + excluded.image_out,

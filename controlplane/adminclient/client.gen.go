@@ -156,6 +156,7 @@ const (
 	EventTypeKeyRevoked                 EventType = "key.revoked"
 	EventTypeKeySpendLimitNear          EventType = "key.spend_limit_near"
 	EventTypeKeySpendLimitReached       EventType = "key.spend_limit_reached"
+	EventTypeOperatorClientGoneUnusual  EventType = "operator.client_gone_unusual"
 	EventTypeOperatorCredentialAccepted EventType = "operator.credential_accepted"
 	EventTypeOperatorCredentialRefused  EventType = "operator.credential_refused"
 	EventTypeOperatorLedgerCheckFailed  EventType = "operator.ledger_check_failed"
@@ -1472,7 +1473,9 @@ type EventOrder string
 // `operator.usage_quarantined`: usage events were quarantined. `operator.ledger_check_failed`: the ledger check found
 // differences. Each of these two is sent at most once an hour. `operator.credential_refused`: a provider refuses a
 // credential; proxies use the provider's other credentials. `operator.credential_accepted`: no proxy reports the credential
-// as refused any more. Each is sent at most once an hour for a credential.
+// as refused any more. Each is sent at most once an hour for a credential. `operator.client_gone_unusual`: today (UTC) the
+// clients of an account have left at least 100 of its requests (`count`) before the end of the answer, and at least a
+// third of all (`of`); sent at most once a day for an account.
 type EventType string
 
 // ExplainedNeed Amounts are money; of `slots` they are counts.
@@ -3271,6 +3274,9 @@ type UsageTotal struct {
 	// CacheWrite Tokens written to a cache of any lifetime.
 	CacheWrite  int64 `json:"cache_write"`
 	CachedInput int64 `json:"cached_input"`
+
+	// ClientGone The number of requests whose client left before the end of the answer.
+	ClientGone int64 `json:"client_gone"`
 
 	// Cost A decimal in the account's currency.
 	//

@@ -169,7 +169,7 @@ func (b *bundle) used(account string, daysAgo int, cost int64) {
 	b.t.Helper()
 	id, err := ident.Account.Parse(account)
 	check(b.t, err)
-	b.exec(`insert into usage_daily select $1, d as booked_on, d as used_on, gen_random_uuid(), 'm', 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, $3
+	b.exec(`insert into usage_daily select $1, d as booked_on, d as used_on, gen_random_uuid(), 'm', 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, $3
 		from (select (now() at time zone 'utc')::date - $2::integer) as x(d)`, id, daysAgo, cost)
 	b.exec("update pools set settled = settled + $2 where account_id = $1 and kind = 1", id, cost)
 }

@@ -91,6 +91,9 @@ func (w *leaseWorld) settleRandomUsage(r *rand.Rand, db *postgres.DB, customers 
 		at := today.Add(-time.Duration(r.IntN(20*24*60)) * time.Minute)
 		e.RequestID, e.Model = ident.Request.Format(ident.NewAt(at)), []string{"a", "b", "c"}[r.IntN(3)]
 		e.Estimated = r.IntN(3) == 0
+		if r.IntN(3) == 0 {
+			e.Status = event.ClientGone
+		}
 		some := func() int64 { return max(r.Int64N(60)-40, 0) }
 		e.Usage = price.Usage{
 			Input: some(), CachedInput: some(), CacheWrite5m: some(), CacheWrite1h: some(), CacheWrite30m: some(), CacheWrite12h: some(), CacheWriteOther: some(),
@@ -155,6 +158,9 @@ func (u *used) addTo(totals map[usage.Total]usage.Sums, q *usage.TotalQuery) {
 	s.Requests++
 	if u.Estimated {
 		s.Estimated++
+	}
+	if u.Status == event.ClientGone {
+		s.ClientGone++
 	}
 	s.Input, s.CachedInput, s.Output = s.Input+c.Input, s.CachedInput+c.CachedInput, s.Output+c.Output
 	s.CacheWrite += c.CacheWrite5m + c.CacheWrite1h + c.CacheWrite30m + c.CacheWrite12h + c.CacheWriteOther

@@ -29,7 +29,9 @@ type Total struct {
 type Sums struct {
 	Requests int64
 	// Estimated is the number of requests whose usage the gateway has estimated.
-	Estimated          int64
+	Estimated int64
+	// ClientGone is the number of requests whose client left before the end of the answer.
+	ClientGone         int64
 	Input              int64
 	CachedInput        int64
 	CacheWrite         int64

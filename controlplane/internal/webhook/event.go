@@ -59,6 +59,26 @@ func CredentialEvent(provider, name, id, reason string, at time.Time) Event {
 	return oncePerHour(e, id, at)
 }
 
+// The share of an account's requests of a day that its clients leave before the end of the answer is unusual from
+// unusualGoneLeast requests on, if it is at least one in unusualGoneOneIn. A person who stops an answer now and then,
+// or an agent that is restarted, stays far below.
+const (
+	unusualGoneLeast = 100
+	unusualGoneOneIn = 3
+)
+
+// IsClientGoneUnusual reports whether so many of an account's requests of a day were left that its operator is told.
+func IsClientGoneUnusual(gone, requests int64) bool {
+	return gone >= unusualGoneLeast && gone >= (requests+unusualGoneOneIn-1)/unusualGoneOneIn
+}
+
+// ClientGoneEvent returns the event about an account whose clients have left that many of its requests of a UTC day.
+func ClientGoneEvent(account ident.UUID, gone, requests int64, day time.Time) Event {
+	e := Event{Type: ClientGoneUnusual, AccountID: account, Facts: Facts{Count: gone, Of: requests}}
+	e.Once = fmt.Sprintf("%s %s %s", e.Type, day.UTC().Format(time.DateOnly), ident.Account.Format(account))
+	return e
+}
+
 // Facts are the details of an event as known in the transaction that caused it. Which of them are
 // set depends on the type of the event.
 type Facts struct {
@@ -74,6 +94,8 @@ type Facts struct {
 	// Refused reports that a request was refused because the pool could not cover it.
 	Refused bool  `json:"refused,omitempty"`
 	Count   int64 `json:"count,omitempty"`
+	// Of is what Count is a part of.
+	Of int64 `json:"of,omitempty"`
 	// Checks names the failed invariants.
 	Checks []string `json:"checks,omitempty"`
 	// Provider, Credential (its name) and CredentialID identify a refused credential; Reason is why it is refused.
@@ -119,6 +141,7 @@ type data struct {
 	Reference         string    `json:"reference,omitempty"`
 	Refused           *bool     `json:"request_refused,omitempty"`
 	Count             int64     `json:"count,omitempty"`
+	Of                int64     `json:"of,omitempty"`
 	Checks            []string  `json:"checks,omitempty"`
 	Provider          string    `json:"provider_id,omitempty"`
 	Credential        string    `json:"credential,omitempty"`
@@ -156,6 +179,7 @@ func (e *Event) Body(s *Subject) ([]byte, error) {
 		Kind:         bookingKind(f.Kind),
 		Reference:    f.Reference,
 		Count:        f.Count,
+		Of:           f.Of,
 		Checks:       f.Checks,
 		Provider:     f.Provider,
 		Credential:   f.Credential,

@@ -56,6 +56,8 @@ const (
 	CredentialRefused Type = "operator.credential_refused"
 	// CredentialAccepted: the provider accepts the credential again, or no proxy reports it as refused any more.
 	CredentialAccepted Type = "operator.credential_accepted"
+	// ClientGoneUnusual: the clients of an account leave an unusual share of its answers before their end.
+	ClientGoneUnusual Type = "operator.client_gone_unusual"
 	// Test: an operator requested a test event.
 	Test Type = "webhook.test"
 )
@@ -75,6 +77,7 @@ var Types = []Type{
 	CheckFailed,
 	CredentialRefused,
 	CredentialAccepted,
+	ClientGoneUnusual,
 }
 
 const (

@@ -104,6 +104,7 @@ func totalView(t *usage.Total, by usage.Group) gen.UsageTotal {
 	view := gen.UsageTotal{
 		Requests:           t.Requests,
 		Estimated:          t.Estimated,
+		ClientGone:         t.ClientGone,
 		Input:              t.Input,
 		CachedInput:        t.CachedInput,
 		CacheWrite:         t.CacheWrite,

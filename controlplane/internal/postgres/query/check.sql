@@ -69,18 +69,19 @@ select (select count(*) from sums)::bigint as compared,
 -- name: CheckUsageAgainstTotals :one
 -- The roll-ups are the sums of the records, as far back as there are records.
 with recorded as (
-    select account_id, key_id, model, uuid_day(request_id) as day, count(*) as requests, count(*) filter (where estimated) as estimated, sum(cost) as cost
+    select account_id, key_id, model, uuid_day(request_id) as day, count(*) as requests, count(*) filter (where estimated) as estimated,
+        count(*) filter (where status = 'client_gone') as client_gone, sum(cost) as cost
     from usage_records
     where request_id >= greatest(@floor::uuid, usage_lowest())
     group by account_id, key_id, model, uuid_day(request_id)
 ), totalled as (
-    select account_id, key_id, model, used_on as day, sum(requests) as requests, sum(estimated) as estimated, sum(cost) as cost
+    select account_id, key_id, model, used_on as day, sum(requests) as requests, sum(estimated) as estimated, sum(client_gone) as client_gone, sum(cost) as cost
     from usage_daily
     where used_on >= greatest(uuid_day(usage_lowest()), uuid_day(@floor))
     group by account_id, key_id, model, used_on
 ), sums as (
     select coalesce(r.account_id, t.account_id) as id, coalesce(r.cost, 0) as want, coalesce(t.cost, 0) as got,
-        coalesce((r.cost, r.requests, r.estimated) = (t.cost, t.requests, t.estimated), false) as same
+        coalesce((r.cost, r.requests, r.estimated, r.client_gone) = (t.cost, t.requests, t.estimated, t.client_gone), false) as same
     from recorded r
     full join totalled t on (t.account_id, t.key_id, t.model, t.day) = (r.account_id, r.key_id, r.model, r.day)
 ), first as (

@@ -13,7 +13,7 @@ select * from (
         (case when @by_account::boolean then account_id else '00000000-0000-0000-0000-000000000000' end)::uuid as account_id,
         (case when @by_key::boolean then key_id else '00000000-0000-0000-0000-000000000000' end)::uuid as key_id,
         (case when @by_model::boolean then model else '' end)::text as model,
-        sum(requests)::bigint as requests, sum(estimated)::bigint as estimated, sum(input)::bigint as input, sum(cached_input)::bigint as cached_input,
+        sum(requests)::bigint as requests, sum(estimated)::bigint as estimated, sum(client_gone)::bigint as client_gone, sum(input)::bigint as input, sum(cached_input)::bigint as cached_input,
         sum(cache_write)::bigint as cache_write, sum(output)::bigint as output, sum(reasoning)::bigint as reasoning, sum(audio_in)::bigint as audio_in,
         sum(audio_out)::bigint as audio_out, sum(image_in)::bigint as image_in, sum(image_out)::bigint as image_out, sum(images)::bigint as images,
         sum(seconds)::bigint as seconds, sum(server_tool_requests)::bigint as server_tool_requests, sum(cost)::bigint as cost
@@ -31,20 +31,20 @@ select * from (
     select (case when @by_account::boolean then account_id else '00000000-0000-0000-0000-000000000000' end)::uuid as account_id,
         (case when @by_key::boolean then key_id else '00000000-0000-0000-0000-000000000000' end)::uuid as key_id,
         (case when @by_model::boolean then model else '' end)::text as model,
-        bigint_sum(requests)::bigint as requests, bigint_sum(estimated)::bigint as estimated, bigint_sum(input)::bigint as input, bigint_sum(cached_input)::bigint as cached_input,
+        bigint_sum(requests)::bigint as requests, bigint_sum(estimated)::bigint as estimated, bigint_sum(client_gone)::bigint as client_gone, bigint_sum(input)::bigint as input, bigint_sum(cached_input)::bigint as cached_input,
         bigint_sum(cache_write)::bigint as cache_write, bigint_sum(output)::bigint as output, bigint_sum(reasoning)::bigint as reasoning, bigint_sum(audio_in)::bigint as audio_in,
         bigint_sum(audio_out)::bigint as audio_out, bigint_sum(image_in)::bigint as image_in, bigint_sum(image_out)::bigint as image_out, bigint_sum(images)::bigint as images,
         bigint_sum(seconds)::bigint as seconds, bigint_sum(server_tool_requests)::bigint as server_tool_requests, bigint_sum(cost)::bigint as cost
     from (
-        select account_id, key_id, model, requests, estimated, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost
+        select account_id, key_id, model, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost
         from usage_weekly
         where week >= @first_week::date and week < @end_of_weeks::date
         union all
-        select account_id, key_id, model, requests, estimated, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost
+        select account_id, key_id, model, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost
         from usage_daily
         where used_on >= @from_day::date and used_on < @first_week
         union all
-        select account_id, key_id, model, requests, estimated, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost
+        select account_id, key_id, model, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost
         from usage_daily
         where used_on >= @end_of_weeks and used_on < @to_day::date
     ) as d
@@ -60,7 +60,7 @@ limit @row_limit;
 select * from (
     select (case when @by_day::boolean then used_on else '0001-01-01' end)::date as day,
         (case when @by_model::boolean then model else '' end)::text as model,
-        sum(requests)::bigint as requests, sum(estimated)::bigint as estimated, sum(input)::bigint as input, sum(cached_input)::bigint as cached_input,
+        sum(requests)::bigint as requests, sum(estimated)::bigint as estimated, sum(client_gone)::bigint as client_gone, sum(input)::bigint as input, sum(cached_input)::bigint as cached_input,
         sum(cache_write)::bigint as cache_write, sum(output)::bigint as output, sum(reasoning)::bigint as reasoning, sum(audio_in)::bigint as audio_in,
         sum(audio_out)::bigint as audio_out, sum(image_in)::bigint as image_in, sum(image_out)::bigint as image_out, sum(images)::bigint as images,
         sum(seconds)::bigint as seconds, sum(server_tool_requests)::bigint as server_tool_requests, sum(cost)::bigint as cost
@@ -79,7 +79,7 @@ select * from (
         (case when @by_account::boolean then account_id else '00000000-0000-0000-0000-000000000000' end)::uuid as account_id,
         (case when @by_key::boolean then key_id else '00000000-0000-0000-0000-000000000000' end)::uuid as key_id,
         (case when @by_model::boolean then model else '' end)::text as model,
-        sum(requests)::bigint as requests, sum(estimated)::bigint as estimated, sum(input)::bigint as input, sum(cached_input)::bigint as cached_input,
+        sum(requests)::bigint as requests, sum(estimated)::bigint as estimated, sum(client_gone)::bigint as client_gone, sum(input)::bigint as input, sum(cached_input)::bigint as cached_input,
         sum(cache_write)::bigint as cache_write, sum(output)::bigint as output, sum(reasoning)::bigint as reasoning, sum(audio_in)::bigint as audio_in,
         sum(audio_out)::bigint as audio_out, sum(image_in)::bigint as image_in, sum(image_out)::bigint as image_out, sum(images)::bigint as images,
         sum(seconds)::bigint as seconds, sum(server_tool_requests)::bigint as server_tool_requests, sum(cost)::bigint as cost

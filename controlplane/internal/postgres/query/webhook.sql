@@ -11,6 +11,14 @@ on conflict do nothing;
 -- name: EventExists :one
 select exists (select from webhook_events where deduplication_key = @deduplication_key::text)::boolean as written;
 
+-- name: ClientsGone :many
+-- The accounts with requests of a day whose client left before the end of the answer.
+select account_id, sum(requests)::bigint as requests, sum(client_gone)::bigint as client_gone
+from usage_daily
+where used_on = @day::date
+group by account_id having sum(client_gone) > 0
+order by account_id;
+
 -- name: SetRaisedAlarms :exec
 update pools p
 set raised_alarms = n.raised_alarms

@@ -9,6 +9,7 @@ import (
 
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/controlplane/internal/settle"
+	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
 )
 
@@ -23,7 +24,7 @@ type dayKey struct {
 // dayRow is a row of the daily roll-up with its counts, in the order of columnsOf.
 type dayRow struct {
 	dayKey
-	counts [15]int64
+	counts [16]int64
 }
 
 // errSums is returned if the sum of the counts of a batch is out of range.
@@ -48,13 +49,18 @@ func (s *daySums) add(item *settle.Item) {
 		estimated = 1
 	}
 
+	gone := int64(0)
+	if e.Status == event.ClientGone {
+		gone = 1
+	}
+
 	cacheWrite := int64(0)
 	for _, n := range [...]int64{u.CacheWrite5m, u.CacheWrite1h, u.CacheWrite30m, u.CacheWrite12h, u.CacheWriteOther} {
 		s.sum(&cacheWrite, n)
 	}
 
 	for i, n := range [len(row.counts)]int64{
-		1, estimated, u.Input, u.CachedInput, cacheWrite, u.Output, u.Reasoning, u.AudioIn, u.AudioOut,
+		1, estimated, gone, u.Input, u.CachedInput, cacheWrite, u.Output, u.Reasoning, u.AudioIn, u.AudioOut,
 		u.ImageIn, u.ImageOut, u.Images, u.Seconds, u.ServerToolRequests, int64(e.Cost),
 	} {
 		s.sum(&row.counts[i], n)
@@ -85,7 +91,7 @@ func (s *daySums) sum(to *int64, n int64) {
 // columnsOf returns the columns of the counts.
 func columnsOf(p *sqlcgen.UpdateRollupsParams) [len(dayRow{}.counts)]*[]int64 {
 	return [...]*[]int64{
-		&p.Requests, &p.Estimated, &p.Input, &p.CachedInput, &p.CacheWrite, &p.Output, &p.Reasoning, &p.AudioIn, &p.AudioOut,
+		&p.Requests, &p.Estimated, &p.ClientGone, &p.Input, &p.CachedInput, &p.CacheWrite, &p.Output, &p.Reasoning, &p.AudioIn, &p.AudioOut,
 		&p.ImageIn, &p.ImageOut, &p.Images, &p.Seconds, &p.ServerToolRequests, &p.Costs,
 	}
 }

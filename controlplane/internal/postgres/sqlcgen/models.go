@@ -418,6 +418,7 @@ type UsageDaily struct {
 	Model              string
 	Requests           int64
 	Estimated          int64
+	ClientGone         int64
 	Input              int64
 	CachedInput        int64
 	CacheWrite         int64
@@ -439,6 +440,7 @@ type UsageDailyModel struct {
 	Shard              int16
 	Requests           int64
 	Estimated          int64
+	ClientGone         int64
 	Input              int64
 	CachedInput        int64
 	CacheWrite         int64
@@ -504,6 +506,7 @@ type UsageWeekly struct {
 	Model              string
 	Requests           int64
 	Estimated          int64
+	ClientGone         int64
 	Input              int64
 	CachedInput        int64
 	CacheWrite         int64

@@ -394,15 +394,15 @@ func (q *Queries) TransactionTime(ctx context.Context) (time.Time, error) {
 
 const updateRollups = `-- name: UpdateRollups :exec
 select update_rollups(array(
-    select (t.account_id, (now() at time zone 'utc')::date, t.used_on, t.key_id, t.model, t.requests, t.estimated, t.input, t.cached_input, t.cache_write,
+    select (t.account_id, (now() at time zone 'utc')::date, t.used_on, t.key_id, t.model, t.requests, t.estimated, t.client_gone, t.input, t.cached_input, t.cache_write,
         t.output, t.reasoning, t.audio_in, t.audio_out, t.image_in, t.image_out, t.images, t.seconds, t.server_tool_requests, t.cost)::usage_daily
     from (
         select unnest($1::uuid[]) as account_id, unnest($2::date[]) as used_on, unnest($3::uuid[]) as key_id, unnest($4::text[]) as model,
-            unnest($5::bigint[]) as requests, unnest($6::bigint[]) as estimated, unnest($7::bigint[]) as input,
-            unnest($8::bigint[]) as cached_input, unnest($9::bigint[]) as cache_write, unnest($10::bigint[]) as output,
-            unnest($11::bigint[]) as reasoning, unnest($12::bigint[]) as audio_in, unnest($13::bigint[]) as audio_out,
-            unnest($14::bigint[]) as image_in, unnest($15::bigint[]) as image_out, unnest($16::bigint[]) as images,
-            unnest($17::bigint[]) as seconds, unnest($18::bigint[]) as server_tool_requests, unnest($19::bigint[]) as cost
+            unnest($5::bigint[]) as requests, unnest($6::bigint[]) as estimated, unnest($7::bigint[]) as client_gone, unnest($8::bigint[]) as input,
+            unnest($9::bigint[]) as cached_input, unnest($10::bigint[]) as cache_write, unnest($11::bigint[]) as output,
+            unnest($12::bigint[]) as reasoning, unnest($13::bigint[]) as audio_in, unnest($14::bigint[]) as audio_out,
+            unnest($15::bigint[]) as image_in, unnest($16::bigint[]) as image_out, unnest($17::bigint[]) as images,
+            unnest($18::bigint[]) as seconds, unnest($19::bigint[]) as server_tool_requests, unnest($20::bigint[]) as cost
     ) as t
 ))
 `
@@ -414,6 +414,7 @@ type UpdateRollupsParams struct {
 	Models             []string
 	Requests           []int64
 	Estimated          []int64
+	ClientGone         []int64
 	Input              []int64
 	CachedInput        []int64
 	CacheWrite         []int64
@@ -438,6 +439,7 @@ func (q *Queries) UpdateRollups(ctx context.Context, arg UpdateRollupsParams) er
 		arg.Models,
 		arg.Requests,
 		arg.Estimated,
+		arg.ClientGone,
 		arg.Input,
 		arg.CachedInput,
 		arg.CacheWrite,

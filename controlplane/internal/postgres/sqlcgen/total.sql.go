@@ -25,12 +25,12 @@ func (q *Queries) AccountOfKey(ctx context.Context, id ident.UUID) (ident.UUID, 
 }
 
 const accountUsageTotals = `-- name: AccountUsageTotals :many
-select day, account_id, key_id, model, requests, estimated, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost from (
+select day, account_id, key_id, model, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost from (
     select (case when $1::boolean then (case when $2::boolean then booked_on else used_on end) else '0001-01-01' end)::date as day,
         (case when $3::boolean then account_id else '00000000-0000-0000-0000-000000000000' end)::uuid as account_id,
         (case when $4::boolean then key_id else '00000000-0000-0000-0000-000000000000' end)::uuid as key_id,
         (case when $5::boolean then model else '' end)::text as model,
-        sum(requests)::bigint as requests, sum(estimated)::bigint as estimated, sum(input)::bigint as input, sum(cached_input)::bigint as cached_input,
+        sum(requests)::bigint as requests, sum(estimated)::bigint as estimated, sum(client_gone)::bigint as client_gone, sum(input)::bigint as input, sum(cached_input)::bigint as cached_input,
         sum(cache_write)::bigint as cache_write, sum(output)::bigint as output, sum(reasoning)::bigint as reasoning, sum(audio_in)::bigint as audio_in,
         sum(audio_out)::bigint as audio_out, sum(image_in)::bigint as image_in, sum(image_out)::bigint as image_out, sum(images)::bigint as images,
         sum(seconds)::bigint as seconds, sum(server_tool_requests)::bigint as server_tool_requests, sum(cost)::bigint as cost
@@ -73,6 +73,7 @@ type AccountUsageTotalsRow struct {
 	Model              string
 	Requests           int64
 	Estimated          int64
+	ClientGone         int64
 	Input              int64
 	CachedInput        int64
 	CacheWrite         int64
@@ -123,6 +124,7 @@ func (q *Queries) AccountUsageTotals(ctx context.Context, arg AccountUsageTotals
 			&i.Model,
 			&i.Requests,
 			&i.Estimated,
+			&i.ClientGone,
 			&i.Input,
 			&i.CachedInput,
 			&i.CacheWrite,
@@ -148,10 +150,10 @@ func (q *Queries) AccountUsageTotals(ctx context.Context, arg AccountUsageTotals
 }
 
 const modelUsageTotals = `-- name: ModelUsageTotals :many
-select day, model, requests, estimated, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost from (
+select day, model, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost from (
     select (case when $1::boolean then used_on else '0001-01-01' end)::date as day,
         (case when $2::boolean then model else '' end)::text as model,
-        sum(requests)::bigint as requests, sum(estimated)::bigint as estimated, sum(input)::bigint as input, sum(cached_input)::bigint as cached_input,
+        sum(requests)::bigint as requests, sum(estimated)::bigint as estimated, sum(client_gone)::bigint as client_gone, sum(input)::bigint as input, sum(cached_input)::bigint as cached_input,
         sum(cache_write)::bigint as cache_write, sum(output)::bigint as output, sum(reasoning)::bigint as reasoning, sum(audio_in)::bigint as audio_in,
         sum(audio_out)::bigint as audio_out, sum(image_in)::bigint as image_in, sum(image_out)::bigint as image_out, sum(images)::bigint as images,
         sum(seconds)::bigint as seconds, sum(server_tool_requests)::bigint as server_tool_requests, sum(cost)::bigint as cost
@@ -181,6 +183,7 @@ type ModelUsageTotalsRow struct {
 	Model              string
 	Requests           int64
 	Estimated          int64
+	ClientGone         int64
 	Input              int64
 	CachedInput        int64
 	CacheWrite         int64
@@ -221,6 +224,7 @@ func (q *Queries) ModelUsageTotals(ctx context.Context, arg ModelUsageTotalsPara
 			&i.Model,
 			&i.Requests,
 			&i.Estimated,
+			&i.ClientGone,
 			&i.Input,
 			&i.CachedInput,
 			&i.CacheWrite,
@@ -346,24 +350,24 @@ func (q *Queries) StatementTransactions(ctx context.Context, arg StatementTransa
 }
 
 const usageTotals = `-- name: UsageTotals :many
-select account_id, key_id, model, requests, estimated, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost from (
+select account_id, key_id, model, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost from (
     select (case when $1::boolean then account_id else '00000000-0000-0000-0000-000000000000' end)::uuid as account_id,
         (case when $2::boolean then key_id else '00000000-0000-0000-0000-000000000000' end)::uuid as key_id,
         (case when $3::boolean then model else '' end)::text as model,
-        bigint_sum(requests)::bigint as requests, bigint_sum(estimated)::bigint as estimated, bigint_sum(input)::bigint as input, bigint_sum(cached_input)::bigint as cached_input,
+        bigint_sum(requests)::bigint as requests, bigint_sum(estimated)::bigint as estimated, bigint_sum(client_gone)::bigint as client_gone, bigint_sum(input)::bigint as input, bigint_sum(cached_input)::bigint as cached_input,
         bigint_sum(cache_write)::bigint as cache_write, bigint_sum(output)::bigint as output, bigint_sum(reasoning)::bigint as reasoning, bigint_sum(audio_in)::bigint as audio_in,
         bigint_sum(audio_out)::bigint as audio_out, bigint_sum(image_in)::bigint as image_in, bigint_sum(image_out)::bigint as image_out, bigint_sum(images)::bigint as images,
         bigint_sum(seconds)::bigint as seconds, bigint_sum(server_tool_requests)::bigint as server_tool_requests, bigint_sum(cost)::bigint as cost
     from (
-        select account_id, key_id, model, requests, estimated, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost
+        select account_id, key_id, model, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost
         from usage_weekly
         where week >= $4::date and week < $5::date
         union all
-        select account_id, key_id, model, requests, estimated, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost
+        select account_id, key_id, model, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost
         from usage_daily
         where used_on >= $6::date and used_on < $4
         union all
-        select account_id, key_id, model, requests, estimated, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost
+        select account_id, key_id, model, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost
         from usage_daily
         where used_on >= $5 and used_on < $7::date
     ) as d
@@ -397,6 +401,7 @@ type UsageTotalsRow struct {
 	Model              string
 	Requests           int64
 	Estimated          int64
+	ClientGone         int64
 	Input              int64
 	CachedInput        int64
 	CacheWrite         int64
@@ -442,6 +447,7 @@ func (q *Queries) UsageTotals(ctx context.Context, arg UsageTotalsParams) ([]Usa
 			&i.Model,
 			&i.Requests,
 			&i.Estimated,
+			&i.ClientGone,
 			&i.Input,
 			&i.CachedInput,
 			&i.CacheWrite,
@@ -467,12 +473,12 @@ func (q *Queries) UsageTotals(ctx context.Context, arg UsageTotalsParams) ([]Usa
 }
 
 const usageTotalsByDay = `-- name: UsageTotalsByDay :many
-select day, account_id, key_id, model, requests, estimated, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost from (
+select day, account_id, key_id, model, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost from (
     select used_on as day,
         (case when $1::boolean then account_id else '00000000-0000-0000-0000-000000000000' end)::uuid as account_id,
         (case when $2::boolean then key_id else '00000000-0000-0000-0000-000000000000' end)::uuid as key_id,
         (case when $3::boolean then model else '' end)::text as model,
-        sum(requests)::bigint as requests, sum(estimated)::bigint as estimated, sum(input)::bigint as input, sum(cached_input)::bigint as cached_input,
+        sum(requests)::bigint as requests, sum(estimated)::bigint as estimated, sum(client_gone)::bigint as client_gone, sum(input)::bigint as input, sum(cached_input)::bigint as cached_input,
         sum(cache_write)::bigint as cache_write, sum(output)::bigint as output, sum(reasoning)::bigint as reasoning, sum(audio_in)::bigint as audio_in,
         sum(audio_out)::bigint as audio_out, sum(image_in)::bigint as image_in, sum(image_out)::bigint as image_out, sum(images)::bigint as images,
         sum(seconds)::bigint as seconds, sum(server_tool_requests)::bigint as server_tool_requests, sum(cost)::bigint as cost
@@ -507,6 +513,7 @@ type UsageTotalsByDayRow struct {
 	Model              string
 	Requests           int64
 	Estimated          int64
+	ClientGone         int64
 	Input              int64
 	CachedInput        int64
 	CacheWrite         int64
@@ -551,6 +558,7 @@ func (q *Queries) UsageTotalsByDay(ctx context.Context, arg UsageTotalsByDayPara
 			&i.Model,
 			&i.Requests,
 			&i.Estimated,
+			&i.ClientGone,
 			&i.Input,
 			&i.CachedInput,
 			&i.CacheWrite,

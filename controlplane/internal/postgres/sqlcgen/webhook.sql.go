@@ -9,6 +9,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgtype"
 	"modelgateway/shared/ident"
 )
 
@@ -117,6 +118,41 @@ func (q *Queries) ClaimDeliveries(ctx context.Context, arg ClaimDeliveriesParams
 			&i.Failures,
 			&i.FailingSeconds,
 		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const clientsGone = `-- name: ClientsGone :many
+select account_id, sum(requests)::bigint as requests, sum(client_gone)::bigint as client_gone
+from usage_daily
+where used_on = $1::date
+group by account_id having sum(client_gone) > 0
+order by account_id
+`
+
+type ClientsGoneRow struct {
+	AccountID  ident.UUID
+	Requests   int64
+	ClientGone int64
+}
+
+// The accounts with requests of a day whose client left before the end of the answer.
+func (q *Queries) ClientsGone(ctx context.Context, day pgtype.Date) ([]ClientsGoneRow, error) {
+	rows, err := q.db.Query(ctx, clientsGone, day)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ClientsGoneRow
+	for rows.Next() {
+		var i ClientsGoneRow
+		if err := rows.Scan(&i.AccountID, &i.Requests, &i.ClientGone); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -72,6 +72,7 @@ func ReadTotals(ctx context.Context, q *sqlcgen.Queries, query *usage.TotalQuery
 			Model:              row.Model,
 			Requests:           row.Requests,
 			Estimated:          row.Estimated,
+			ClientGone:         row.ClientGone,
 			Input:              row.Input,
 			CachedInput:        row.CachedInput,
 			CacheWrite:         row.CacheWrite,
@@ -206,6 +207,7 @@ func readModelTotals(ctx context.Context, q *sqlcgen.Queries, query *usage.Total
 			Model:              row.Model,
 			Requests:           row.Requests,
 			Estimated:          row.Estimated,
+			ClientGone:         row.ClientGone,
 			Input:              row.Input,
 			CachedInput:        row.CachedInput,
 			CacheWrite:         row.CacheWrite,
@@ -256,6 +258,7 @@ func toTotal(row *sqlcgen.UsageTotalsByDayRow) usage.Total {
 		Sums: usage.Sums{
 			Requests:           row.Requests,
 			Estimated:          row.Estimated,
+			ClientGone:         row.ClientGone,
 			Input:              row.Input,
 			CachedInput:        row.CachedInput,
 			CacheWrite:         row.CacheWrite,

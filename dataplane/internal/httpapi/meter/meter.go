@@ -149,7 +149,7 @@ func New(reg prometheus.Registerer) *Metrics {
 		left: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "mgw_left_streams_total",
 			Help: "Streams whose client left after the provider had begun to answer, by how they were charged: reported or estimated. " +
-				"The usage records with the status client_gone say whose they were.",
+				"The usage totals of an account count them as client_gone.",
 		}, []string{"rule"}),
 		doubts: tally.NewCounters(
 			"mgw_usage_doubts_total",
