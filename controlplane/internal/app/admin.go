@@ -247,9 +247,6 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	archives := a.buildArchive(usages, jobs)
 	videos := videostore.New(a.adminDB)
 	quarantine := settle.NewQuarantine(quarantinestore.New(a.adminDB), newSettler(a.adminDB))
-	hooks := webhookstore.New(a.adminDB)
-	jobs.every("update_refused_credentials", 2*time.Second, hooks.UpdateRefusedCredentials)
-	jobs.every("report_clients_gone", 5*time.Minute, func(ctx context.Context) error { return hooks.ReportClientsGone(ctx, time.Now()) })
 	rotations, err := a.buildRotation(ctx, keys, jobs)
 	if err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"modelgateway/controlplane/internal/webhooksender"
 )
 
-// buildWebhooks adds the delivery of webhooks.
+// buildWebhooks adds the jobs that write events about the fleet and the customers, and the delivery of webhooks.
 func (a *app) buildWebhooks(keys *vault.Vault, jobs *jobs) (*webhook.Service, error) {
 	cfg := &a.cfg.Webhook
 	allowed, err := cfg.Networks()
@@ -33,6 +33,8 @@ func (a *app) buildWebhooks(keys *vault.Vault, jobs *jobs) (*webhook.Service, er
 		func(ctx context.Context) error { dispatcher.Start(ctx); return nil },
 		func(context.Context) error { dispatcher.Stop(); sender.Close(); return nil })
 
+	jobs.every("update_refused_credentials", 2*time.Second, store.UpdateRefusedCredentials)
+	jobs.every("report_clients_gone", 5*time.Minute, func(ctx context.Context) error { return store.ReportClientsGone(ctx, time.Now()) })
 	jobs.every("expire_webhook_events", time.Hour, dispatcher.Expire)
 	return webhook.NewService(webhook.Config{Store: store, Vault: keys, Insecure: cfg.AllowHTTP}), nil
 }

@@ -131,11 +131,15 @@ func (r *Request) EstimateInput(perImage int64) int64 {
 	return EstimateTokens(int64(size.Bytes-size.MediaBytes)) + int64(size.MediaParts)*perImage + int64(size.FileBytes/16)
 }
 
+// fileAddressTokens are reserved for a document, audio or video of which a prompt has only the address: about fifty pages
+// of which the provider reads the text and a picture, or an hour of sound.
+const fileAddressTokens = 100_000
+
 // MaxFileTokens returns how many tokens more than EstimateInput says the documents of a prompt may have: those of plain
-// text. A reservation must cover them.
+// text, or for an address fileAddressTokens. A reservation must cover them.
 func (r *Request) MaxFileTokens() int64 {
 	size := r.promptSize()
-	return EstimateTokens(int64(size.FileBytes)) - int64(size.FileBytes/16)
+	return EstimateTokens(int64(size.FileBytes)) - int64(size.FileBytes/16) + int64(size.FileAddresses)*fileAddressTokens
 }
 
 // promptSize returns the size of the members that carry the prompt.
@@ -149,6 +153,7 @@ func (r *Request) promptSize() (sum jsonspan.Size) {
 		sum.MediaBytes += m.Size.MediaBytes
 		sum.MediaParts += m.Size.MediaParts
 		sum.FileBytes += m.Size.FileBytes
+		sum.FileAddresses += m.Size.FileAddresses
 	}
 	return sum
 }

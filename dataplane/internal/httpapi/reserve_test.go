@@ -109,6 +109,37 @@ func TestReservationCoversDocumentsByTheirLength(t *testing.T) {
 	}
 }
 
+// How long a document is that a prompt names by its address, nobody knows before the provider has read it.
+func TestReservationCoversDocumentsByAddress(t *testing.T) {
+	t.Parallel()
+	const image, document = `{"type":"image","source":{"type":"url","url":"https://example.org/a"}}`, `{"type":"document","source":{"type":"url","url":"https://example.org/a"}}`
+	for _, tt := range []struct {
+		path, part string
+		window     int64
+		least      int64
+		most       int64
+	}{
+		{"/v1/messages", `"max_tokens":1,"messages":[{"role":"user","content":[` + image + `]}]`, 0, 1, 2_000},
+		{"/v1/messages", `"max_tokens":1,"messages":[{"role":"user","content":[` + document + `]}]`, 0, 100_000, 103_000},
+		{"/v1/messages", `"max_tokens":1,"messages":[{"role":"user","content":[` + document + "," + document + `]}]`, 0, 200_000, 204_000},
+		{"/v1/messages", `"max_tokens":1,"messages":[{"role":"user","content":[` + document + `]}]`, 32_000, 32_000, 34_000},
+		{"/v1/responses", `"max_output_tokens":1,"input":[{"role":"user","content":[{"type":"input_file","file_url":"https://example.org/a"}]}]`, 0, 100_000, 103_000},
+		{"/v1/chat/completions", `"max_tokens":1,"messages":[{"role":"user","content":[{"type":"video_url","video_url":{"url":"https://example.org/a"}}]}]`, 0, 100_000, 103_000},
+		{"/v1/chat/completions", `"max_tokens":1,"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://example.org/a"}}]}]`, 0, 1, 2_000},
+	} {
+		g := newGatewayWith(t, options{model: func(m *catalogkv.Model) { m.ContextWindow = tt.window }}, jsonAnswer(http.StatusOK, chatJSON))
+		g.post(tt.path, `{"model":"text",`+tt.part+`}`)
+		events := g.spool.all()
+		if len(events) == 0 {
+			t.Errorf("%s: not admitted", tt.part)
+			continue
+		}
+		if got := int64(events[0].Reservation); got < tt.least || got > tt.most {
+			t.Errorf("%s: reserved %d; want %d to %d", tt.part, got, tt.least, tt.most)
+		}
+	}
+}
+
 func TestReservationAndChargeCoverTheFramesOfAnimations(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, jsonAnswer(http.StatusOK, `{"created":1,"data":[{"b64_json":"eA=="}]}`))

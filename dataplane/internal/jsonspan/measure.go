@@ -13,6 +13,9 @@ type Size struct {
 	MediaParts int
 	// FileBytes is the part of MediaBytes that is no image: documents and audio, whose tokens grow with their length.
 	FileBytes int
+	// Addresses is the number of MediaParts that are only named by an address, and FileAddresses that of those that are no
+	// images: documents, audio and videos of unknown length.
+	Addresses, FileAddresses int
 }
 
 // place is what the strings of an object or array may be.
@@ -23,6 +26,8 @@ const (
 	prose place = iota
 	// carrier: an object that carries one media, such as source or image_url.
 	carrier
+	// fileCarrier: one that carries no image.
+	fileCarrier
 	// opaque: a definition of a tool, or its arguments. All of it is read as text, whatever its members are called; so is
 	// all that is inside.
 	opaque
@@ -35,8 +40,10 @@ func (p place) inside(name []byte, depth int) place {
 		return opaque
 	}
 	switch string(name) {
-	case "source", "image_url", "input_audio", "audio", "audio_url", "video_url", "file", "input_reference":
+	case "source", "image_url", "input_reference":
 		return carrier
+	case "input_audio", "audio", "audio_url", "video_url", "file":
+		return fileCarrier
 	case "tools",
 		"tool",
 		"functions",
@@ -62,7 +69,7 @@ func (p place) inside(name []byte, depth int) place {
 func (s *Size) addString(p place, name, text []byte) {
 	switch string(name) {
 	case "url", "data":
-		if p != carrier {
+		if p != carrier && p != fileCarrier {
 			return
 		}
 	case "image_url", "video_url", "file_url", "file_data", "b64_json":
@@ -77,25 +84,50 @@ func (s *Size) addString(p place, name, text []byte) {
 		return
 	}
 
-	isImage, isFile := classify(text)
-	if !isImage && !isFile {
-		return
+	if isAddress(text) {
+		s.Addresses++
+		if p == fileCarrier || string(name) == "file_url" || string(name) == "video_url" {
+			s.FileAddresses++
+		}
+	} else {
+		isImage, isFile := classify(text)
+		if !isImage && !isFile {
+			return
+		}
+		if isFile {
+			s.FileBytes += len(text)
+		}
 	}
 
 	s.MediaBytes += len(text)
 	s.MediaParts++
-	if isFile {
-		s.FileBytes += len(text)
+}
+
+// endObject corrects the sizes at the end of an object with the type kind, as written, nil if it has none. before are the
+// sizes at its begin. The member data of a source of the type text is text. The source of a document, an audio or a video
+// is named like that of an image: only the type of the part, which may stand before or after it, says what is at its
+// address.
+func (s *Size) endObject(p place, before *Size, kind []byte) {
+	switch {
+	case kind == nil:
+	case p == carrier:
+		if string(kind) == `"text"` {
+			*s = *before
+		}
+	case p == prose && s.Addresses > before.Addresses:
+		switch text, _ := Text(nil, kind); string(text) {
+		case "document", "audio", "video":
+			s.FileAddresses = before.FileAddresses + s.Addresses - before.Addresses
+		}
 	}
 }
 
-// classify reports whether a text is an image or an address, or a document or audio. It is neither if a model would read
-// it as it is.
-func classify(text []byte) (isImage, isFile bool) {
-	if bytes.HasPrefix(text, []byte("https:")) || bytes.HasPrefix(text, []byte("http:")) {
-		return true, false // the size of what is there is not known
-	}
+func isAddress(text []byte) bool {
+	return bytes.HasPrefix(text, []byte("https:")) || bytes.HasPrefix(text, []byte("http:"))
+}
 
+// classify reports whether a text is an image, or a document or audio. It is neither if a model would read it as it is.
+func classify(text []byte) (isImage, isFile bool) {
 	rest, isURL := bytes.CutPrefix(text, []byte("data:"))
 	if !isURL {
 		isImage = hasImageBytes(text)

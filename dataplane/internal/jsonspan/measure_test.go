@@ -62,14 +62,15 @@ func TestSizeCountsMediaSeparately(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			want := Size{Bytes: len(tt.raw), MediaBytes: tt.media, MediaParts: tt.parts, FileBytes: tt.files}
-			if got := measure("messages", []byte(tt.raw)); got != want {
+			withoutAddresses := func(s Size) Size { s.Addresses, s.FileAddresses = 0, 0; return s }
+			if got := withoutAddresses(measure("messages", []byte(tt.raw))); got != want {
 				t.Errorf("measure = %+v; want %+v", got, want)
 			}
 			var o Object
 			if err := o.Parse([]byte(`{"other":["` + text + `"],"messages":` + tt.raw + `,"tools":` + tt.raw + `,"last":1}`)); err != nil {
 				t.Fatalf("Parse: %v", err)
 			}
-			if it, _ := o.Get("messages"); it.Size != want {
+			if it, _ := o.Get("messages"); withoutAddresses(it.Size) != want {
 				t.Errorf("Member.Size = %+v; want %+v", it.Size, want)
 			}
 			if tools, _ := o.Get("tools"); tools.Size != (Size{Bytes: len(tt.raw)}) {
@@ -109,12 +110,49 @@ func (s *Size) walk(p place, name, raw []byte, depth int) {
 			p = p.inside(name, depth)
 		}
 		before := *s
+		var kind []byte
 		for member, value := range Members(raw) {
 			s.walk(p, bytes.Clone(member), value, depth+1)
+			if string(member) == "type" && KindOf(value) == KindString {
+				kind = value
+			}
 		}
-		if kind, ok := Find(raw, "type"); ok && p == carrier && string(kind) == `"text"` {
-			*s = before
-		}
+		s.endObject(p, &before, kind)
 	default:
+	}
+}
+
+// An address of an image says nothing about its length, but an image has few tokens. That of a document, audio or video
+// may have very many.
+func TestAddressesOfFilesAreCounted(t *testing.T) {
+	t.Parallel()
+	const address = `"https://example.org/1"`
+	for raw, want := range map[string][2]int{
+		`[{"type":"image_url","image_url":{"url":` + address + `}}]`:                                                                                  {1, 0},
+		`[{"type":"input_image","image_url":` + address + `}]`:                                                                                        {1, 0},
+		`[{"type":"image","source":{"type":"url","url":` + address + `}}]`:                                                                            {1, 0},
+		`[{"type":"document","source":{"type":"url","url":` + address + `}}]`:                                                                         {1, 1},
+		`[{"source":{"type":"url","url":` + address + `},"type":"d\u006fcument"}]`:                                                                    {1, 1},
+		`[{"type":"tool_result","content":[{"type":"document","source":{"url":` + address + `}},{"type":"image","source":{"url":` + address + `}}]}]`: {2, 1},
+		`[{"type":"input_file","file_url":` + address + `}]`:                                                                                          {1, 1},
+		`[{"type":"video_url","video_url":{"url":` + address + `}}]`:                                                                                  {1, 1},
+		`[{"type":"video_url","video_url":` + address + `}]`:                                                                                          {1, 1},
+		`[{"type":"video","source":{"type":"url","url":` + address + `}}]`:                                                                            {1, 1},
+		`[{"type":"audio_url","audio_url":{"url":` + address + `}}]`:                                                                                  {1, 1},
+		`[{"type":"document","source":{"type":"text","data":` + address + `}}]`:                                                                       {0, 0},
+		`[{"type":"tool_use","input":{"type":"document","source":{"url":` + address + `}}}]`:                                                          {0, 0},
+		`[{"type":"text","text":` + address + `}]`:                                                                                                    {0, 0},
+	} {
+		var o Object
+		if err := o.Parse([]byte(`{"messages":` + raw + `,"last":1}`)); err != nil {
+			t.Fatalf("%s: %v", raw, err)
+		}
+		m, _ := o.Get("messages")
+		if got := [2]int{m.Size.Addresses, m.Size.FileAddresses}; got != want {
+			t.Errorf("%s: %v addresses, of files; want %v", raw, got, want)
+		}
+		if alone := measure("messages", []byte(raw)); alone != m.Size {
+			t.Errorf("%s: Parse counts %+v, the value alone %+v", raw, m.Size, alone)
+		}
 	}
 }

@@ -20,7 +20,7 @@ func (o *Object) scanObject(i, depth int) int {
 
 	frame := o.keys.push()
 	place, outside := o.place, o.sizes
-	isText := false // a source with plain text in its member data
+	var kind []byte // the member type
 	i = SkipSpace(body, i+1)
 	if i < len(body) && body[i] == '}' {
 		return i + 1
@@ -46,7 +46,9 @@ func (o *Object) scanObject(i, depth int) int {
 		o.place = place
 		if body[valueStart] == '"' {
 			o.sizes.addString(place, name, body[valueStart+1:i-1])
-			isText = isText || place == carrier && string(name) == "type" && string(body[valueStart:i]) == `"text"`
+			if string(name) == "type" {
+				kind = body[valueStart:i]
+			}
 		}
 
 		if depth == 1 {
@@ -56,10 +58,12 @@ func (o *Object) scanObject(i, depth int) int {
 				Value: Span{valueStart, i},
 				Kind:  KindOf(body[valueStart:]),
 				Size: Size{
-					Bytes:      i - valueStart,
-					MediaBytes: o.sizes.MediaBytes - before.MediaBytes,
-					MediaParts: o.sizes.MediaParts - before.MediaParts,
-					FileBytes:  o.sizes.FileBytes - before.FileBytes,
+					Bytes:         i - valueStart,
+					MediaBytes:    o.sizes.MediaBytes - before.MediaBytes,
+					MediaParts:    o.sizes.MediaParts - before.MediaParts,
+					FileBytes:     o.sizes.FileBytes - before.FileBytes,
+					Addresses:     o.sizes.Addresses - before.Addresses,
+					FileAddresses: o.sizes.FileAddresses - before.FileAddresses,
 				},
 			})
 		}
@@ -73,9 +77,7 @@ func (o *Object) scanObject(i, depth int) int {
 		case ',':
 			i = SkipSpace(body, i+1)
 		case '}':
-			if isText {
-				o.sizes = outside
-			}
+			o.sizes.endObject(place, &outside, kind)
 			o.keys.pop(frame)
 			return i + 1
 		default:

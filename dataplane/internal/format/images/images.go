@@ -79,9 +79,16 @@ func check(r *format.Request, p *format.Policy, rules format.Rules) *apierr.Erro
 		}
 	}
 	r.Images = imageCount(r, p)
-	if action := p.Row("frame_count").Action; action != format.Clamp && action != format.Forward {
+
+	switch p.Row("frame_count").Action {
+	case format.Clamp, format.Forward:
+		if r.Frames == 0 && price.Word(r.Text("output_format")) == "gif" {
+			r.Frames = minFrames
+		}
+	case format.Reject, format.Drop, format.Replace, format.Force:
 		r.Frames = 1
 	}
+
 	return nil
 }
 
@@ -102,11 +109,16 @@ func imageCount(r *format.Request, p *format.Policy) int64 {
 	return minImages
 }
 
-// edit sets the number of images to that of the reservation, whatever the provider's default is.
+// edit sets the number of images, and that of the frames of an animation, to that of the reservation, whatever the
+// provider's default is.
 func edit(r *format.Request, e *format.Edit, t *format.Target) {
 	switch t.Policy.Row("n").Action {
 	case format.Clamp, format.Forward:
 		e.Set("n", e.Number(imageCount(r, t.Policy)))
 	case format.Reject, format.Drop, format.Replace, format.Force:
+	}
+
+	if r.Frames > 1 && r.Value("frame_count") == nil {
+		e.Set("frame_count", e.Number(r.Frames))
 	}
 }

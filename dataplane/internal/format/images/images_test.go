@@ -109,7 +109,10 @@ func TestFramesArePricedAsImages(t *testing.T) {
 		{`,"output_format":"gif","frame_count":16`, policy, 16, 32},
 		{`,"output_format":"gif","frame_count":99`, policy, 16, 32},
 		{`,"frame_count":0`, policy, 2, 4},
-		{`,"output_format":"gif"`, policy, 1, 2},
+		{`,"output_format":"GIF"`, policy, 2, 4},
+		{`,"output_format":"gif","frame_count":null`, policy, 2, 4},
+		{`,"output_format":"gif"`, policy.With(catalogkv.Params{"frame_count": {Policy: "drop"}}), 1, 2},
+		{`,"output_format":"png"`, policy, 1, 2},
 		{`,"frame_count":16`, policy.With(catalogkv.Params{"frame_count": {Policy: "drop"}}), 1, 2},
 	} {
 		r := request(t, `,"n":2`+tt.add)
