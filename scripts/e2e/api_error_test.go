@@ -273,17 +273,20 @@ func TestUpstreamUnavailable(t *testing.T) {
 		"drop", "status=500", "body=html", "body=empty", "body=plain", "body=broken_json", "body=string_error", // the provider fails
 		"body=invalid_key", "body=quota", "body=model_not_found", "status=402", // it refuses the account of the gateway
 	} {
-		// The model needs a provider of its own, because a refused credential goes into
-		// cooldown.
-		provider := a.Provider(t, rig.Provider{BaseURL: a.Sim.URL})
-		upstream := "secret-name@" + directives
-		model := a.Model(t, rig.Model{Routes: []rig.Route{{Provider: provider, UpstreamModel: upstream}}})
-		message := a.refusedPost(t, chat.path, chat.body(model), refusal{502, "upstream_unavailable", ""})
-		for _, secret := range []string{"API key", "quota", "billing", "html", "internal failure", "upstream connect", "secret-name"} {
-			if strings.Contains(message, secret) {
-				t.Errorf("%s: the message %q reveals something about the provider", directives, message)
+		t.Run(directives, func(t *testing.T) {
+			t.Parallel()
+			// The model needs a provider of its own, because a refused credential goes into
+			// cooldown.
+			provider := a.Provider(t, rig.Provider{BaseURL: a.Sim.URL})
+			upstream := "secret-name@" + directives
+			model := a.Model(t, rig.Model{Routes: []rig.Route{{Provider: provider, UpstreamModel: upstream}}})
+			message := a.refusedPost(t, chat.path, chat.body(model), refusal{502, "upstream_unavailable", ""})
+			for _, secret := range []string{"API key", "quota", "billing", "html", "internal failure", "upstream connect", "secret-name"} {
+				if strings.Contains(message, secret) {
+					t.Errorf("%s: the message %q reveals something about the provider", directives, message)
+				}
 			}
-		}
+		})
 	}
 	// The next route is tried first.
 	model := a.Model(t, rig.Model{Routes: []rig.Route{{UpstreamModel: "first@drop"}, {UpstreamModel: "second", Priority: 1}}})

@@ -179,6 +179,7 @@ func mirror(status func() int) *httptest.Server {
 // searches all output of the stack for them. The same search must find names that are not
 // secret.
 func TestSecretsAreNeverPrinted(t *testing.T) {
+	t.Parallel()
 	oldPepper, oldMaster := rand.Text()+rand.Text(), base64.StdEncoding.EncodeToString([]byte(rand.Text() + rand.Text())[:32])
 	w := newLeakDetector(t, oldPepper, oldMaster)
 	hasher, err := apikey.NewHasher([]byte(oldPepper))

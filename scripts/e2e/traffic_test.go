@@ -83,7 +83,7 @@ func (a *api) tail(t *testing.T, account *rig.Account) <-chan adminclient.Reques
 	return rest
 }
 
-func TestTailAndRefusalsShowWhatWasShort(t *testing.T) {
+func TestTailShowsWhatWasShort(t *testing.T) {
 	a := newAPI(t)
 	model := a.Model(t, rig.Model{})
 	poor := a.Account(t, rig.AccountSpec{Credit: "0"})
@@ -91,13 +91,10 @@ func TestTailAndRefusalsShowWhatWasShort(t *testing.T) {
 	post := func(proxy int, key string) *rig.Answer {
 		return a.Do(t, rig.Request{Proxy: proxy, Path: chat.path, Key: key, Body: chat.body(model)})
 	}
-	refused := map[string]bool{} // by the ids of the requests
 	for i := range a.Proxies {
-		answer := post(i, poor.Key)
-		if answer.Status != http.StatusPaymentRequired {
+		if answer := post(i, poor.Key); answer.Status != http.StatusPaymentRequired {
 			t.Fatalf("got %s", answer)
 		}
-		refused[answer.RequestID()] = true
 	}
 	seen := map[string]bool{}
 	for range a.Proxies {
@@ -115,6 +112,22 @@ func TestTailAndRefusalsShowWhatWasShort(t *testing.T) {
 	served := post(0, poor.Key)
 	if line := <-lines; line.RequestID != served.RequestID() || line.Status != http.StatusOK || line.Cost == nil || line.RouteID == nil {
 		t.Errorf("line %+v; want that of %s", line, served)
+	}
+}
+
+// Refusals are stored when their minute has ended.
+func TestRefusalsShowWhatWasShort(t *testing.T) {
+	rig.Long(t)
+	a := newAPI(t)
+	model := a.Model(t, rig.Model{})
+	poor := a.Account(t, rig.AccountSpec{Credit: "0"})
+	refused := map[string]bool{} // by the ids of the requests
+	for i := range a.Proxies {
+		answer := a.Do(t, rig.Request{Proxy: i, Path: chat.path, Key: poor.Key, Body: chat.body(model)})
+		if answer.Status != http.StatusPaymentRequired {
+			t.Fatalf("got %s", answer)
+		}
+		refused[answer.RequestID()] = true
 	}
 	rig.Await(t, "the refusals of the account", func(ctx context.Context) error {
 		got, err := a.Admin.ListRefusals(ctx, &adminclient.ListRefusalsParams{AccountID: &poor.ID})
