@@ -16,7 +16,7 @@ func imageOf(n int) string {
 // The provider has been paid for it.
 func TestAnswerBeyondTheBudgetIsDeliveredAndCharged(t *testing.T) {
 	t.Parallel()
-	large := imageOf(72 * mib)
+	large := imageOf(18 * mib)
 	chunked := func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		for len(large) > 0 { // without a length
@@ -28,7 +28,7 @@ func TestAnswerBeyondTheBudgetIsDeliveredAndCharged(t *testing.T) {
 	}
 	want := large
 	for name, answer := range map[string]http.HandlerFunc{"with a length": jsonAnswer(http.StatusOK, want), "without a length": chunked} {
-		g := newGatewayWith(t, options{budget: 80 * mib}, answer)
+		g := newGatewayWith(t, options{budget: 20 * mib}, answer)
 		if got := g.post("/v1/images/generations", imageBody); got.status != http.StatusOK || got.body != want {
 			t.Errorf("%s: got %d with %d bytes", name, got.status, len(got.body))
 		}
@@ -44,7 +44,7 @@ func TestAnswerBeyondTheBudgetIsDeliveredAndCharged(t *testing.T) {
 // Neither memory nor disk has room. Not to charge the account would let it choose answers that cost the operator only.
 func TestAnswerThatIsLostIsCharged(t *testing.T) {
 	t.Parallel()
-	g := newGatewayWith(t, options{budget: 80 * mib, disk: 80 * mib}, jsonAnswer(http.StatusOK, imageOf(72*mib)), jsonAnswer(http.StatusOK, imageOf(1)))
+	g := newGatewayWith(t, options{budget: 20 * mib, disk: 20 * mib}, jsonAnswer(http.StatusOK, imageOf(18*mib)), jsonAnswer(http.StatusOK, imageOf(1)))
 	if got := g.post("/v1/images/generations", imageBody).apiError(t); got.Status != 503 || got.RetryAfter == "" || got.Code != "service_unavailable" {
 		t.Errorf("got %+v", got)
 	}
@@ -62,7 +62,7 @@ func TestAccountThatFillsItsShareGetsItsAnswersAndDelaysNobody(t *testing.T) {
 	const each = 4
 	arrived, answerNow := make(chan struct{}, each), make(chan struct{})
 	answer := strings.Replace(chatJSON, `"content":"`, `"content":"`+strings.Repeat("words ", 100_000), 1)
-	g := newGatewayWith(t, options{budget: 320 * mib}, func(w http.ResponseWriter, r *http.Request) {
+	g := newGatewayWith(t, options{budget: 80 * mib}, func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength > 1*mib {
 			arrived <- struct{}{}
 			<-answerNow
@@ -71,7 +71,7 @@ func TestAccountThatFillsItsShareGetsItsAnswersAndDelaysNobody(t *testing.T) {
 	})
 	g.plane.open("acc_2", 1_000_000, 1_000_000, 10)
 	victim := g.issue("key_2", "acc_2")
-	picture := `{"type":"image_url","image_url":{"url":"data:image/png;base64,` + strings.Repeat("A", 79*mib/each) + `"}}`
+	picture := `{"type":"image_url","image_url":{"url":"data:image/png;base64,` + strings.Repeat("A", 19*mib/each) + `"}}`
 	large := `{"model":"text","messages":[{"role":"user","content":[` + picture + `]}]}`
 	medium := strings.Replace(chatBody, "hi", strings.Repeat("words ", 5000), 1)
 	statuses := make(chan int, each)

@@ -281,7 +281,7 @@ func TestRefusalReachesClientsThatSendEverythingFirst(t *testing.T) {
 	g.plane.open("acc_2", 0, 1_000_000, 10)
 	poor := g.issue("key_2", "acc_2")
 	address := g.serve()
-	large := bytes.Repeat([]byte("x"), 40*mib)
+	large := bytes.Repeat([]byte("x"), 28*mib)
 	tests := []struct {
 		name, path, key string
 		chunked         bool
