@@ -110,6 +110,7 @@ func build(cfg *config.Config, o *output, version string, failed func(error)) (*
 		Hasher:   secrets.hasher,
 		Previous: secrets.previous,
 		Bucket:   nats,
+		MaxKeys:  auth.MaxKeys,
 	}, nats, reg)
 	if err != nil {
 		return nil, err

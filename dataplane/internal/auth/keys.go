@@ -65,9 +65,10 @@ type Key struct {
 func (k *Key) HasHash(hash apikey.Hash) bool { return k.version.Hash == hash }
 
 const (
-	// maxKeys bounds the cached records, maxUnknown the cached hashes of unknown keys.
-	maxKeys    = 1 << 18
-	maxUnknown = 1 << 14
+	// MaxKeys is the number of records that a proxy caches.
+	MaxKeys = 1 << 18
+	// keysPerUnknown is the number of cached records for each cached hash of an unknown key.
+	keysPerUnknown = 16
 	// countersPerKey is the number of use counters of the cache for each cached entry. Ristretto recommends ten; they
 	// would take 12 MB.
 	countersPerKey = 4
@@ -89,6 +90,8 @@ type Config struct {
 	Previous []*apikey.Hasher
 	// Bucket has key records for when the control plane does not decide.
 	Bucket Bucket
+	// MaxKeys bounds the cached records.
+	MaxKeys int64
 }
 
 // Keys looks up key records. It is safe for concurrent use.
@@ -123,8 +126,8 @@ type negativeEntry struct {
 // current pepper and, if it is unknown, under each of the previous peppers.
 func New(cfg Config, loader Loader, reg prometheus.Registerer) (*Keys, error) {
 	records, err := ristretto.NewCache(&ristretto.Config[uint64, *Key]{
-		NumCounters:        countersPerKey * maxKeys,
-		MaxCost:            maxKeys,
+		NumCounters:        countersPerKey * cfg.MaxKeys,
+		MaxCost:            cfg.MaxKeys,
 		BufferItems:        64,
 		IgnoreInternalCost: true,
 	})
@@ -132,6 +135,7 @@ func New(cfg Config, loader Loader, reg prometheus.Registerer) (*Keys, error) {
 		return nil, fmt.Errorf("auth: create cache: %w", err)
 	}
 
+	maxUnknown := cfg.MaxKeys / keysPerUnknown
 	unknown, err := ristretto.NewCache(&ristretto.Config[uint64, negativeEntry]{
 		NumCounters:        countersPerKey * maxUnknown,
 		MaxCost:            maxUnknown,

@@ -82,7 +82,7 @@ func setup(t *testing.T) (*Keys, *fakeControlPlane) {
 		t.Fatal(err)
 	}
 	p := &fakeControlPlane{revision: 10, records: map[apikey.Hash]wire.KeyRecord{}, status: wire.Done}
-	k, err := New(Config{Hasher: hasher, Bucket: &fakeBucket{}}, p, prometheus.NewRegistry())
+	k, err := New(Config{Hasher: hasher, Bucket: &fakeBucket{}, MaxKeys: 1 << 10}, p, prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}

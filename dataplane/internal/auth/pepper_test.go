@@ -21,7 +21,7 @@ func setupTwoPeppers(tb testing.TB) (*Keys, *fakeControlPlane, *apikey.Hasher) {
 		}
 	}
 	p := &fakeControlPlane{revision: 10, records: map[apikey.Hash]wire.KeyRecord{}, status: wire.Done}
-	k, err := New(Config{Hasher: hashers[0], Previous: hashers[1:], Bucket: &fakeBucket{}}, p, prometheus.NewRegistry())
+	k, err := New(Config{Hasher: hashers[0], Previous: hashers[1:], Bucket: &fakeBucket{}, MaxKeys: 1 << 10}, p, prometheus.NewRegistry())
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -158,7 +158,7 @@ func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gatew
 	if g.fleet, err = seal.NewKey(seal.NewSecret()); err != nil {
 		t.Fatal(err)
 	}
-	if g.keys, err = auth.New(auth.Config{Hasher: g.hasher, Bucket: noBucket{}}, g.plane, prometheus.NewRegistry()); err != nil {
+	if g.keys, err = auth.New(auth.Config{Hasher: g.hasher, Bucket: noBucket{}, MaxKeys: 1 << 10}, g.plane, prometheus.NewRegistry()); err != nil {
 		t.Fatal(err)
 	}
 	disk, err := spool.Open(spool.Config{Dir: t.TempDir(), MaxEvents: 1000, MaxBytes: 64 << 20}, log)
