@@ -189,6 +189,7 @@ func (l Layout) controlPlane(i int, ports Ports) service {
 			"MGW_ADMIN_LISTEN="+listen.Serve.Address(),
 			"MGW_ADMIN_BOOTSTRAP_TOKEN_FILE="+l.secret("admin_token"),
 			"MGW_OPS_LISTEN="+listen.Ops.Address(),
+			"MGW_NATS_REPLICAS=1",
 			"MGW_CONSOLE_API_URL="+ports.DataPlanes[0].Serve.URL(),
 			"MGW_POSTGRES_URL_FILE="+l.secret("postgres_url"),
 			"MGW_SECRETS_MASTER_KEY_FILE="+l.secret("master_key"),

@@ -78,7 +78,7 @@ func testConfig(postgresURL, natsURL string) config.Config {
 	cfg.Admin.Listen, cfg.Ops.Listen = "127.0.0.1:0", "127.0.0.1:0"
 	cfg.Admin.BootstrapToken = token
 	cfg.Postgres.URL = settings.Secret(postgresURL)
-	cfg.NATS.URL = natsURL
+	cfg.NATS.URL, cfg.NATS.Replicas = natsURL, 1
 	cfg.Secrets.Pepper, cfg.Secrets.FleetKey, cfg.Secrets.MasterKey = "0123456789abcdef", key, key
 	return cfg
 }

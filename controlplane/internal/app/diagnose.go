@@ -41,7 +41,6 @@ func promises(cfg *config.Config) *diagnosis.Promises {
 		KeepsCommits:    cfg.Postgres.KeepsCommits,
 		Window:          cfg.Session.Window,
 		RevocationBound: sessions(cfg).RevocationBound(),
-		CloseAfter:      cfg.Session.CloseAfter,
 	}
 }
 

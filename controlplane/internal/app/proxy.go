@@ -134,9 +134,5 @@ func (a *app) openTraces() (trace.Tracer, error) {
 
 // sessions returns the times of the protocol.
 func sessions(cfg *config.Config) leasing.Config {
-	return leasing.Config{
-		Window:             cfg.Session.Window,
-		CloseAfter:         cfg.Session.CloseAfter,
-		RefusalGracePeriod: cfg.Lease.RefusalGracePeriod,
-	}
+	return leasing.Config{Window: cfg.Session.Window}
 }

@@ -33,7 +33,6 @@ type Config struct {
 	NATS     NATS     `mapstructure:"nats"`
 	Secrets  Secrets  `mapstructure:"secrets"`
 	Session  Session  `mapstructure:"session"`
-	Lease    Lease    `mapstructure:"lease"`
 	Catalog  Catalog  `mapstructure:"catalog"`
 	Webhook  Webhook  `mapstructure:"webhook"`
 	Archive  Archive  `mapstructure:"archive"`
@@ -120,7 +119,7 @@ type NATS struct {
 	CAFile   string          `mapstructure:"ca_file" usage:"File with the CA certificates that NATS servers are verified against." when:"the certificates of NATS are of a private authority"`
 	CertFile string          `mapstructure:"cert_file" usage:"File with the TLS client certificate for NATS." when:"NATS knows users by client certificates"`
 	KeyFile  string          `mapstructure:"key_file" usage:"File with the private key of the TLS client certificate." when:"the client certificate is set"`
-	Replicas int             `mapstructure:"replicas" usage:"Number of NATS servers that store each stream and bucket." when:"NATS has three servers: 3"`
+	Replicas int             `mapstructure:"replicas" usage:"Number of NATS servers that store each stream and bucket." when:"NATS has one server: 1"`
 	// The usage stream needs about 250 bytes for each request on the disk of each server that stores it.
 	UsageMaxBytes int64         `mapstructure:"usage_max_bytes" usage:"Maximum size of the usage stream in bytes on each NATS server that stores it; 0 means no limit but the disk. A request takes about 250 bytes: 100 requests per second for 7 days are 15 GiB. The disk needs twice as much. When the stream is full, usage waits in the spools of the proxies." when:"the disk of NATS is shared"`
 	UsageKept     time.Duration `mapstructure:"usage_kept" usage:"How long settled usage stays in the usage stream. After a loss of commits in Postgres it is settled again from there, so it must be longer than the age of the newest backup that would be restored, plus 1h. At least 2h." when:"older backups may be restored"`
@@ -142,22 +141,11 @@ type Secrets struct {
 type Session struct {
 	// With several NATS servers it must be longer than the election of a leader, which takes up to 9 s, and a quarter of it.
 	// With one server nothing is elected: the same default serves while that server restarts.
-	Window     time.Duration `mapstructure:"window" usage:"For how long a proxy may admit requests after a heartbeat in the stream of changes in NATS. A revocation waits as long for a proxy that cannot acknowledge it, and a proxy that is cut off from NATS stops after it. A proxy sends a heartbeat each quarter of it. From 1s to 5m; below 20s, the election of a leader among several NATS servers can stop every proxy for seconds." when:"an election of NATS takes longer, or revocations must reach a proxy that is cut off sooner"`
-	CloseAfter time.Duration `mapstructure:"close_after" usage:"How long the leases of an expired session are kept for usage that may still be reported, before it is closed. The time begins anew after an outage of Postgres, NATS or the control plane." when:"the units of lost proxies must be free sooner"`
+	Window time.Duration `mapstructure:"window" usage:"For how long a proxy may admit requests after a heartbeat in the stream of changes in NATS. A revocation waits as long for a proxy that cannot acknowledge it, and a proxy that is cut off from NATS stops after it. A proxy sends a heartbeat each quarter of it. From 1s to 5m; below 20s, the election of a leader among several NATS servers can stop every proxy for seconds." when:"an election of NATS takes longer, or revocations must reach a proxy that is cut off sooner"`
 }
 
 // maxWindow is the longest session.window: revocations wait as long for a proxy that is cut off.
 const maxWindow = 5 * time.Minute
-
-// Lease configures how leases are granted.
-type Lease struct {
-	RefusalGracePeriod time.Duration `mapstructure:"refusal_grace_period" usage:"Grace period before a refusal for lack of money or slots is returned, at most 1s. In it, proxies may return units. It must be longer than a message takes." when:"a message between the planes takes longer"`
-}
-
-// validate rejects a grace period that is out of range.
-func (l *Lease) validate(v *settings.Validator) {
-	v.Reject(l.RefusalGracePeriod < 0 || l.RefusalGracePeriod > time.Second, "lease.refusal_grace_period is not between 0 and one second")
-}
 
 // Catalog configures which catalogs are accepted.
 type Catalog struct {
@@ -250,10 +238,9 @@ func Default() Config {
 			StatementTimeout:    time.Minute,
 			KeepsCommits:        string(rollback.KeepsOnRestart),
 		},
-		NATS:    NATS{Replicas: 1, UsageKept: 7 * 24 * time.Hour},
+		NATS:    NATS{Replicas: 3, UsageKept: 7 * 24 * time.Hour},
 		Secrets: Secrets{MasterKeyID: "m1"},
-		Session: Session{Window: 20 * time.Second, CloseAfter: 15 * time.Minute},
-		Lease:   Lease{RefusalGracePeriod: 50 * time.Millisecond},
+		Session: Session{Window: 20 * time.Second},
 		Catalog: Catalog{RequireHTTPS: true},
 		Webhook: Webhook{Timeout: 15 * time.Second, DisableAfter: 5 * 24 * time.Hour},
 	}
@@ -325,7 +312,6 @@ func (c *Config) Validate() error {
 		"postgres.keeps_commits is not never, restart or failover",
 	)
 	v.Reject(c.Session.Window < time.Second || c.Session.Window > maxWindow, "session.window is not between 1s and %v", maxWindow)
-	c.Lease.validate(&v)
 	_, err = c.Webhook.Networks()
 	v.Reject(err != nil, "webhook.allowed_networks: %v", err)
 	v.Reject(c.Webhook.Timeout <= 0 || c.Webhook.Timeout > maxWebhookTimeout, "webhook.timeout is not between 0 and %s", maxWebhookTimeout)

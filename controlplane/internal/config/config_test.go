@@ -96,7 +96,6 @@ func TestValidateRejectsEachInvalidSetting(t *testing.T) {
 		{func(c *config.Config) { c.Console.APIURL = "https://api.example.com/v1" }, "console.api_url"},
 		{func(c *config.Config) { c.Session.Window = time.Millisecond }, "session.window is not between 1s and 5m0s"},
 		{func(c *config.Config) { c.Session.Window = time.Hour }, "session.window is not between 1s and 5m0s"},
-		{func(c *config.Config) { c.Lease.RefusalGracePeriod = 2 * time.Second }, "lease.refusal_grace_period"},
 		{func(c *config.Config) { c.Webhook.AllowedNetworks = "10.0.0.1" }, "webhook.allowed_networks"},
 		{func(c *config.Config) { c.Webhook.Timeout = time.Minute }, "webhook.timeout"},
 		{func(c *config.Config) { c.Webhook.DisableAfter = time.Minute }, "webhook.disable_after"},

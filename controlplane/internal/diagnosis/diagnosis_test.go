@@ -44,7 +44,7 @@ func sound() *world {
 		said:      []diagnosis.Description{{DescribeResponse: wire.DescribeResponse{Session: 1, Name: "one", Peppers: []string{"q", "older", "p"}, FleetKey: "f"}}},
 		ledger:    ledger.Report{Checks: []ledger.Check{{Name: "pool_conservation", Compared: 4}}},
 		knownKeys: map[string]bool{"m1": true},
-		promises:  diagnosis.Promises{KeepsCommits: "restart", Window: 20 * time.Second, RevocationBound: 23 * time.Second, CloseAfter: 15 * time.Minute},
+		promises:  diagnosis.Promises{KeepsCommits: "restart", Window: 20 * time.Second, RevocationBound: 23 * time.Second},
 	}
 }
 
@@ -224,7 +224,7 @@ func TestReportSaysWhatTheInstallationGuarantees(t *testing.T) {
 		"postgres keeps_commits ":   "postgres.keeps_commits = restart, synchronous_standby_names = \"\", synchronous_commit = on: a standby that is promoted may lack the newest commits, which is treated as a loss",
 		"nats replicas MGW_USAGE":   "3 of 3 replicas",
 		"nats sync MGW_USAGE":       "each message is stored on 3 servers, which sync it to disk before the acknowledgement",
-		"proxies cover ":            "session.close_after = 15m0s: if a proxy and its spool are lost, its units stay reserved for that long, not counting outages",
+		"proxies cover ":            "if a proxy and its spool are lost, its units stay reserved for 15m0s, not counting outages",
 		"proxies serves_alone ":     "session.window = 20s: without a control plane a proxy admits requests as long as NATS has a quorum and its idle units last, and without NATS for 20s at most",
 		"proxies revocation_bound ": "a revocation waits 23s at most for a proxy that is stopped or cut off, without a control plane, too (gwctl keys revoke-direct)",
 	})

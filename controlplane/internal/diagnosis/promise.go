@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"modelgateway/shared/lease/session"
 )
 
 // Promises are the settings that decide what the installation guarantees while servers fail.
@@ -14,8 +16,6 @@ type Promises struct {
 	Window time.Duration
 	// RevocationBound is how long a revocation waits for a proxy that is stopped or cut off, while NATS serves.
 	RevocationBound time.Duration
-	// CloseAfter is how long the units of a proxy stay reserved that is not heard of.
-	CloseAfter time.Duration
 }
 
 // checkCommits reports whether a promoted standby has every acknowledged commit, as far as the server tells, and whether
@@ -57,8 +57,8 @@ func checkSessions(p *Promises) []Finding {
 	)
 	add.check(false, OK, "serves_alone", "", alone, "", "")
 	cover := fmt.Sprintf(
-		"session.close_after = %v: if a proxy and its spool are lost, its units stay reserved for that long, not counting outages",
-		p.CloseAfter,
+		"if a proxy and its spool are lost, its units stay reserved for %v, not counting outages",
+		session.CloseAfter,
 	)
 	add.check(false, OK, "cover", "", cover, "", "")
 

@@ -91,7 +91,7 @@ func (t *tool) doctorCommand() *cobra.Command {
 	cmd.Flags().
 		StringVar(&direct.MonitorURL, "nats-monitor-url", "", "monitoring addresses of all NATS servers, separated by commas, to "+
 			"check their sync settings")
-	cmd.Flags().IntVar(&direct.Replicas, "nats-replicas", 1, "expected number of replicas of each stream, with --nats-url")
+	cmd.Flags().IntVar(&direct.Replicas, "nats-replicas", 3, "expected number of replicas of each stream, with --nats-url")
 
 	return cmd
 }

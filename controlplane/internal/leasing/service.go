@@ -26,9 +26,6 @@ type Config struct {
 	// Window is for how long a proxy may admit after a heartbeat in the stream of changes, and for how long it may be silent
 	// before its session is to end; the default is 20 s.
 	Window time.Duration
-	// CloseAfter is how long the leases of an expired session are kept for usage that may still be reported, not counting
-	// the time in which no control plane could have taken it; the default is 15 min.
-	CloseAfter time.Duration
 	// HeadroomPeriod is how long a pool must have had headroom before it switches to escrow mode; the default is 5 s. A
 	// negative one keeps every pool in central mode.
 	HeadroomPeriod time.Duration
@@ -45,9 +42,6 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	if c.Window == 0 {
 		c.Window = 20 * time.Second
-	}
-	if c.CloseAfter == 0 {
-		c.CloseAfter = 15 * time.Minute
 	}
 	if c.HeadroomPeriod == 0 {
 		c.HeadroomPeriod = 5 * time.Second
@@ -68,7 +62,7 @@ func (c Config) RevocationBound() time.Duration {
 	return session.Lasts(c.withDefaults().Window) + askInterval + askTimeout
 }
 
-// defaultRefusalGrace is the default of Config.RefusalGracePeriod.
+// defaultRefusalGrace is the default of Config.RefusalGracePeriod. It is longer than a message between the planes takes.
 const defaultRefusalGrace = 50 * time.Millisecond
 
 // sweepInterval is the time between two sweeps.
@@ -180,7 +174,7 @@ func (s *Service) Close(ctx context.Context, r *wire.CloseRequest) (*wire.CloseR
 }
 
 // runSweeps marks expired sessions, which are fenced when the stream of changes has
-// confirmed their ends, and closes them after Config.CloseAfter.
+// confirmed their ends, and closes them after session.CloseAfter.
 func (s *Service) runSweeps(ctx context.Context) {
 	ticker := time.NewTicker(sweepInterval)
 	defer ticker.Stop()
@@ -191,7 +185,7 @@ func (s *Service) runSweeps(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		closed, err := s.store.Sweep(ctx, s.cfg.Window, s.cfg.CloseAfter, s.pusher.Connected())
+		closed, err := s.store.Sweep(ctx, s.cfg.Window, session.CloseAfter, s.pusher.Connected())
 		if err != nil && ctx.Err() == nil {
 			s.log.Error("sweeping expired sessions failed", slog.Any("error", err))
 		}

@@ -19,7 +19,7 @@ import (
 
 const (
 	margin     = 2 * time.Second
-	closeAfter = 15 * time.Minute
+	closeAfter = session.CloseAfter
 )
 
 // Only an active session gets units; returns of a session count until it is closed.

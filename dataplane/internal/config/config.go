@@ -109,7 +109,7 @@ func Default() Config {
 		Spool:        Spool{Dir: "spool", MaxEvents: 1_500_000, MaxBytes: 512 << 20},
 		Lease:        Lease{OutageTarget: 15 * time.Minute},
 		Tracing:      Tracing{SampleRatio: 0.01},
-		DrainTimeout: 30 * time.Second,
+		DrainTimeout: 2 * time.Minute,
 	}
 }
 

@@ -78,6 +78,11 @@ func (r *Record) Heartbeat(h *wire.HeartbeatRequest, window time.Duration) bool 
 // confirmed its end.
 func (r *Record) Expired() bool { return r.State == Active && r.Remaining < 0 }
 
+// CloseAfter is how long the leases of an expired session are kept for usage that may still be reported, not counting the
+// time in which no control plane could have taken it. If a proxy and its spool are lost, its units stay reserved for as
+// long.
+const CloseAfter = 15 * time.Minute
+
 // Over reports whether a fenced session has been silent for so long that none
 // of its requests can run any more, and that its usage has had the time to come.
 // It is then closed, although usage events may be unsettled.

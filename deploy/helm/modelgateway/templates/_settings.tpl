@@ -29,7 +29,6 @@ console.oidc.scopes: string
 console.session_idle: time.Duration
 console.session_length: time.Duration
 console.token_sign_in: string
-lease.refusal_grace_period: time.Duration
 log.level: slog.Level
 nats.ca_file: string
 nats.cert_file: string
@@ -62,7 +61,6 @@ secrets.previous_master_keys: settings.Secret
 secrets.previous_master_keys_file: string
 secrets.previous_peppers: settings.Secret
 secrets.previous_peppers_file: string
-session.close_after: time.Duration
 session.window: time.Duration
 tracing.endpoint: string
 webhook.allow_http: bool
