@@ -6,7 +6,7 @@ import (
 )
 
 // seedsInTest is how many seeds the tests run; `make sim` runs more.
-const seedsInTest = 300
+const seedsInTest = 200
 
 // regressions are seeds that once found a fault, by its name, or in which a check was wrong.
 var regressions = map[string]struct {
@@ -71,7 +71,7 @@ func TestSeedsAreReproducible(t *testing.T) {
 
 // quickBudget is the largest budget of the mutations that the tests run; `make
 // sim/mutations` runs all.
-const quickBudget = 100
+const quickBudget = 50
 
 // If the simulation did not find a mutation, its checks would prove nothing about
 // the correct protocol.
