@@ -137,7 +137,7 @@ func (tn *turn) begin(out *strings.Builder, format string) {
 
 // read reads a request of any format.
 func read(body object) *turn {
-	tn := &turn{output: 7}
+	tn := &turn{}
 	tn.model, _ = body["model"].(string)
 	tn.stream, _ = body["stream"].(bool)
 	raw, _ := json.Marshal(body)
@@ -152,8 +152,9 @@ func read(body object) *turn {
 		}
 	}
 	if tn.tool == "" {
-		tn.text, tn.output = "done: "+result, 11
+		tn.text = "done: " + result
 	}
+	tn.output = 5 + len(tn.text+tn.arguments)/4
 	return tn
 }
 
