@@ -155,15 +155,16 @@ screenshots/parts: ## take over how the parts of the console look now, after loo
 # the clients whose packages it needs anyway.
 .PHONY: test/clients
 test/clients: ## real clients play a task with tools; prints the table of clients
-	@if node=$$(scripts/node.sh); then export PATH="$${node:+$$node:}$$PATH"; else export WITHOUT_NODE=1; fi; \
+	@if node=$$(scripts/node.sh 22); then export PATH="$${node:+$$node:}$$PATH"; else export WITHOUT_NODE=1; fi; \
 	LONG=1 go test -count=1 -v -timeout 40m ./scripts/e2e/clients
 
 .PHONY: clients/update
-clients/update: ## pin the newest versions of the clients of make test/clients
-	@node=$$(scripts/node.sh) && export PATH="$${node:+$$node:}$$PATH"; \
+clients/update: ## pin the newest versions of the clients of make test/clients, and report those that may have ended
+	@node=$$(scripts/node.sh 22) && export PATH="$${node:+$$node:}$$PATH"; \
 	for folder in scripts/sdk scripts/clients; do \
 		cd $(CURDIR)/$$folder && npm install --save-exact --ignore-scripts --no-audit --no-fund --loglevel=error \
 			$$(node -p "Object.keys(require('./package.json').dependencies).map((name) => name + '@latest').join(' ')"); \
+		node $(CURDIR)/scripts/clients/stale.mjs .; \
 	done
 	@cd scripts/clients/gosdk && GOWORK=off go get $$(GOWORK=off go list -m -f '{{if not (or .Main .Indirect)}}{{.Path}}@latest{{end}}' all) && GOWORK=off go mod tidy
 

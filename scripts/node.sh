@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# node.sh installs npm and the version of Node.js that the JavaScript tests need, if they are missing: from the packages of
+# node.sh [OLDEST] installs npm and the version of Node.js that the JavaScript tests need, if they are missing: from the packages of
 # Debian and, if their Node.js is too old, the newer one whose hash is in scripts/tools/node/package-lock.json. It prints
 # the folder to put first into PATH, or nothing if PATH already has a suitable Node.js.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-oldest=20
+oldest=${1:-20}
 
 is_new_enough() { "$1" -e "process.exit(parseInt(process.versions.node) >= $oldest ? 0 : 1)" 2>/dev/null; }
 

@@ -67,6 +67,8 @@ type client struct {
 	// pin names the packages whose versions the table has, with a space between them, dir the folder of their lock file.
 	pin, dir string
 	tried    string
+	// hidden is set if the client shows no usage when it runs without a terminal. Then there must be receipts of the task.
+	hidden bool
 	// model is the id of the task's model, chosen by the rig if it is empty. Agents know some ids.
 	model string
 	// runFunc plays the task.
@@ -94,6 +96,11 @@ var all = []client{
 	{name: "LangChain.js", pin: "@langchain/openai @langchain/anthropic", dir: clientsDir, tried: "chat, responses, messages with tools", runFunc: program("langchain.mjs")},
 	{name: "LlamaIndex.TS", pin: "llamaindex", dir: clientsDir, tried: "chat, responses, messages with tools", runFunc: program("llamaindex.mjs")},
 	{name: "OpenAI Agents SDK", pin: "@openai/agents", dir: clientsDir, tried: "responses and chat, run and stream with tools", runFunc: program("agents.mjs")},
+	{name: "Mastra", pin: "@mastra/core", dir: clientsDir, tried: "chat and responses, generate with tools", runFunc: program("mastra.mjs")},
+	{name: "TanStack AI", pin: "@tanstack/ai", dir: clientsDir, tried: "responses with tools, stream", runFunc: program("tanstack.mjs")},
+	{name: "Instructor-js", pin: "@instructor-ai/instructor", dir: clientsDir, tried: "chat with a schema", runFunc: program("instructor.mjs")},
+	{name: "Genkit", pin: "genkit", dir: clientsDir, tried: "chat with tools", runFunc: program("genkit.mjs")},
+	{name: "deepagents", pin: "deepagents", dir: clientsDir, tried: "chat with tools", runFunc: program("deepagents.mjs")},
 	{name: "Codex CLI", pin: "@openai/codex", dir: clientsDir, tried: "task with a shell call, 429", runFunc: codex},
 	{name: "Codex CLI, gpt-5.5", pin: "@openai/codex", dir: clientsDir, tried: "task with a shell call", model: "gpt-5.5", runFunc: codex},
 	{name: "Codex CLI, gpt-6.1-sol", pin: "@openai/codex", dir: clientsDir, tried: "task with a shell call in its script tool", model: "gpt-6.1-sol", runFunc: codex},
@@ -104,9 +111,15 @@ var all = []client{
 	{name: "opencode, messages", pin: "opencode-ai", dir: clientsDir, tried: "task with a shell call", runFunc: opencode("@ai-sdk/anthropic")},
 	{name: "Qwen Code", pin: "@qwen-code/qwen-code", dir: clientsDir, tried: "task with a shell call", runFunc: qwenCode},
 	{name: "Continue CLI", pin: "@continuedev/cli", dir: clientsDir, tried: "task with a shell call", runFunc: continueCLI},
-	{name: "pi, chat", pin: "@mariozechner/pi-coding-agent", dir: clientsDir, tried: "task with a shell call", runFunc: pi("openai-completions", "/v1")},
-	{name: "pi, responses", pin: "@mariozechner/pi-coding-agent", dir: clientsDir, tried: "task with a shell call", runFunc: pi("openai-responses", "/v1")},
-	{name: "pi, messages", pin: "@mariozechner/pi-coding-agent", dir: clientsDir, tried: "task with a shell call", runFunc: pi("anthropic-messages", "")},
+	{name: "Copilot CLI, chat", pin: "@github/copilot", dir: clientsDir, tried: "task with a shell call", hidden: true, runFunc: copilot("openai", "completions", "/v1")},
+	{name: "Copilot CLI, responses", pin: "@github/copilot", dir: clientsDir, tried: "task with a shell call", hidden: true, runFunc: copilot("openai", "responses", "/v1")},
+	{name: "Copilot CLI, messages", pin: "@github/copilot", dir: clientsDir, tried: "task with a shell call", hidden: true, runFunc: copilot("anthropic", "completions", "")},
+	{name: "Cline CLI", pin: "cline", dir: clientsDir, tried: "task with a shell call", runFunc: cline},
+	{name: "Kimi Code, chat", pin: "@moonshot-ai/kimi-code", dir: clientsDir, tried: "task with a shell call", hidden: true, runFunc: kimi("openai", "/v1")},
+	{name: "Kimi Code, messages", pin: "@moonshot-ai/kimi-code", dir: clientsDir, tried: "task with a shell call", hidden: true, runFunc: kimi("anthropic", "")},
+	{name: "pi, chat", pin: "@earendil-works/pi-coding-agent", dir: clientsDir, tried: "task with a shell call", runFunc: pi("openai-completions", "/v1")},
+	{name: "pi, responses", pin: "@earendil-works/pi-coding-agent", dir: clientsDir, tried: "task with a shell call", runFunc: pi("openai-responses", "/v1")},
+	{name: "pi, messages", pin: "@earendil-works/pi-coding-agent", dir: clientsDir, tried: "task with a shell call", runFunc: pi("anthropic-messages", "")},
 }
 
 func TestClientsPlayATaskAndShowTheUsageOfTheReceipts(t *testing.T) {
@@ -130,7 +143,9 @@ func TestClientsPlayATaskAndShowTheUsageOfTheReceipts(t *testing.T) {
 			g.addModels(t, provider)
 			got := c.runFunc(t, g)
 			g.compare(t, got)
-			if !t.Failed() {
+			if c.hidden && !t.Failed() {
+				result = "works; shows no usage"
+			} else if !t.Failed() {
 				result = fmt.Sprintf("works; shown = receipts: %d in, %d out", got.Input, got.Output)
 			}
 		})
@@ -258,6 +273,12 @@ func (g *game) compare(t *testing.T, want shown) {
 				got.Input, got.Output = got.Input+int64(input), got.Output+int64(output)
 			}
 		}
+		if g.client.hidden {
+			if got.Input == 0 || got.Output == 0 {
+				return fmt.Errorf("the receipts have %+v", got)
+			}
+			return nil
+		}
 		if want.Input == 0 || got.Input != want.Input || got.Output != want.Output {
 			return fmt.Errorf("the client shows %+v, the receipts have %+v", want, got)
 		}
@@ -303,7 +324,7 @@ func (g *game) run(t *testing.T, name string, args ...string) string {
 		"PATH=" + os.Getenv("PATH"), "HOME=" + g.dir, "MGW_API_KEY=" + g.account.Key, "HOST=" + g.Proxies[0],
 		"TASK_MODEL=" + g.model, "TASK_FAULTS=" + string(faults),
 		// Agents and frameworks must not call anybody else.
-		"DO_NOT_TRACK=1", "DISABLE_TELEMETRY=1", "DISABLE_AUTOUPDATER=1", "DISABLE_ERROR_REPORTING=1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
+		"DO_NOT_TRACK=1", "COPILOT_OFFLINE=true", "COPILOT_AUTO_UPDATE=false", "KIMI_CODE_NO_AUTO_UPDATE=1", "KIMI_DISABLE_TELEMETRY=1", "DISABLE_TELEMETRY=1", "DISABLE_AUTOUPDATER=1", "DISABLE_ERROR_REPORTING=1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
 		"OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_SHARE=1", "OPENCODE_DISABLE_LSP_DOWNLOAD=1",
 		"OPENCODE_DISABLE_DEFAULT_PLUGINS=1", "LANGCHAIN_TRACING_V2=false", "AI_SDK_LOG_WARNINGS=false", "IS_SANDBOX=1",
 	}

@@ -282,11 +282,53 @@ func continueCLI(t *testing.T, g *game) shown {
 	return shown{Input: session.Usage.PromptTokens, Output: session.Usage.CompletionTokens}
 }
 
+// copilot lets the Copilot CLI play the task with a type of provider and a wire format.
+func copilot(provider, wire, path string) func(*testing.T, *game) shown {
+	return func(t *testing.T, g *game) shown {
+		t.Helper()
+		bin(t, "@github", "copilot-linux-x64")
+		program := bin(t, "@github", "copilot", "npm-loader.js")
+		env := strings.NewReplacer("TYPE=openai", "TYPE="+provider, "API=completions", "API="+wire, g.Proxies[0]+"/v1", g.Proxies[0]+path).Replace(
+			g.example(t, "copilot.sh", g.model))
+		g.made(t, g.run(t, "sh", "-ec", env+`exec node "$0" --allow-all-tools --disable-client-telemetry --no-auto-update -p "$1"`, program, prompt))
+		return shown{}
+	}
+}
+
+func cline(t *testing.T, g *game) (sum shown) {
+	t.Helper()
+	program := bin(t, "cline", "bin", "cline")
+	out := g.run(t, "sh", "-ec", g.example(t, "cline.sh", g.model)+`exec node "$0" --json --auto-approve true "$1"`, program, prompt)
+	g.made(t, out)
+	type event struct {
+		Type  string
+		Usage struct{ InputTokens, OutputTokens int64 } `json:"aggregateUsage"` //nolint:tagliatelle // of another
+	}
+	for _, e := range lines[event](out) {
+		if e.Type == "run_result" {
+			sum.Input, sum.Output = e.Usage.InputTokens, e.Usage.OutputTokens
+		}
+	}
+	return sum
+}
+
+// kimi lets Kimi Code play the task with a type of provider.
+func kimi(provider, path string) func(*testing.T, *game) shown {
+	return func(t *testing.T, g *game) shown {
+		t.Helper()
+		program := bin(t, "@moonshot-ai", "kimi-code", "dist", "main.mjs")
+		config := strings.NewReplacer(`"openai"`, `"`+provider+`"`, g.Proxies[0]+"/v1", g.Proxies[0]+path).Replace(g.example(t, "kimi.toml", g.model))
+		g.write(t, ".kimi-code/config.toml", config)
+		g.made(t, g.run(t, "node", program, "--output-format", "stream-json", "-p", prompt))
+		return shown{}
+	}
+}
+
 // pi lets pi play the task with a format of its provider.
 func pi(api, path string) func(*testing.T, *game) shown {
 	return func(t *testing.T, g *game) (sum shown) {
 		t.Helper()
-		program := bin(t, "@mariozechner", "pi-coding-agent", "dist", "cli.js")
+		program := bin(t, "@earendil-works", "pi-coding-agent", "dist", "bundle", "cli.js")
 		config := strings.NewReplacer("openai-completions", api, g.Proxies[0]+"/v1", g.Proxies[0]+path).Replace(g.example(t, "pi.json", g.model))
 		g.write(t, ".pi/agent/models.json", config)
 		out := g.run(t, "node", program, "--model", "mgw/"+g.model, "--mode", "json", "-p", prompt)

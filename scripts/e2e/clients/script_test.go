@@ -1,6 +1,7 @@
 package clients
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -31,6 +32,7 @@ var calls = map[string]any{
 	// Tools of agents with the command as an argument, or in a program that the client runs.
 	"run_shell_command": map[string]any{"command": command, "is_background": false, "description": "Write a file"},
 	"exec":              `const done = await tools.exec_command({cmd: "` + command + `"}); text(done.output)`,
+	"run_commands":      map[string]any{"commands": []string{command}},
 	"mcp__mgw__weather": map[string]any{"city": "Oslo"},
 }
 
@@ -38,6 +40,8 @@ type object = map[string]any
 
 // turn is a request and the answer to it.
 type turn struct {
+	// id is part of the answer's id: some frameworks take two answers with one id for versions of one.
+	id     string
 	model  string
 	stream bool
 	// tool is the tool to call, empty for a text.
@@ -137,7 +141,7 @@ func (tn *turn) begin(out *strings.Builder, format string) {
 
 // read reads a request of any format.
 func read(body object) *turn {
-	tn := &turn{}
+	tn := &turn{id: rand.Text()}
 	tn.model, _ = body["model"].(string)
 	tn.stream, _ = body["stream"].(bool)
 	raw, _ := json.Marshal(body)
@@ -249,7 +253,7 @@ func (tn *turn) chat(w http.ResponseWriter) {
 		message, finish = object{"role": "assistant", "content": nil, "tool_calls": []any{call}}, "tool_calls"
 	}
 	chunk := func(kind string, choices []any, usage any) object {
-		return object{"id": "chatcmpl-1", "object": kind, "created": 1, "model": tn.model, "choices": choices, "usage": usage}
+		return object{"id": "chatcmpl-" + tn.id, "object": kind, "created": 1, "model": tn.model, "choices": choices, "usage": usage}
 	}
 	if !tn.stream {
 		reply(w, http.StatusOK, chunk("chat.completion", []any{object{"index": 0, "message": message, "finish_reason": finish}}, usage))
@@ -266,7 +270,7 @@ func (tn *turn) chat(w http.ResponseWriter) {
 // response returns the response object.
 func (tn *turn) response(status string, output []any) object {
 	return object{
-		"id": "resp_1", "object": "response", "created_at": 1, "status": status, "model": tn.model, "output": output, "error": nil, "incomplete_details": nil,
+		"id": "resp_" + tn.id, "object": "response", "created_at": 1, "status": status, "model": tn.model, "output": output, "error": nil, "incomplete_details": nil,
 		"instructions": nil, "metadata": object{}, "parallel_tool_calls": true, "temperature": 1, "tool_choice": "auto", "tools": []any{}, "top_p": 1,
 		"usage": object{
 			"input_tokens": tn.input, "input_tokens_details": object{"cached_tokens": 0},
