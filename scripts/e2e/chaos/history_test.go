@@ -370,8 +370,12 @@ func (g *gate) round(t *testing.T, r *rig.Rig, h *history, client int, key strin
 		h.add(client, giveBack, from, open)
 		return
 	}
-	h.add(client, giveBack, from, now())
+	h.add(client, giveBack, from, now()+int64(returning))
 }
+
+// returning is how long after the answer a unit is free for other proxies at the latest, on a machine that is busy with the
+// whole stack. The refusal grace period is shorter: in production it only has to be longer than a message takes.
+const returning = 400 * time.Millisecond
 
 // holdFor is how long a unit is held: often shorter, and now and then longer, than the refusal
 // grace period.

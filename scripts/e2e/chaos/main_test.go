@@ -15,9 +15,8 @@ import (
 
 const (
 	dataPlanes = 4
-	// sessionWindow and sessionCloseAfter are the durations of the stack's sessions.
-	sessionWindow     = "4s"
-	sessionCloseAfter = "8s"
+	// sessionWindow is the window of the stack's sessions.
+	sessionWindow = "4s"
 )
 
 func TestMain(m *testing.M) {
@@ -28,5 +27,5 @@ func TestMain(m *testing.M) {
 }
 
 func shortSessions() []string {
-	return []string{"MGW_SESSION_WINDOW=" + sessionWindow, "MGW_SESSION_CLOSE_AFTER=" + sessionCloseAfter, "MGW_LEASE_REFUSAL_GRACE_PERIOD=400ms"}
+	return []string{"MGW_SESSION_WINDOW=" + sessionWindow}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"modelgateway/controlplane/adminclient"
 	"modelgateway/scripts/e2e/rig"
 )
 
@@ -79,8 +80,8 @@ func checkRefusedSince(t *testing.T, asked []request, revoked time.Time) {
 // A proxy is paused for longer than its session, and continues. Requests that have waited for
 // it must not be admitted with its outdated state, nor with a key that was revoked meanwhile.
 //
-// A minute is two sessions of the default duration. Here they are shorter, and so is the
-// pause: it lasts until the control plane has closed the session.
+// A minute is three windows by default. Here they are shorter, and so is the pause: it lasts until the stream of changes has
+// confirmed the end of the session.
 func TestChaos_pause_dp_60s_zombie(t *testing.T) {
 	rig.Long(t)
 	r := rig.Get(t)
@@ -95,10 +96,10 @@ func TestChaos_pause_dp_60s_zombie(t *testing.T) {
 	before := l.endedCount()
 	waiting := crowd(t, r, clients, revoked.Key, model, paused) // they wait at the socket of the paused process
 	revoked.Revoke(t, revoked.KeyID)
-	rig.Await(t, "the session of the silent proxy to be closed", func(ctx context.Context) error {
+	rig.Await(t, "the session of the silent proxy to be fenced", func(ctx context.Context) error {
 		fleet, err := r.Fleet(ctx)
 		for _, d := range fleet {
-			if d.Name == part {
+			if d.Name == part && d.State != adminclient.ProxyStateFenced {
 				err = fmt.Errorf("the session is %s", d.State)
 			}
 		}

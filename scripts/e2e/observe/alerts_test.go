@@ -111,7 +111,7 @@ func (p *pager) awaitEnd(t *testing.T, except ...string) {
 
 // TestPageAlertsFireOnFaults causes the fault of every page alert, one after the other, and ends it again.
 func TestPageAlertsFireOnFaults(t *testing.T) {
-	r := rig.Start(t, rig.Options{DataPlanes: 1, ControlSettings: []string{"MGW_SESSION_WINDOW=4s", "MGW_SESSION_CLOSE_AFTER=8s"}})
+	r := rig.Start(t, rig.Options{DataPlanes: 1, ControlSettings: []string{"MGW_SESSION_WINDOW=4s"}})
 	unblock := blockLedgerCheck(t, r) // before the first one
 	p := &pager{startPrometheus(t, r, fastRules(t)), r, map[string]bool{}}
 	account := r.Account(t, rig.AccountSpec{})
