@@ -14,9 +14,6 @@ const (
 	maxBatch = 256
 	// maxQueue bounds the messages that wait for a transaction. Others get the response unavailable.
 	maxQueue = 8192
-	// recallTimeout and recallInterval are the times of allocator.BatcherConfig.
-	recallTimeout  = 250 * time.Millisecond
-	recallInterval = 10 * time.Millisecond
 	// batchTimeout bounds one transaction; stopTimeout bounds the remaining time of the running one when the service
 	// stops. After that its messages get the response unavailable. If it was committed nevertheless, the repeated
 	// message gets the stored response.

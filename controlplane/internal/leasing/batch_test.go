@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"modelgateway/shared/lease/allocator"
 	"modelgateway/shared/lease/session"
 	"modelgateway/shared/wire"
 )
@@ -47,16 +48,16 @@ func TestRefusalWaitsForReturnsDuringGracePeriod(t *testing.T) {
 		asked := time.Now()
 		s.Request(request(2, 1), r.request)
 		got := <-r.requests
-		if waited := time.Since(asked); waited != defaultRefusalGrace || got.Decisions[0].Reason != wire.NoSlot {
-			t.Errorf("got %+v after %v; want the refusal no_slot after %v", got, waited, defaultRefusalGrace)
+		if waited := time.Since(asked); waited != allocator.RefusalGrace || got.Decisions[0].Reason != wire.NoSlot {
+			t.Errorf("got %+v after %v; want the refusal no_slot after %v", got, waited, allocator.RefusalGrace)
 		}
 		asked = time.Now()
 		s.Request(request(3, 1), r.request)
-		waitTime(defaultRefusalGrace / 2)
+		waitTime(allocator.RefusalGrace / 2)
 		s.Return(returning(1), r.ret)
 		got = <-r.requests
-		if waited := time.Since(asked); waited != defaultRefusalGrace/2 || !granted(got) {
-			t.Errorf("got %+v after %v; want a grant after %v, when the units were returned", got, waited, defaultRefusalGrace/2)
+		if waited := time.Since(asked); waited != allocator.RefusalGrace/2 || !granted(got) {
+			t.Errorf("got %+v after %v; want a grant after %v, when the units were returned", got, waited, allocator.RefusalGrace/2)
 		}
 	})
 }
@@ -116,10 +117,10 @@ func TestRepeatedPendingRequestGetsOneDecision(t *testing.T) {
 		<-r.requests
 		for range 3 {
 			s.Request(request(2, 1), r.request)
-			waitTime(defaultRefusalGrace / 4)
+			waitTime(allocator.RefusalGrace / 4)
 		}
 		s.Return(returning(1), r.ret)
-		waitTime(3 * defaultRefusalGrace)
+		waitTime(3 * allocator.RefusalGrace)
 		if len(r.requests) != 3 || len(r.returns) != 1 {
 			t.Fatalf("got %d responses to three copies and %d to a return; want 3 and 1", len(r.requests), len(r.returns))
 		}
@@ -316,11 +317,11 @@ func TestNoRefusalBeforeRecallIsAnswered(t *testing.T) {
 		asked := time.Now()
 		s.Request(request(2, 1), r.request)
 		got := <-r.requests
-		if waited := time.Since(asked); waited != defaultRefusalGrace+recallTimeout || got.Status != wire.Wait {
-			t.Errorf("got %+v after %v; want the status wait after %v", got, waited, defaultRefusalGrace+recallTimeout)
+		if waited := time.Since(asked); waited != allocator.RefusalGrace+allocator.RecallTimeout || got.Status != wire.Wait {
+			t.Errorf("got %+v after %v; want the status wait after %v", got, waited, allocator.RefusalGrace+allocator.RecallTimeout)
 		}
 		s.Request(request(2, 1), r.request)
-		waitTime(2 * defaultRefusalGrace)
+		waitTime(2 * allocator.RefusalGrace)
 		s.Return(returning(1), r.ret)
 		if got := <-r.requests; !granted(got) {
 			t.Errorf("got %+v; want a grant of the returned units", got)

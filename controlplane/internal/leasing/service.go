@@ -29,7 +29,8 @@ type Config struct {
 	// HeadroomPeriod is how long a pool must have had headroom before it switches to escrow mode; the default is 5 s. A
 	// negative one keeps every pool in central mode.
 	HeadroomPeriod time.Duration
-	// RefusalGracePeriod is how long a refusal that returned units could prevent is delayed; the default is 50 ms.
+	// RefusalGracePeriod is how long a refusal that returned units could prevent is delayed; the default is
+	// allocator.RefusalGrace.
 	RefusalGracePeriod time.Duration
 	// ConfirmTimeout bounds how long a change waits for its confirmation; the default is Window plus margin plus 5 s.
 	ConfirmTimeout time.Duration
@@ -46,9 +47,6 @@ func (c Config) withDefaults() Config {
 	if c.HeadroomPeriod == 0 {
 		c.HeadroomPeriod = 5 * time.Second
 	}
-	if c.RefusalGracePeriod == 0 {
-		c.RefusalGracePeriod = defaultRefusalGrace
-	}
 	if c.ConfirmTimeout == 0 {
 		c.ConfirmTimeout = session.Lasts(c.Window) + 5*time.Second
 	}
@@ -61,9 +59,6 @@ func (c Config) withDefaults() Config {
 func (c Config) RevocationBound() time.Duration {
 	return session.Lasts(c.withDefaults().Window) + askInterval + askTimeout
 }
-
-// defaultRefusalGrace is the default of Config.RefusalGracePeriod. It is longer than a message between the planes takes.
-const defaultRefusalGrace = 50 * time.Millisecond
 
 // sweepInterval is the time between two sweeps.
 const sweepInterval = time.Second
@@ -99,13 +94,11 @@ func New(cfg Config, store Store, pusher Pusher, log *slog.Logger, reg prometheu
 		arrived: make(chan struct{}, 1),
 		lookups: lookups{queue: make(chan *lookup, maxQueue)},
 		batcher: allocator.NewBatcher(allocator.BatcherConfig{
-			MaxBatch:       maxBatch,
-			MaxQueue:       maxQueue,
-			RefusalGrace:   cfg.RefusalGracePeriod,
-			RecallTimeout:  recallTimeout,
-			RecallInterval: recallInterval,
-			Escrow:         cfg.HeadroomPeriod >= 0,
-			Policy:         allocator.EscrowPolicy{HeadroomPeriod: cfg.HeadroomPeriod},
+			MaxBatch:     maxBatch,
+			MaxQueue:     maxQueue,
+			RefusalGrace: cfg.RefusalGracePeriod,
+			Escrow:       cfg.HeadroomPeriod >= 0,
+			Policy:       allocator.EscrowPolicy{HeadroomPeriod: cfg.HeadroomPeriod},
 		}),
 	}
 }

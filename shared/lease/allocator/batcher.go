@@ -11,17 +11,25 @@ import (
 // Never is the wake time of a Batcher that need not be called again.
 const Never = time.Duration(math.MaxInt64)
 
-// BatcherConfig has the limits and intervals of a Batcher.
+// These times are constants of the protocol.
+const (
+	// RefusalGrace is the default of BatcherConfig.RefusalGrace. It is longer than a message between the planes takes.
+	RefusalGrace = 50 * time.Millisecond
+	// RecallTimeout is how long a lease request waits for recalled units before the response makes its proxy repeat it.
+	// The answers to the recall may go to another replica, so the request is decided again after recallInterval; the
+	// interval doubles each time.
+	RecallTimeout  = 250 * time.Millisecond
+	recallInterval = 10 * time.Millisecond
+)
+
+// BatcherConfig has the limits and the refusal grace period of a Batcher.
 type BatcherConfig struct {
 	// MaxBatch bounds the messages of one transaction, MaxQueue those that wait for one. One account may have a quarter of
 	// the queue.
 	MaxBatch, MaxQueue int
-	// RefusalGrace is how long a lease request waits for units that running requests may return before it is refused.
+	// RefusalGrace is how long a lease request waits for units that running requests may return before it is refused; 0
+	// means the constant RefusalGrace.
 	RefusalGrace time.Duration
-	// RecallTimeout is how long a lease request waits for recalled units before the response makes its proxy repeat it.
-	// The answers to the recall may go to another replica, so the request is decided again after RecallInterval; the
-	// interval doubles each time.
-	RecallTimeout, RecallInterval time.Duration
 	// Escrow switches pools with headroom to escrow mode, by Policy.
 	Escrow bool
 	Policy EscrowPolicy
@@ -100,6 +108,10 @@ type outcome struct {
 
 // NewBatcher returns a Batcher without messages.
 func NewBatcher(cfg BatcherConfig) *Batcher {
+	if cfg.RefusalGrace == 0 {
+		cfg.RefusalGrace = RefusalGrace
+	}
+
 	return &Batcher{cfg: cfg, queue: turns{accounts: map[string]*accountTurn{}}, unanswered: map[requestNumber]*message{}}
 }
 
@@ -346,7 +358,7 @@ func (b *Batcher) wait(m *message, recalling bool, now time.Duration) {
 	case !m.waits || m.recalling != recalling:
 		m.recalling, m.until, m.interval = recalling, now+b.cfg.RefusalGrace, b.cfg.RefusalGrace
 		if recalling {
-			m.until, m.interval = now+b.cfg.RecallTimeout, b.cfg.RecallInterval
+			m.until, m.interval = now+RecallTimeout, recallInterval
 		}
 	case now >= m.retryAt:
 		m.interval *= 2

@@ -12,9 +12,7 @@ import (
 )
 
 func newTestBatcher() *Batcher {
-	return NewBatcher(BatcherConfig{
-		MaxBatch: 2, MaxQueue: 12, RefusalGrace: 50 * time.Millisecond, RecallTimeout: 250 * time.Millisecond, RecallInterval: 10 * time.Millisecond,
-	})
+	return NewBatcher(BatcherConfig{MaxBatch: 2, MaxQueue: 12})
 }
 
 // oneSlotBatch returns the state of an account with one slot, which session 1 holds.

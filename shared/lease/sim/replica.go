@@ -61,13 +61,10 @@ func (c *replica) start() {
 	c.process++
 
 	c.wake, c.batcher = allocator.Never, allocator.NewBatcher(allocator.BatcherConfig{
-		MaxBatch:       32,
-		MaxQueue:       200,
-		RefusalGrace:   50 * time.Millisecond,
-		RecallTimeout:  250 * time.Millisecond,
-		RecallInterval: 10 * time.Millisecond,
-		Escrow:         c.w.profile.HeadroomPeriod >= 0,
-		Policy:         allocator.EscrowPolicy{HeadroomPeriod: c.w.profile.HeadroomPeriod},
+		MaxBatch: 32,
+		MaxQueue: 200,
+		Escrow:   c.w.profile.HeadroomPeriod >= 0,
+		Policy:   allocator.EscrowPolicy{HeadroomPeriod: c.w.profile.HeadroomPeriod},
 	})
 	c.suspects = map[wire.PoolID]bool{}
 	c.confirmations, c.streamed, c.confirmedEpoch, c.confirmingChanges = nil, 0, 0, false
