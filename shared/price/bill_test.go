@@ -15,8 +15,8 @@ func randomUsage(r *rand.Rand) *Usage {
 	u := &Usage{Size: []string{"", "small"}[r.IntN(2)]}
 	most := []int64{50, 1_000, 300_000}[r.IntN(3)]
 	fill := func(v reflect.Value) {
-		for i := range v.NumField() {
-			if field := v.Field(i); field.Kind() == reflect.Int64 && r.IntN(3) > 0 {
+		for _, field := range v.Fields() {
+			if field.Kind() == reflect.Int64 && r.IntN(3) > 0 {
 				field.SetInt(r.Int64N(most))
 			}
 		}

@@ -30,21 +30,6 @@ const (
 	ServerTool      Line = "server_tool_requests"
 )
 
-// fallbackLines holds the line whose rate applies if the sheet has no rate for a line.
-var fallbackLines = map[Line]Line{
-	CachedInput:     Input,
-	CacheWrite5m:    Input,
-	CacheWrite1h:    Input,
-	CacheWrite30m:   Input,
-	CacheWrite12h:   Input,
-	CacheWriteOther: Input,
-	AudioIn:         Input,
-	ImageIn:         Input,
-	Reasoning:       Output,
-	AudioOut:        Output,
-	ImageOut:        Output,
-}
-
 // Rates holds nano-units per million tokens by line. A missing input line has
 // the rate of Input, a missing output line that of Output.
 type Rates map[Line]int64
