@@ -1,6 +1,10 @@
 package event
 
-import "fmt"
+import (
+	"fmt"
+
+	"modelgateway/shared/price"
+)
 
 // The bounds of plausible usage. They are far above honest differences: thinking
 // tokens beyond the output limit, several turns of the model within one request,
@@ -71,42 +75,55 @@ func exceeds(n, limit, turns int64) bool {
 
 // absurd returns the part and a reason if a count is beyond that of any request.
 func (u *Usage) absurd() (Part, string) {
-	n, second := &u.Usage, &u.Usage.Secondary
+	for i, count := range u.Usage.Counts() {
+		if k := &price.Kinds[i]; *count < 0 || *count > limitOf(k) {
+			return PartOf(k), fmt.Sprintf("implausible usage: %s is %d", k.Line, *count)
+		}
+	}
+
+	second := &u.Usage.Secondary
 	for _, count := range [...]struct {
-		part     Part
 		name     string
 		n, limit int64
 	}{
-		{InputPart, "input", n.Input, maxTokens},
-		{InputPart, "cached_input", n.CachedInput, maxTokens},
-		{InputPart, "cache_write_5m", n.CacheWrite5m, maxTokens},
-		{InputPart, "cache_write_1h", n.CacheWrite1h, maxTokens},
-		{InputPart, "cache_write_30m", n.CacheWrite30m, maxTokens},
-		{InputPart, "cache_write_12h", n.CacheWrite12h, maxTokens},
-		{InputPart, "cache_write_other", n.CacheWriteOther, maxTokens},
-		{OutputPart, "output", n.Output, maxTokens},
-		{OutputPart, "reasoning", n.Reasoning, maxTokens},
-		{InputPart, "audio_in", n.AudioIn, maxTokens},
-		{OutputPart, "audio_out", n.AudioOut, maxTokens},
-		{InputPart, "image_in", n.ImageIn, maxTokens},
-		{OutputPart, "image_out", n.ImageOut, maxTokens},
-		{ImagesPart, "images", n.Images, maxItems},
-		{SecondsPart, "seconds", n.Seconds, maxSeconds},
-		{ToolsPart, "server_tool_requests", n.ServerToolRequests, maxItems},
-		{SecondaryPart, "secondary.input", second.Input, maxTokens},
-		{SecondaryPart, "secondary.cached_input", second.CachedInput, maxTokens},
-		{SecondaryPart, "secondary.cache_write_5m", second.CacheWrite5m, maxTokens},
-		{SecondaryPart, "secondary.cache_write_1h", second.CacheWrite1h, maxTokens},
-		{SecondaryPart, "secondary.image_in", second.ImageIn, maxTokens},
-		{SecondaryPart, "secondary.output", second.Output, maxTokens},
-		{SecondaryPart, "secondary.reasoning", second.Reasoning, maxTokens},
-		{SecondaryPart, "secondary.image_out", second.ImageOut, maxTokens},
-		{SecondaryPart, "secondary.images", second.Images, maxItems},
+		{"input", second.Input, maxTokens},
+		{"cached_input", second.CachedInput, maxTokens},
+		{"cache_write_5m", second.CacheWrite5m, maxTokens},
+		{"cache_write_1h", second.CacheWrite1h, maxTokens},
+		{"image_in", second.ImageIn, maxTokens},
+		{"output", second.Output, maxTokens},
+		{"reasoning", second.Reasoning, maxTokens},
+		{"image_out", second.ImageOut, maxTokens},
+		{"images", second.Images, maxItems},
 	} {
 		if count.n < 0 || count.n > count.limit {
-			return count.part, fmt.Sprintf("implausible usage: %s is %d", count.name, count.n)
+			return SecondaryPart, fmt.Sprintf("implausible usage: secondary.%s is %d", count.name, count.n)
 		}
 	}
 
 	return "", ""
+}
+
+// limitOf bounds the count of a kind in any request.
+func limitOf(k *price.Kind) int64 {
+	switch k.Unit {
+	case price.Tokens:
+		return maxTokens
+	case price.SecondUnit:
+		return maxSeconds
+	default:
+		return maxItems
+	}
+}
+
+// PartOf returns the part that a kind belongs to.
+func PartOf(k *price.Kind) Part {
+	switch {
+	case k.IsInput():
+		return InputPart
+	case k.IsOutput():
+		return OutputPart
+	default:
+		return Part(k.Line)
+	}
 }

@@ -138,22 +138,20 @@ func JudgeVideo(seconds, requested int64) (int64, Reason) {
 
 // drop removes a part of a usage that is beyond what the request allows.
 func drop(u *price.Usage, part event.Part) Reason {
+	for i, count := range u.Counts() {
+		if event.PartOf(&price.Kinds[i]) == part {
+			*count = 0
+		}
+	}
+
 	switch part {
 	case event.InputPart:
-		u.Input, u.CachedInput, u.AudioIn, u.ImageIn = 0, 0, 0, 0
-		u.CacheWrite5m, u.CacheWrite1h, u.CacheWrite30m, u.CacheWrite12h, u.CacheWriteOther = 0, 0, 0, 0, 0
 		return HighInput
 	case event.OutputPart:
-		u.Output, u.Reasoning, u.AudioOut, u.ImageOut = 0, 0, 0, 0
 		return HighOutput
-	case event.ImagesPart:
-		u.Images = 0
-	case event.SecondsPart:
-		u.Seconds = 0
-	case event.ToolsPart:
-		u.ServerToolRequests = 0
 	case event.SecondaryPart:
 		u.Secondary = price.Secondary{}
+	case event.ImagesPart, event.SecondsPart, event.ToolsPart:
 	}
 	return HighOther
 }

@@ -3,12 +3,14 @@ package billingapi
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	"modelgateway/controlplane/internal/httpapi/convert"
 	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/spreadsheet"
 	"modelgateway/controlplane/internal/usage"
 	"modelgateway/controlplane/internal/validation"
+	"modelgateway/shared/price"
 )
 
 type usageExport struct{ export[usage.Record] }
@@ -67,7 +69,7 @@ func (h *Handlers) ExportUsage(ctx context.Context, _ *gen.Call, r gen.ExportUsa
 }
 
 // usageHeader names the columns of usageRow.
-var usageHeader = []any{
+var usageHeader = slices.Concat([]any{
 	"request_id",
 	"account_id",
 	"key_id",
@@ -92,29 +94,20 @@ var usageHeader = []any{
 	"reservation",
 	"currency",
 	"video_job",
-	"input",
-	"cached_input",
-	"cache_write_5m",
-	"cache_write_1h",
-	"cache_write_30m",
-	"cache_write_12h",
-	"cache_write_other",
-	"output",
-	"reasoning",
-	"audio_in",
-	"audio_out",
-	"image_in",
-	"image_out",
-	"images",
-	"seconds",
-	"server_tool_requests",
-	"size",
-	"quality",
+}, kindColumns(), []any{"size", "quality"})
+
+// kindColumns names the columns of the kinds of usage.
+func kindColumns() []any {
+	columns := make([]any, len(price.Kinds))
+	for i, k := range price.Kinds {
+		columns[i] = string(k.Line)
+	}
+	return columns
 }
 
 func usageRow(w *spreadsheet.Writer, r *usage.Record, currency string) {
 	u := &r.Usage
-	w.Row(
+	cells := append(make([]any, 0, len(usageHeader)),
 		r.RequestID.String(),
 		r.AccountID.String(),
 		r.KeyID.String(),
@@ -139,23 +132,10 @@ func usageRow(w *spreadsheet.Writer, r *usage.Record, currency string) {
 		spreadsheet.Raw(r.Reservation.String()),
 		currency,
 		r.VideoJob,
-		spreadsheet.Int(u.Input),
-		spreadsheet.Int(u.CachedInput),
-		spreadsheet.Int(u.CacheWrite5m),
-		spreadsheet.Int(u.CacheWrite1h),
-		spreadsheet.Int(u.CacheWrite30m),
-		spreadsheet.Int(u.CacheWrite12h),
-		spreadsheet.Int(u.CacheWriteOther),
-		spreadsheet.Int(u.Output),
-		spreadsheet.Int(u.Reasoning),
-		spreadsheet.Int(u.AudioIn),
-		spreadsheet.Int(u.AudioOut),
-		spreadsheet.Int(u.ImageIn),
-		spreadsheet.Int(u.ImageOut),
-		spreadsheet.Int(u.Images),
-		spreadsheet.Int(u.Seconds),
-		spreadsheet.Int(u.ServerToolRequests),
-		u.Size,
-		u.Quality,
 	)
+	for _, count := range u.Counts() {
+		cells = append(cells, spreadsheet.Int(*count))
+	}
+
+	w.Row(append(cells, u.Size, u.Quality)...)
 }

@@ -11,6 +11,7 @@ import (
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
+	"modelgateway/shared/price"
 )
 
 // dayKey identifies a row of the daily roll-up.
@@ -55,8 +56,10 @@ func (s *daySums) add(item *settle.Item) {
 	}
 
 	cacheWrite := int64(0)
-	for _, n := range [...]int64{u.CacheWrite5m, u.CacheWrite1h, u.CacheWrite30m, u.CacheWrite12h, u.CacheWriteOther} {
-		s.sum(&cacheWrite, n)
+	for i, count := range u.Counts() {
+		if price.Kinds[i].IsCacheWrite {
+			s.sum(&cacheWrite, *count)
+		}
 	}
 
 	for i, n := range [len(row.counts)]int64{

@@ -263,8 +263,7 @@ func (m *Metrics) RecordUsage(e *event.Usage, doubt usagereport.Reason) {
 	m.recordDoubt(e.Provider, doubt)
 	u, model := &e.Usage, m.models.Of(servedLabels{e.Model, e.Provider})
 	model.charged.Add(int64(max(e.Cost, 0)))
-	written := u.CacheWrite5m + u.CacheWrite1h + u.CacheWrite30m + u.CacheWrite12h + u.CacheWriteOther
-	for i, n := range [tokenKinds]int64{u.Input, u.CachedInput, written, u.Output} {
+	for i, n := range [tokenKinds]int64{u.Input, u.CachedInput, u.CacheWrite(), u.Output} {
 		if n > 0 {
 			model.tokens[i].Add(n)
 		}
