@@ -75,7 +75,7 @@ RESULTS ?=
 gotest = $(call tool,gotestsum) --format standard-quiet $(if $(RESULTS),--jsonfile "$$(mktemp "$(RESULTS)/XXXXXX.json")") -- -count=1 -timeout 20m $(TESTFLAGS)
 
 # One goroutine does all the work in these packages, so the race detector finds nothing in them and only makes them slow.
-sequential := ./shared/lease/sim ./dataplane/internal/provider/classify ./controlplane/internal/pricelist
+sequential := ./scripts/sim ./dataplane/internal/provider/classify ./controlplane/internal/pricelist
 # These come first, so that no core is idle at the end.
 longest    := ./controlplane/internal/postgres ./controlplane/internal/console ./controlplane/internal/httpapi ./dataplane/internal/httpapi
 product    := $(filter-out ./scripts/%,$(filter-out ./scripts,$(MODULES:%=./%)))

@@ -23,7 +23,7 @@ const (
 
 // large lists the packages that may exceed maxPackageLines, with the reason.
 var large = map[string]string{
-	"shared/lease/sim":    "a simulation of the whole product is one subject",
+	"scripts/sim":         "a simulation of the whole product is one subject",
 	"scripts/providersim": "a program that simulates five formats, not imported by the product",
 }
 

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"modelgateway/shared/lease/sim"
+	"modelgateway/scripts/sim"
 )
 
 func main() {
