@@ -1,5 +1,6 @@
 -- Totals of usage, from the roll-ups. A column that is not grouped by has the same
--- value in all rows, so the same ORDER BY is correct for every grouping.
+-- value in all rows, so the same ORDER BY is correct for every grouping. All queries
+-- have the same columns, so one function reads their rows.
 
 -- name: UsedDays :one
 -- The first and the last day with usage in a period; null if there is none.
@@ -27,7 +28,7 @@ limit @row_limit;
 
 -- name: UsageTotals :many
 -- Totals that are not by day: of the whole weeks in a period, and of the days before and after them.
-select * from (
+select '0001-01-01'::date as day, t.* from (
     select (case when @by_account::boolean then account_id else '00000000-0000-0000-0000-000000000000' end)::uuid as account_id,
         (case when @by_key::boolean then key_id else '00000000-0000-0000-0000-000000000000' end)::uuid as key_id,
         (case when @by_model::boolean then model else '' end)::text as model,
@@ -59,6 +60,7 @@ limit @row_limit;
 -- Totals over all accounts and keys.
 select * from (
     select (case when @by_day::boolean then used_on else '0001-01-01' end)::date as day,
+        '00000000-0000-0000-0000-000000000000'::uuid as account_id, '00000000-0000-0000-0000-000000000000'::uuid as key_id,
         (case when @by_model::boolean then model else '' end)::text as model,
         sum(requests)::bigint as requests, sum(estimated)::bigint as estimated, sum(client_gone)::bigint as client_gone, sum(input)::bigint as input, sum(cached_input)::bigint as cached_input,
         sum(cache_write)::bigint as cache_write, sum(output)::bigint as output, sum(reasoning)::bigint as reasoning, sum(audio_in)::bigint as audio_in,
@@ -66,7 +68,7 @@ select * from (
         sum(seconds)::bigint as seconds, sum(server_tool_requests)::bigint as server_tool_requests, sum(cost)::bigint as cost
     from usage_daily_models d
     where used_on >= @from_day::date and used_on < @to_day::date and (@of_model::text = '' or d.model = @of_model)
-    group by 1, 2
+    group by 1, 4
 ) as t
 where (t.day, t.model) > (@after_day::date, @after_model::text) or @first_page::boolean
 order by t.day, t.model

@@ -150,8 +150,9 @@ func (q *Queries) AccountUsageTotals(ctx context.Context, arg AccountUsageTotals
 }
 
 const modelUsageTotals = `-- name: ModelUsageTotals :many
-select day, model, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost from (
+select day, account_id, key_id, model, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost from (
     select (case when $1::boolean then used_on else '0001-01-01' end)::date as day,
+        '00000000-0000-0000-0000-000000000000'::uuid as account_id, '00000000-0000-0000-0000-000000000000'::uuid as key_id,
         (case when $2::boolean then model else '' end)::text as model,
         sum(requests)::bigint as requests, sum(estimated)::bigint as estimated, sum(client_gone)::bigint as client_gone, sum(input)::bigint as input, sum(cached_input)::bigint as cached_input,
         sum(cache_write)::bigint as cache_write, sum(output)::bigint as output, sum(reasoning)::bigint as reasoning, sum(audio_in)::bigint as audio_in,
@@ -159,7 +160,7 @@ select day, model, requests, estimated, client_gone, input, cached_input, cache_
         sum(seconds)::bigint as seconds, sum(server_tool_requests)::bigint as server_tool_requests, sum(cost)::bigint as cost
     from usage_daily_models d
     where used_on >= $3::date and used_on < $4::date and ($5::text = '' or d.model = $5)
-    group by 1, 2
+    group by 1, 4
 ) as t
 where (t.day, t.model) > ($6::date, $7::text) or $8::boolean
 order by t.day, t.model
@@ -180,6 +181,8 @@ type ModelUsageTotalsParams struct {
 
 type ModelUsageTotalsRow struct {
 	Day                pgtype.Date
+	AccountID          ident.UUID
+	KeyID              ident.UUID
 	Model              string
 	Requests           int64
 	Estimated          int64
@@ -221,6 +224,8 @@ func (q *Queries) ModelUsageTotals(ctx context.Context, arg ModelUsageTotalsPara
 		var i ModelUsageTotalsRow
 		if err := rows.Scan(
 			&i.Day,
+			&i.AccountID,
+			&i.KeyID,
 			&i.Model,
 			&i.Requests,
 			&i.Estimated,
@@ -350,7 +355,7 @@ func (q *Queries) StatementTransactions(ctx context.Context, arg StatementTransa
 }
 
 const usageTotals = `-- name: UsageTotals :many
-select account_id, key_id, model, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost from (
+select '0001-01-01'::date as day, t.account_id, t.key_id, t.model, t.requests, t.estimated, t.client_gone, t.input, t.cached_input, t.cache_write, t.output, t.reasoning, t.audio_in, t.audio_out, t.image_in, t.image_out, t.images, t.seconds, t.server_tool_requests, t.cost from (
     select (case when $1::boolean then account_id else '00000000-0000-0000-0000-000000000000' end)::uuid as account_id,
         (case when $2::boolean then key_id else '00000000-0000-0000-0000-000000000000' end)::uuid as key_id,
         (case when $3::boolean then model else '' end)::text as model,
@@ -396,6 +401,7 @@ type UsageTotalsParams struct {
 }
 
 type UsageTotalsRow struct {
+	Day                pgtype.Date
 	AccountID          ident.UUID
 	KeyID              ident.UUID
 	Model              string
@@ -442,6 +448,7 @@ func (q *Queries) UsageTotals(ctx context.Context, arg UsageTotalsParams) ([]Usa
 	for rows.Next() {
 		var i UsageTotalsRow
 		if err := rows.Scan(
+			&i.Day,
 			&i.AccountID,
 			&i.KeyID,
 			&i.Model,
@@ -601,7 +608,8 @@ type UsedDaysRow struct {
 }
 
 // Totals of usage, from the roll-ups. A column that is not grouped by has the same
-// value in all rows, so the same ORDER BY is correct for every grouping.
+// value in all rows, so the same ORDER BY is correct for every grouping. All queries
+// have the same columns, so one function reads their rows.
 // The first and the last day with usage in a period; null if there is none.
 func (q *Queries) UsedDays(ctx context.Context, arg UsedDaysParams) (UsedDaysRow, error) {
 	row := q.db.QueryRow(ctx, usedDays, arg.FromDay, arg.ToDay)

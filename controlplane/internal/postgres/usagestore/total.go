@@ -64,29 +64,7 @@ func ReadTotals(ctx context.Context, q *sqlcgen.Queries, query *usage.TotalQuery
 	})
 	totals := make([]usage.Total, len(rows))
 	for i := range rows {
-		row := &rows[i]
-		totals[i] = toTotal(&sqlcgen.UsageTotalsByDayRow{
-			Day:                noDay,
-			AccountID:          row.AccountID,
-			KeyID:              row.KeyID,
-			Model:              row.Model,
-			Requests:           row.Requests,
-			Estimated:          row.Estimated,
-			ClientGone:         row.ClientGone,
-			Input:              row.Input,
-			CachedInput:        row.CachedInput,
-			CacheWrite:         row.CacheWrite,
-			Output:             row.Output,
-			Reasoning:          row.Reasoning,
-			AudioIn:            row.AudioIn,
-			AudioOut:           row.AudioOut,
-			ImageIn:            row.ImageIn,
-			ImageOut:           row.ImageOut,
-			Images:             row.Images,
-			Seconds:            row.Seconds,
-			ServerToolRequests: row.ServerToolRequests,
-			Cost:               row.Cost,
-		})
+		totals[i] = toTotal((*sqlcgen.UsageTotalsByDayRow)(&rows[i]))
 	}
 
 	return totals, err
@@ -201,34 +179,11 @@ func readModelTotals(ctx context.Context, q *sqlcgen.Queries, query *usage.Total
 	})
 	totals := make([]usage.Total, len(rows))
 	for i := range rows {
-		row := &rows[i]
-		totals[i] = toTotal(&sqlcgen.UsageTotalsByDayRow{
-			Day:                row.Day,
-			Model:              row.Model,
-			Requests:           row.Requests,
-			Estimated:          row.Estimated,
-			ClientGone:         row.ClientGone,
-			Input:              row.Input,
-			CachedInput:        row.CachedInput,
-			CacheWrite:         row.CacheWrite,
-			Output:             row.Output,
-			Reasoning:          row.Reasoning,
-			AudioIn:            row.AudioIn,
-			AudioOut:           row.AudioOut,
-			ImageIn:            row.ImageIn,
-			ImageOut:           row.ImageOut,
-			Images:             row.Images,
-			Seconds:            row.Seconds,
-			ServerToolRequests: row.ServerToolRequests,
-			Cost:               row.Cost,
-		})
+		totals[i] = toTotal((*sqlcgen.UsageTotalsByDayRow)(&rows[i]))
 	}
 
 	return totals, err
 }
-
-// noDay is the day of totals that are not grouped by day.
-var noDay = pgtype.Date{Time: time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC), Valid: true}
 
 // wholeWeeks returns the first Monday and the end of the weeks that are whole in a
 // period. If there is none, both are the end of the period.
