@@ -278,7 +278,7 @@ create table lease_responses (
 
 create table ledger_transactions (
     id uuid primary key,
-    kind text not null check (kind in ('credit', 'correction', 'usage')),
+    kind text not null check (kind in ('credit', 'refund', 'correction', 'usage')),
     -- the reference of the transaction: unique per kind, so that nothing is booked twice
     reference text not null,
     reason text not null default '',

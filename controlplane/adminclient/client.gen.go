@@ -132,6 +132,7 @@ const (
 // Defines values for CreditKind.
 const (
 	CreditKindCorrection CreditKind = "correction"
+	CreditKindRefund     CreditKind = "refund"
 	CreditKindTopUp      CreditKind = "top_up"
 )
 
@@ -152,6 +153,7 @@ const (
 const (
 	EventTypeAccountBalanceExhausted    EventType = "account.balance_exhausted"
 	EventTypeAccountCredited            EventType = "account.credited"
+	EventTypeAccountDebited             EventType = "account.debited"
 	EventTypeAccountLowBalance          EventType = "account.low_balance"
 	EventTypeKeyRevoked                 EventType = "key.revoked"
 	EventTypeKeySpendLimitNear          EventType = "key.spend_limit_near"
@@ -359,6 +361,7 @@ const (
 // Defines values for TransactionKind.
 const (
 	TransactionKindCorrection TransactionKind = "correction"
+	TransactionKindRefund     TransactionKind = "refund"
 	TransactionKindTopUp      TransactionKind = "top_up"
 	TransactionKindUsage      TransactionKind = "usage"
 )
@@ -1292,7 +1295,10 @@ type ConsoleSessionList struct {
 
 // CreditCreate defines model for CreditCreate.
 type CreditCreate struct {
-	// Amount A decimal in the account's currency.
+	// AllowNegativeBalance Book a refund or a correction even if it makes the balance negative.
+	AllowNegativeBalance *bool `json:"allow_negative_balance,omitempty"`
+
+	// Amount Positive amounts increase the balance: positive for a top-up, negative for a refund.
 	//
 	// Examples: 12.34
 	Amount Money      `json:"amount"`
@@ -1430,7 +1436,7 @@ type EventData struct {
 	KeyID         *string   `json:"key_id,omitempty"`
 	KeyName       *string   `json:"key_name,omitempty"`
 
-	// Kind The kind of the transaction: `top_up` or `correction`.
+	// Kind The kind of the transaction: `top_up`, `refund` or `correction`.
 	Kind *string `json:"kind,omitempty"`
 
 	// Percent The percentage of the limit that triggers the event.
@@ -1467,7 +1473,8 @@ type EventOrder string
 
 // EventType `account.low_balance`: the balance fell below the account's threshold. `account.balance_exhausted`: the balance is spent,
 // or a request was refused because the balance was too low for it. Both contain a forecast of how many hours the balance
-// lasts at the rate of the last hour or day, whichever is higher. `account.credited`: a top-up or correction was booked.
+// lasts at the rate of the last hour or day, whichever is higher. `account.credited`: a top-up or correction has raised the balance.
+// `account.debited`: a refund or correction has lowered it; `amount` has no sign in either.
 // `key.spend_limit_near`: the configured share of a key's spend limit is spent. `key.spend_limit_reached`: the limit is
 // spent, or a request was refused because the rest was too low for it. `key.revoked`: a key was revoked.
 // `operator.usage_quarantined`: usage events were quarantined. `operator.ledger_check_failed`: the ledger check found
@@ -1832,6 +1839,11 @@ type LedgerBook struct {
 	Corrections   Money                   `json:"corrections"`
 	LedgerAccount LedgerBookLedgerAccount `json:"ledger_account"`
 
+	// Refunds A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Refunds Money `json:"refunds"`
+
 	// TopUps A decimal in the account's currency.
 	//
 	// Examples: 12.34
@@ -1955,7 +1967,7 @@ type LedgerEntry struct {
 	Amount   Money     `json:"amount"`
 	BookedAt time.Time `json:"booked_at"`
 
-	// Kind top_up, correction or usage.
+	// Kind top_up, refund, correction or usage.
 	Kind string `json:"kind"`
 
 	// LedgerAccount The account of the double-entry ledger: customer, or funding, adjustment or revenue of the operator.
@@ -2858,7 +2870,7 @@ type ShortPool string
 type Statement struct {
 	AccountID string `json:"account_id"`
 
-	// ClosingBalance Opening balance plus credits plus corrections minus usage.
+	// ClosingBalance Opening balance plus credits plus refunds plus corrections minus usage.
 	//
 	// Examples: 12.34
 	ClosingBalance Money `json:"closing_balance"`
@@ -2887,12 +2899,17 @@ type Statement struct {
 	// Examples: 12.34
 	OpeningBalance Money `json:"opening_balance"`
 
+	// Refunds The sum of the refunds, negative or zero.
+	//
+	// Examples: 12.34
+	Refunds Money `json:"refunds"`
+
 	// To The day after the last one.
 	//
 	// Examples: 2026-10-01
 	To Day `json:"to"`
 
-	// Transactions Credits and corrections, oldest first.
+	// Transactions Top-ups, refunds and corrections, oldest first.
 	Transactions []Transaction `json:"transactions"`
 
 	// Usage The sum of the charges, as a positive amount.
@@ -2943,7 +2960,7 @@ type Token struct {
 
 // TokenCreate defines model for TokenCreate.
 type TokenCreate struct {
-	// CreditsPerDay The sum of the amounts of top-ups and corrections, without their signs, that the token may book in a day of UTC. Without it there is no limit.
+	// CreditsPerDay The sum of the amounts of top-ups, refunds and corrections, without their signs, that the token may book in a day of UTC. Without it there is no limit.
 	//
 	// Examples: 12.34
 	CreditsPerDay *Money     `json:"credits_per_day,omitempty"`
@@ -4553,9 +4570,10 @@ func (c *Client) GetBalance(ctx context.Context, accountID AccountID, options ..
 	}, options)
 }
 
-// CreateCredit: Top up or correct the balance
+// CreateCredit: Book a top-up, a refund or a correction
 //
-// A transaction is booked once per kind and reference. A repeated request gets the status 200 with the first transaction; a
+// A refund or a correction that would make the balance negative is refused (`balance_too_low`), unless
+// `allow_negative_balance` is true. A transaction is booked once per kind and reference. A repeated request gets the status 200 with the first transaction; a
 // different request with the same reference is a conflict.
 //
 // POST /admin/v1/accounts/{account_id}/credits
@@ -4633,7 +4651,7 @@ func (c *Client) ListAccountPools(ctx context.Context, accountID AccountID, para
 
 // GetStatement: Get the statement of a period
 //
-// Opening balance, credits, corrections, usage and closing balance of a period of UTC days, by the time of booking. The closing
+// Opening balance, credits, refunds, corrections, usage and closing balance of a period of UTC days, by the time of booking. The closing
 // balance is the opening balance plus all movements, and the opening balance of the next period. Each figure is a sum of ledger
 // entries, so statements remain available after usage records were dropped. `Accept: text/csv` returns one row per line.
 //

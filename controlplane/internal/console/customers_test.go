@@ -84,6 +84,15 @@ func TestBookingIsReviewedAndBookedOnce(t *testing.T) {
 	if balance.Value.Balance != "25.00" {
 		t.Errorf("got a balance of %s; want 25.00", balance.Value.Balance)
 	}
+	for _, kind := range []string{"refund", "correction"} {
+		values := []string{"kind", kind, "amount", "-25.1", "reference", "paid-back", "reason", "paid back", "step", "review"}
+		if answer, page = b.post(path, values...); answer.StatusCode != http.StatusBadRequest || !strings.Contains(page, "check the box if that is meant") {
+			t.Errorf("a %s below zero: got %d %s", kind, answer.StatusCode, page)
+		}
+		if answer, page = b.post(path, append(values, "allow_negative_balance", "yes")...); answer.StatusCode != http.StatusOK || !strings.Contains(page, "to -0.10 USD") {
+			t.Errorf("a %s below zero that is meant: got %d %s", kind, answer.StatusCode, page)
+		}
+	}
 	answer, page = b.post(path, "kind", "correction", "amount", "1e9", "reference", "x", "step", "review")
 	if answer.StatusCode != http.StatusBadRequest || !strings.Contains(page, "must be a decimal") {
 		t.Errorf("a wrong amount: got %d %s", answer.StatusCode, page)

@@ -63,7 +63,7 @@ func TestEverythingThatNeedsSomebodyHasOneLinkThatSettlesIt(t *testing.T) {
 	w.catalog()
 	a, k := w.account("Overdrawn Ltd")
 	_, err := w.api.CreateCredit(t.Context(), a.ID, nil, adminclient.CreditCreate{
-		Amount: "-26", Kind: adminclient.CreditKindCorrection, Reference: "r1", Reason: new("a test"),
+		Amount: "-26", Kind: adminclient.CreditKindCorrection, Reference: "r1", Reason: new("a test"), AllowNegativeBalance: new(true),
 	})
 	check(t, err)
 	w.quarantine(a.ID)

@@ -45,6 +45,7 @@ func TestCredit(t *testing.T) {
 
 	correction := post(a.ID, adminclient.CreditCreate{
 		Amount: "-30.00", Kind: adminclient.CreditKindCorrection, Reference: "invoice-1", Reason: new("refunded"),
+		AllowNegativeBalance: new(true),
 	})
 	if correction.StatusCode != http.StatusCreated {
 		t.Fatalf("correction: %s", correction.Body)
@@ -55,6 +56,58 @@ func TestCredit(t *testing.T) {
 		t.Errorf("balance (-want +got):\n%s", diff)
 	}
 	b.checkLedger()
+}
+
+func TestRefundHasAKindOfItsOwn(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	a := b.account(1)
+	b.credit(a.ID, "25.00", "invoice-1")
+	refund := adminclient.CreditCreate{Amount: "-5.00", Kind: adminclient.CreditKindRefund, Reference: "invoice-1"}
+	booked, err := answered(b.api.CreateCredit(t.Context(), a.ID, nil, refund))
+	check(t, err)
+	if booked.StatusCode != http.StatusCreated || booked.Value.Kind != adminclient.TransactionKindRefund || booked.Value.Amount != "-5.00" {
+		t.Fatalf("got %d %s; want a refund of -5.00", booked.StatusCode, booked.Body)
+	}
+	month := booked.Value.CreatedAt.UTC().Format("2006-01")
+	made, err := answered(b.api.GetStatement(t.Context(), a.ID, &adminclient.GetStatementParams{Month: &month}))
+	check(t, err)
+	if s := made.Value; s.Credits != "25.00" || s.Refunds != "-5.00" || s.Corrections != "0.00" || s.ClosingBalance != "20.00" {
+		t.Errorf("the statement has %s, %s, %s and %s; want 25.00, -5.00, 0.00 and 20.00", s.Credits, s.Refunds, s.Corrections, s.ClosingBalance)
+	}
+	books, err := answered(b.api.GetLedgerBooks(t.Context(), nil))
+	check(t, err)
+	for _, book := range books.Value.Books {
+		if want := map[string]string{"customer": "-5.00", "funding": "5.00"}[string(book.LedgerAccount)]; want != "" && book.Refunds != want {
+			t.Errorf("the book %s has refunds of %s; want %s", book.LedgerAccount, book.Refunds, want)
+		}
+	}
+	b.checkLedger()
+}
+
+// Nobody takes more than the balance by mistake: neither a refund nor a correction.
+func TestBalanceBecomesNegativeOnlyIfMeant(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	a := b.account(1)
+	b.credit(a.ID, "25.00", "invoice-1")
+	for _, kind := range []adminclient.CreditKind{adminclient.CreditKindRefund, adminclient.CreditKindCorrection} {
+		c := adminclient.CreditCreate{Amount: "-25.000000001", Kind: kind, Reference: "r", Reason: new("a test")}
+		refused, err := answered(b.api.CreateCredit(t.Context(), a.ID, nil, c))
+		check(t, err)
+		problem(t, refused.Problem, http.StatusConflict, "balance_too_low")
+	}
+	exact := adminclient.CreditCreate{Amount: "-25.00", Kind: adminclient.CreditKindRefund, Reference: "r"}
+	meant := adminclient.CreditCreate{
+		Amount: "-0.000000001", Kind: adminclient.CreditKindCorrection, Reference: "r", Reason: new("a test"), AllowNegativeBalance: new(true),
+	}
+	for _, c := range []adminclient.CreditCreate{exact, meant, exact, meant} { // each is repeated, too
+		booked, err := answered(b.api.CreateCredit(t.Context(), a.ID, nil, c))
+		check(t, err)
+		if booked.Problem != nil {
+			t.Errorf("%s of %s: got %s", c.Kind, c.Amount, booked.Body)
+		}
+	}
 }
 
 func TestInvalidCreditIsRejected(t *testing.T) {
@@ -68,6 +121,12 @@ func TestInvalidCreditIsRejected(t *testing.T) {
 	}{
 		{"nothing", adminclient.CreditCreate{Amount: "0.00", Kind: adminclient.CreditKindCorrection, Reference: "r", Reason: new("x")}, "amount"},
 		{"negative top-up", adminclient.CreditCreate{Amount: "-1.00", Kind: adminclient.CreditKindTopUp, Reference: "r"}, "amount"},
+		{"positive refund", adminclient.CreditCreate{Amount: "1.00", Kind: adminclient.CreditKindRefund, Reference: "r"}, "amount"},
+		{
+			"top-up below zero",
+			adminclient.CreditCreate{Amount: "1.00", Kind: adminclient.CreditKindTopUp, Reference: "r", AllowNegativeBalance: new(true)},
+			"allow_negative_balance",
+		},
 		{"too much", adminclient.CreditCreate{Amount: "1000000000.01", Kind: adminclient.CreditKindTopUp, Reference: "r"}, "amount"},
 		{"too fine", adminclient.CreditCreate{Amount: "0.0000000001", Kind: adminclient.CreditKindTopUp, Reference: "r"}, "amount"},
 		{"no reference", adminclient.CreditCreate{Amount: "1.00", Kind: adminclient.CreditKindTopUp}, "reference"},
@@ -150,7 +209,7 @@ func TestLedgerIsListedByKind(t *testing.T) {
 			t.Errorf("%s: got %v; want %v", kind, got, want)
 		}
 	}
-	unknown, err := answered(b.api.ListLedger(t.Context(), a.ID, &adminclient.ListLedgerParams{Kind: new(adminclient.TransactionKind("refund"))}))
+	unknown, err := answered(b.api.ListLedger(t.Context(), a.ID, &adminclient.ListLedgerParams{Kind: new(adminclient.TransactionKind("gift"))}))
 	check(t, err)
 	problem(t, unknown.Problem, http.StatusBadRequest, "invalid_input")
 }

@@ -152,10 +152,10 @@ func TestLedgerBooks(t *testing.T) {
 	got, err := answered(b.api.GetLedgerBooks(t.Context(), nil))
 	check(t, err)
 	want := []adminclient.LedgerBook{
-		{LedgerAccount: "customer", TopUps: "10.00", Corrections: "-9.50", Usage: "-1.00", Total: "-0.50"},
-		{LedgerAccount: "funding", TopUps: "-10.00", Corrections: "0.00", Usage: "0.00", Total: "-10.00"},
-		{LedgerAccount: "adjustment", TopUps: "0.00", Corrections: "9.50", Usage: "0.00", Total: "9.50"},
-		{LedgerAccount: "revenue", TopUps: "0.00", Corrections: "0.00", Usage: "1.00", Total: "1.00"},
+		{LedgerAccount: "customer", TopUps: "10.00", Refunds: "0.00", Corrections: "-9.50", Usage: "-1.00", Total: "-0.50"},
+		{LedgerAccount: "funding", TopUps: "-10.00", Refunds: "0.00", Corrections: "0.00", Usage: "0.00", Total: "-10.00"},
+		{LedgerAccount: "adjustment", TopUps: "0.00", Refunds: "0.00", Corrections: "9.50", Usage: "0.00", Total: "9.50"},
+		{LedgerAccount: "revenue", TopUps: "0.00", Refunds: "0.00", Corrections: "0.00", Usage: "1.00", Total: "1.00"},
 	}
 	if diff := cmp.Diff(want, got.Value.Books); diff != "" {
 		t.Errorf("books (-want +got):\n%s", diff)

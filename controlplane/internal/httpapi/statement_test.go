@@ -36,7 +36,7 @@ func TestStatement(t *testing.T) {
 		t.Fatalf("statement: %s", r.Body)
 	}
 	want := adminclient.Statement{
-		AccountID: a.ID, Currency: "USD", From: from, To: to, OpeningBalance: "0.00", Credits: "10.00", Corrections: "-1.25", Usage: "3.00",
+		AccountID: a.ID, Currency: "USD", From: from, To: to, OpeningBalance: "0.00", Credits: "10.00", Refunds: "0.00", Corrections: "-1.25", Usage: "3.00",
 		ClosingBalance: "5.75", Transactions: []adminclient.Transaction{*paid, *corrected.Value},
 		UsageLines: []adminclient.UsageTotal{{Model: new("demo-chat"), Requests: 2, Input: 2_000_000, Output: 200_000, Cost: "3.00"}},
 	}

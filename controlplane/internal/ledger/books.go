@@ -18,12 +18,13 @@ type Book struct {
 	Name string
 	// Credits are top-ups.
 	Credits     money.Nano
+	Refunds     money.Nano
 	Corrections money.Nano
 	Usage       money.Nano
 }
 
 // Total returns the sum of all entries.
-func (b *Book) Total() money.Nano { return b.Credits + b.Corrections + b.Usage }
+func (b *Book) Total() money.Nano { return b.Credits + b.Refunds + b.Corrections + b.Usage }
 
 // Books are the ledger accounts. Their totals sum to zero.
 type Books struct {
@@ -52,6 +53,8 @@ func (b *Books) Add(name string, kind Kind, amount money.Nano) {
 		switch kind {
 		case Credit:
 			book.Credits += amount
+		case Refund:
+			book.Refunds += amount
 		case Correction:
 			book.Corrections += amount
 		case Usage:

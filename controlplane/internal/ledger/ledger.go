@@ -1,6 +1,6 @@
 // Package ledger implements double-entry bookkeeping: transactions are append-only, and the
-// entries of each sum to zero. This package books top-ups and corrections; package settle books
-// usage.
+// entries of each sum to zero. This package books top-ups, refunds and corrections; package settle
+// books usage.
 //
 // Invariant: the customer entries of an account sum to its balance, which is the total of its
 // balance pool less the pool's settled amount.
@@ -29,15 +29,18 @@ var ErrReferenceTaken = errors.New("ledger: the reference was used for another t
 // not settled.
 var ErrNoRequest = errors.New("ledger: the account has no such settled request")
 
-// ErrOutOfRange is returned for a transaction that would make the sum of the account's top-ups and
-// corrections exceed the limit.
-var ErrOutOfRange = errors.New("ledger: the sum of top-ups and corrections is out of range")
+// ErrOutOfRange is returned for a transaction that would make the sum of the account's top-ups,
+// refunds and corrections exceed the limit.
+var ErrOutOfRange = errors.New("ledger: the sum of top-ups, refunds and corrections is out of range")
+
+// ErrOverdrawn is returned for a refund or a correction that would make the balance negative, and does not allow it.
+var ErrOverdrawn = errors.New("ledger: the balance would be negative")
 
 const (
 	maxReferenceLen = 200
 	maxReasonLen    = 1000
 	maxAmount       = 1_000_000_000 * money.Unit
-	// maxTotal bounds the sum of an account's top-ups and corrections. It is far enough from the bounds of an int64 that
+	// maxTotal bounds the sum of an account's top-ups, refunds and corrections. It is far enough from the bounds of an int64 that
 	// a balance cannot overflow by charges, which are never rejected.
 	maxTotal = 9_000_000_000 * money.Unit
 )
@@ -49,6 +52,8 @@ type Kind string
 const (
 	// Credit is a top-up.
 	Credit Kind = "credit"
+	// Refund is money that was paid back to the customer. Its amount is negative.
+	Refund Kind = "refund"
 	// Correction is a change of the balance by an operator, with a reason.
 	Correction Kind = "correction"
 	// Usage is the charge of a batch of finished requests.
@@ -96,6 +101,8 @@ type Transaction struct {
 	// Change is the change that proxies have to apply because the balance is lower than they may assume; nil if
 	// there is none.
 	Change *wire.KeyChange `json:"-"`
+	// MayOverdraw allows a refund or a correction to make the balance negative.
+	MayOverdraw bool `json:"-"`
 }
 
 // Same reports whether two transactions are equal, except for their ids, times and actors.
@@ -105,11 +112,19 @@ func (t *Transaction) Same(other *Transaction) bool {
 }
 
 // Fits returns ErrOutOfRange if adding the amount to total, the sum of the account's earlier
-// top-ups and corrections, exceeds the limit.
+// top-ups, refunds and corrections, exceeds the limit.
 func (t *Transaction) Fits(total money.Nano) error {
 	sum, err := money.Add(total, t.Amount)
 	if err != nil || (t.Amount > 0 && sum > maxTotal) || (t.Amount < 0 && sum < -maxTotal) {
 		return ErrOutOfRange
+	}
+	return nil
+}
+
+// Covered returns ErrOverdrawn if the transaction takes more than the balance has, and does not allow it.
+func (t *Transaction) Covered(balance money.Nano) error {
+	if t.Amount < 0 && balance < -t.Amount && !t.MayOverdraw {
+		return ErrOverdrawn
 	}
 	return nil
 }
@@ -120,6 +135,8 @@ func (t *Transaction) Validate() error {
 	switch {
 	case t.Kind == Credit && t.Amount <= 0:
 		invalid.Add("amount", "must be positive for a top-up")
+	case t.Kind == Refund && t.Amount >= 0:
+		invalid.Add("amount", "must be negative for a refund, because it lowers the balance")
 	case t.Amount == 0:
 		invalid.Add("amount", "must not be zero")
 	case t.Amount > maxAmount || t.Amount < -maxAmount:
@@ -139,6 +156,9 @@ func (t *Transaction) Validate() error {
 		}
 	}
 
+	if t.MayOverdraw && t.Kind == Credit {
+		invalid.Add("allow_negative_balance", "is only allowed for refunds and corrections")
+	}
 	if utf8.RuneCountInString(t.Reason) > maxReasonLen {
 		invalid.Add("reason", "is longer than %d characters", maxReasonLen)
 	}
@@ -159,9 +179,9 @@ type Query struct {
 
 // Store stores the ledger. Each method is one database transaction.
 type Store interface {
-	// Post books a top-up or a correction and changes the total of the account's balance pool. If its kind and
-	// reference exist already, it returns that transaction, and posted is false. The errors are ErrNoRequest and
-	// ErrOutOfRange.
+	// Post books a top-up, a refund or a correction and changes the total of the account's balance pool. If its kind
+	// and reference exist already, it returns that transaction, and posted is false. The errors are ErrNoRequest,
+	// ErrOutOfRange and ErrOverdrawn.
 	Post(ctx context.Context, t Transaction) (booked Transaction, posted bool, err error)
 	List(ctx context.Context, q Query) ([]Transaction, error)
 	// Corrections returns the corrections of a request, oldest first.
@@ -188,7 +208,7 @@ type Config struct {
 	// Holdings may be nil: then Balance.Reserved is the amount that the store reports.
 	Holdings account.Holdings
 	Log      *slog.Logger
-	// ConfirmTimeout bounds how long a correction waits for the proxies; zero does not wait.
+	// ConfirmTimeout bounds how long a refund or a correction waits for the proxies; zero does not wait.
 	ConfirmTimeout time.Duration
 }
 
@@ -198,7 +218,7 @@ type Service struct{ cfg Config }
 // NewService returns a Service.
 func NewService(cfg Config) *Service { return &Service{cfg} }
 
-// Post books a top-up or a correction. It is idempotent by kind and reference: an equal
+// Post books a top-up, a refund or a correction. It is idempotent by kind and reference: an equal
 // transaction returns the first one, and posted is false; a different one gives ErrReferenceTaken.
 func (s *Service) Post(ctx context.Context, t Transaction) (booked Transaction, posted bool, err error) {
 	if err := t.Validate(); err != nil {
@@ -224,7 +244,7 @@ func (s *Service) announce(ctx context.Context, c *wire.KeyChange) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConfirmTimeout)
 	defer cancel()
 	if _, err := s.cfg.Announcer.Announce(ctx, *c); err != nil {
-		s.cfg.Log.WarnContext(ctx, "announcing a correction failed", "account_id", c.Account, "rev", c.Revision, "error", err)
+		s.cfg.Log.WarnContext(ctx, "announcing a lower balance failed", "account_id", c.Account, "rev", c.Revision, "error", err)
 	}
 }
 

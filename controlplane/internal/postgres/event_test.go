@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -59,6 +60,7 @@ func (w *leaseWorld) post(db *postgres.DB, c *customer, kind ledger.Kind, amount
 	w.t.Helper()
 	_, _, err := ledgerstore.New(db).Post(w.t.Context(), ledger.Transaction{
 		ID: ledger.ID(ident.New()), AccountID: account.ID(c.account), Kind: kind, Amount: money.Nano(amount), Reference: ident.Transaction.New(), Reason: "r",
+		MayOverdraw: kind != ledger.Credit,
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -110,7 +112,7 @@ func TestAlarms(t *testing.T) {
 	spend(961)
 	w.wantEvents("low again", `account.low_balance {"balance": 699, "threshold": 700}`)
 	w.post(db, c, ledger.Correction, -699)
-	if told := w.events(); len(told) != 2 || told[0] != `account.balance_exhausted {"balance": 0}` {
+	if told := w.events(); len(told) != 2 || told[0] != `account.balance_exhausted {"balance": 0}` || !strings.HasPrefix(told[1], `account.debited {"kind": "correction", "amount": 699,`) {
 		t.Errorf("correction: told %q", told)
 	}
 

@@ -77,19 +77,21 @@ func newWorld(t *testing.T, accounts int) *world {
 // step makes one random change. Steps of one account run in one goroutine, so that
 // the expected results are known.
 func (w *world) step(ctx context.Context, r *rand.Rand, a *worldAccount) error {
-	switch r.IntN(7) {
+	switch r.IntN(8) {
 	case 0:
 		return w.post(ctx, a, ledger.Credit, money.Nano(1+r.Int64N(int64(20*money.Unit))))
 	case 1:
 		return w.post(ctx, a, ledger.Correction, money.Nano(r.Int64N(int64(10*money.Unit))-int64(5*money.Unit))|1)
 	case 2:
+		return w.post(ctx, a, ledger.Refund, -money.Nano(1+r.Int64N(int64(5*money.Unit))))
+	case 3:
 		limit := money.Nano(r.Int64N(int64(10 * money.Unit)))
 		return w.limit(ctx, a, &limit)
-	case 3:
-		return w.limit(ctx, a, nil)
 	case 4:
-		return w.resize(ctx, a, r.IntN(10))
+		return w.limit(ctx, a, nil)
 	case 5:
+		return w.resize(ctx, a, r.IntN(10))
+	case 6:
 		return w.lease(ctx, a, 1+r.Int64N(1000))
 	default:
 		return w.charge(ctx, a, money.Nano(r.Int64N(int64(money.Unit))))
@@ -99,6 +101,7 @@ func (w *world) step(ctx context.Context, r *rand.Rand, a *worldAccount) error {
 func (w *world) post(ctx context.Context, a *worldAccount, kind ledger.Kind, amount money.Nano) error {
 	_, posted, err := ledgerstore.New(w.db).Post(ctx, ledger.Transaction{
 		ID: ledger.ID(ident.New()), AccountID: a.id, Kind: kind, Amount: amount, Reference: ident.Transaction.New(), Reason: "test",
+		MayOverdraw: kind != ledger.Credit,
 	})
 	if posted && err == nil {
 		a.balance += amount

@@ -1,7 +1,7 @@
 // Package statement computes the account statement: the balance at the beginning of a period,
 // everything that changed it, and the balance at the end.
 //
-// Invariants: opening + credits + corrections − usage = closing; the closing balance of a period
+// Invariants: opening + credits + refunds + corrections − usage = closing; the closing balance of a period
 // is the opening balance of the next; each figure is a sum of ledger entries. Usage is taken from
 // the daily totals, so a statement can be made after the usage records were dropped.
 package statement
@@ -43,12 +43,13 @@ type Statement struct {
 	// Final reports that nothing can be booked in the period any more.
 	Final   bool
 	Opening money.Nano
-	// Credits and Corrections are the sums of Transactions; Usage is the sum of Lines.
+	// Credits, Refunds and Corrections are the sums of Transactions; Usage is the sum of Lines.
 	Credits     money.Nano
+	Refunds     money.Nano
 	Corrections money.Nano
 	Usage       money.Nano
 	Closing     money.Nano
-	// Transactions are the top-ups and corrections, oldest first.
+	// Transactions are the top-ups, refunds and corrections, oldest first.
 	Transactions []ledger.Transaction
 	// Lines are the charges, by the day of the booking.
 	Lines []usage.Total
@@ -126,9 +127,12 @@ func (s *Statement) add() error {
 	}
 
 	for i := range s.Transactions {
-		if s.Transactions[i].Kind == ledger.Credit {
+		switch s.Transactions[i].Kind {
+		case ledger.Credit:
 			grow(&s.Credits, s.Transactions[i].Amount)
-		} else {
+		case ledger.Refund:
+			grow(&s.Refunds, s.Transactions[i].Amount)
+		default:
 			grow(&s.Corrections, s.Transactions[i].Amount)
 		}
 	}
@@ -138,7 +142,7 @@ func (s *Statement) add() error {
 	}
 
 	s.Closing = s.Opening
-	for _, amount := range []money.Nano{s.Credits, s.Corrections, -s.Usage} {
+	for _, amount := range []money.Nano{s.Credits, s.Refunds, s.Corrections, -s.Usage} {
 		grow(&s.Closing, amount)
 	}
 

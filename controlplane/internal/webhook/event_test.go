@@ -124,7 +124,7 @@ func TestEveryMemberIsDocumented(t *testing.T) {
 func TestEventNamesLedgerKindsAsTheAPI(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[ledger.Kind]adminclient.TransactionKind{
-		ledger.Credit: adminclient.TransactionKindTopUp, ledger.Correction: adminclient.TransactionKindCorrection,
+		ledger.Credit: adminclient.TransactionKindTopUp, ledger.Refund: adminclient.TransactionKindRefund, ledger.Correction: adminclient.TransactionKindCorrection,
 	} {
 		e := webhook.Event{ID: ident.New(), Type: webhook.Credited, AccountID: ident.New(), Facts: webhook.Facts{Amount: new(money.Unit), Kind: string(kind)}}
 		body, err := e.Body(&webhook.Subject{Currency: "EUR"})

@@ -40,8 +40,10 @@ const (
 	LowBalance Type = "account.low_balance"
 	// BalanceExhausted: the balance is spent, or was too low for a request that was just refused.
 	BalanceExhausted Type = "account.balance_exhausted"
-	// Credited: a top-up or a correction was booked on an account.
+	// Credited: a top-up or a correction has raised the balance of an account.
 	Credited Type = "account.credited"
+	// Debited: a refund or a correction has lowered the balance of an account.
+	Debited Type = "account.debited"
 	// LimitNear: the configured share of a key limit is spent.
 	LimitNear Type = "key.spend_limit_near"
 	// LimitReached: a key limit is spent, or its rest was too low for a request that was just refused.
@@ -70,6 +72,7 @@ var Types = []Type{
 	LowBalance,
 	BalanceExhausted,
 	Credited,
+	Debited,
 	LimitNear,
 	LimitReached,
 	Revoked,

@@ -16,7 +16,7 @@ func below(a *adminclient.Account) []kit.Link {
 	return append(slices.Clip(crumbs), kit.Link{Text: a.Name, URL: kit.Path("accounts", a.ID)})
 }
 
-// book is the form that tops up or corrects a balance.
+// book is the form that books a top-up, a refund or a correction.
 func book(r *kit.Request) (*kit.Form, error) {
 	now, err := r.API.GetAccount(r.Context(), r.PathValue("id"))
 	if err != nil {
@@ -41,6 +41,7 @@ func book(r *kit.Request) (*kit.Form, error) {
 				Value:    string(adminclient.CreditKindTopUp),
 				Options: []kit.Option{
 					{Value: string(adminclient.CreditKindTopUp), Text: "Top-up: the customer has paid"},
+					{Value: string(adminclient.CreditKindRefund), Text: "Refund: money is paid back to the customer"},
 					{Value: string(adminclient.CreditKindCorrection), Text: "Correction: a charge was wrong"},
 				},
 			},
@@ -50,7 +51,7 @@ func book(r *kit.Request) (*kit.Form, error) {
 				Mono:     true,
 				Required: true,
 				Unit:     a.Balance.Currency,
-				Hint:     "At most nine places. A negative amount takes money from the account.",
+				Hint:     "At most nine places. A negative amount takes money from the account; that of a refund is negative.",
 			},
 			{
 				Name:     "reference",
@@ -67,6 +68,7 @@ func book(r *kit.Request) (*kit.Form, error) {
 				Rows:  2,
 				Hint:  "Required for a correction. The customer sees it in the statement.",
 			},
+			{Name: "allow_negative_balance", Label: "The balance may become negative", Kind: "check"},
 		},
 		Review: func(_ *kit.Request, in *kit.Input) ([]string, error) { return bookEffects(a, in) },
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
@@ -80,6 +82,8 @@ func book(r *kit.Request) (*kit.Form, error) {
 					Reference: in.Text("reference"),
 					Reason:    in.Optional("reason"),
 					RequestID: in.Optional("request_id"),
+
+					AllowNegativeBalance: mayOverdraw(in),
 				},
 			)
 			if err != nil {
@@ -94,6 +98,14 @@ func book(r *kit.Request) (*kit.Form, error) {
 	}, nil
 }
 
+// mayOverdraw returns true if the box was checked, nil if not.
+func mayOverdraw(in *kit.Input) *bool {
+	if !in.Checked("allow_negative_balance") {
+		return nil
+	}
+	return new(true)
+}
+
 // bookEffects tells what a booking does to the balance.
 func bookEffects(a *adminclient.Account, in *kit.Input) ([]string, error) {
 	amount := in.Text("amount")
@@ -103,6 +115,10 @@ func bookEffects(a *adminclient.Account, in *kit.Input) ([]string, error) {
 		return nil, kit.Invalid("amount", "must be a decimal such as 25.00")
 	case in.Text("kind") == string(adminclient.CreditKindCorrection) && in.Text("reason") == "":
 		return nil, kit.Invalid("reason", "is required for a correction")
+	case in.Text("kind") == string(adminclient.CreditKindRefund) && !view.Negative(amount):
+		return nil, kit.Invalid("amount", "must be negative for a refund, because it lowers the balance")
+	case view.Negative(amount) && view.Negative(after) && mayOverdraw(in) == nil:
+		return nil, kit.Invalid("amount", "is more than the balance, which would be negative: check the box if that is meant")
 	}
 	effects := []string{
 		"The balance of " + a.Name + " goes from " + a.Balance.Balance + " to " + after + " " + a.Balance.Currency +

@@ -13,6 +13,7 @@ import (
 // creditKinds maps the kinds of the API to ledger kinds.
 var creditKinds = map[gen.CreditKind]ledger.Kind{
 	gen.CreditKindTopUp:      ledger.Credit,
+	gen.CreditKindRefund:     ledger.Refund,
 	gen.CreditKindCorrection: ledger.Correction,
 }
 
@@ -30,7 +31,7 @@ func (h *Handlers) CreateCredit(
 	n, unread := convert.Amount("amount", &r.Body.Amount)
 	kind, known := creditKinds[r.Body.Kind]
 	if !known {
-		unread = validation.Merge(unread, validation.New("kind", "must be %q or %q", gen.CreditKindTopUp, gen.CreditKindCorrection))
+		unread = validation.Merge(unread, validation.New("kind", "must be top_up, refund or correction"))
 	}
 
 	t := ledger.Transaction{
@@ -42,6 +43,8 @@ func (h *Handlers) CreateCredit(
 		Reason:    convert.Text(r.Body.Reason),
 		RequestID: convert.Text(r.Body.RequestID),
 		Actor:     call.Actor,
+
+		MayOverdraw: convert.Value(r.Body.AllowNegativeBalance),
 	}
 	if err := validation.Merge(unread, t.Validate()); err != nil {
 		return nil, err
@@ -104,12 +107,12 @@ func readKind(name *gen.TransactionKind) (ledger.Kind, error) {
 	if name == nil {
 		return "", nil
 	}
-	for _, kind := range []ledger.Kind{ledger.Credit, ledger.Correction, ledger.Usage} {
+	for _, kind := range []ledger.Kind{ledger.Credit, ledger.Refund, ledger.Correction, ledger.Usage} {
 		if kindView(kind) == *name {
 			return kind, nil
 		}
 	}
-	return "", validation.New("kind", "must be top_up, correction or usage")
+	return "", validation.New("kind", "must be top_up, refund, correction or usage")
 }
 
 // kindView returns the API's name of a ledger kind.

@@ -131,6 +131,7 @@ func (h *Handlers) GetLedgerBooks(
 			return gen.LedgerBook{
 				LedgerAccount: gen.LedgerBookLedgerAccount(b.Name),
 				TopUps:        b.Credits.String(),
+				Refunds:       b.Refunds.String(),
 				Corrections:   b.Corrections.String(),
 				Usage:         b.Usage.String(),
 				Total:         b.Total().String(),

@@ -55,6 +55,7 @@ func (h *Handlers) GetStatement(ctx context.Context, _ *gen.Call, r gen.GetState
 		Final:          made.Final,
 		OpeningBalance: made.Opening.String(),
 		Credits:        made.Credits.String(),
+		Refunds:        made.Refunds.String(),
 		Corrections:    made.Corrections.String(),
 		Usage:          made.Usage.String(),
 		ClosingBalance: made.Closing.String(),

@@ -89,6 +89,7 @@ const (
 // Defines values for CreditKind.
 const (
 	CreditKindCorrection CreditKind = "correction"
+	CreditKindRefund     CreditKind = "refund"
 	CreditKindTopUp      CreditKind = "top_up"
 )
 
@@ -109,6 +110,7 @@ const (
 const (
 	EventTypeAccountBalanceExhausted    EventType = "account.balance_exhausted"
 	EventTypeAccountCredited            EventType = "account.credited"
+	EventTypeAccountDebited             EventType = "account.debited"
 	EventTypeAccountLowBalance          EventType = "account.low_balance"
 	EventTypeKeyRevoked                 EventType = "key.revoked"
 	EventTypeKeySpendLimitNear          EventType = "key.spend_limit_near"
@@ -310,6 +312,7 @@ const (
 // Defines values for TransactionKind.
 const (
 	TransactionKindCorrection TransactionKind = "correction"
+	TransactionKindRefund     TransactionKind = "refund"
 	TransactionKindTopUp      TransactionKind = "top_up"
 	TransactionKindUsage      TransactionKind = "usage"
 )
@@ -946,6 +949,9 @@ type ConsoleSessionList struct {
 
 // CreditCreate defines model for CreditCreate.
 type CreditCreate struct {
+	// AllowNegativeBalance Book a refund or a correction even if it makes the balance negative.
+	AllowNegativeBalance *bool `json:"allow_negative_balance,omitempty"`
+
 	// Amount A decimal in the account's currency.
 	//
 	// Examples: 12.34
@@ -1072,7 +1078,7 @@ type EventData struct {
 	KeyID         *string   `json:"key_id,omitempty"`
 	KeyName       *string   `json:"key_name,omitempty"`
 
-	// Kind The kind of the transaction: `top_up` or `correction`.
+	// Kind The kind of the transaction: `top_up`, `refund` or `correction`.
 	Kind *string `json:"kind,omitempty"`
 
 	// Percent The percentage of the limit that triggers the event.
@@ -1109,7 +1115,8 @@ type EventOrder string
 
 // EventType `account.low_balance`: the balance fell below the account's threshold. `account.balance_exhausted`: the balance is spent,
 // or a request was refused because the balance was too low for it. Both contain a forecast of how many hours the balance
-// lasts at the rate of the last hour or day, whichever is higher. `account.credited`: a top-up or correction was booked.
+// lasts at the rate of the last hour or day, whichever is higher. `account.credited`: a top-up or correction has raised the balance.
+// `account.debited`: a refund or correction has lowered it; `amount` has no sign in either.
 // `key.spend_limit_near`: the configured share of a key's spend limit is spent. `key.spend_limit_reached`: the limit is
 // spent, or a request was refused because the rest was too low for it. `key.revoked`: a key was revoked.
 // `operator.usage_quarantined`: usage events were quarantined. `operator.ledger_check_failed`: the ledger check found
@@ -1425,6 +1432,11 @@ type LedgerBook struct {
 	Corrections   Money                   `json:"corrections"`
 	LedgerAccount LedgerBookLedgerAccount `json:"ledger_account"`
 
+	// Refunds A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Refunds Money `json:"refunds"`
+
 	// TopUps A decimal in the account's currency.
 	//
 	// Examples: 12.34
@@ -1548,7 +1560,7 @@ type LedgerEntry struct {
 	Amount   Money     `json:"amount"`
 	BookedAt time.Time `json:"booked_at"`
 
-	// Kind top_up, correction or usage.
+	// Kind top_up, refund, correction or usage.
 	Kind string `json:"kind"`
 
 	// LedgerAccount The account of the double-entry ledger: customer, or funding, adjustment or revenue of the operator.
@@ -2468,12 +2480,17 @@ type Statement struct {
 	// Examples: 12.34
 	OpeningBalance Money `json:"opening_balance"`
 
+	// Refunds A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Refunds Money `json:"refunds"`
+
 	// To A UTC day.
 	//
 	// Examples: 2026-10-01
 	To Day `json:"to"`
 
-	// Transactions Credits and corrections, oldest first.
+	// Transactions Top-ups, refunds and corrections, oldest first.
 	Transactions []Transaction `json:"transactions"`
 
 	// Usage A decimal in the account's currency.
@@ -6055,7 +6072,7 @@ type StrictServerInterface interface {
 	SetAlerts(ctx context.Context, call *Call, request SetAlertsRequestObject) (SetAlertsResponseObject, error)
 	// GetBalance Get the balance of an account
 	GetBalance(ctx context.Context, call *Call, request GetBalanceRequestObject) (GetBalanceResponseObject, error)
-	// CreateCredit Top up or correct the balance
+	// CreateCredit Book a top-up, a refund or a correction
 	CreateCredit(ctx context.Context, call *Call, request CreateCreditRequestObject) (CreateCreditResponseObject, error)
 	// ListKeys List the keys of an account, oldest first
 	ListKeys(ctx context.Context, call *Call, request ListKeysRequestObject) (ListKeysResponseObject, error)

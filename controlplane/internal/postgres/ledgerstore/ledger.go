@@ -84,6 +84,8 @@ func (s *Store) Post(ctx context.Context, t ledger.Transaction) (booked ledger.T
 			Actor:     row.Actor,
 			CreatedAt: row.CreatedAt,
 			RequestID: t.RequestID,
+
+			MayOverdraw: t.MayOverdraw,
 		}
 		if err := s.writeEntries(ctx, q, &booked); err != nil {
 			return err
@@ -153,6 +155,10 @@ func (s *Store) writeEntries(ctx context.Context, q *sqlcgen.Queries, t *ledger.
 		return postgres.NotFoundAs("lock balance", err, account.ErrNotFound)
 	}
 	if err := t.Fits(money.Nano(row.Total)); err != nil {
+		return err
+	}
+
+	if err := t.Covered(money.Nano(row.Total - row.Settled)); err != nil {
 		return err
 	}
 
@@ -240,11 +246,15 @@ func insertEvents(ctx context.Context, q *sqlcgen.Queries, t *ledger.Transaction
 		pool.ClearExhausted()
 	}
 
-	left := money.Nano(pool.Left())
+	left, eventType, amount := money.Nano(pool.Left()), webhook.Credited, t.Amount
+	if amount < 0 {
+		eventType, amount = webhook.Debited, -amount
+	}
+
 	if err := eventstore.Insert(ctx, q, webhook.Event{
-		Type: webhook.Credited, AccountID: pool.AccountID,
+		Type: eventType, AccountID: pool.AccountID,
 		Facts: webhook.Facts{
-			Amount:    &t.Amount,
+			Amount:    &amount,
 			Balance:   &left,
 			Kind:      string(t.Kind),
 			Reference: t.Reference,

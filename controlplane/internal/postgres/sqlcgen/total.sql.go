@@ -318,7 +318,7 @@ type StatementTransactionsRow struct {
 	Amount    int64
 }
 
-// Top-ups and corrections of an account in a period, oldest first.
+// Top-ups, refunds and corrections of an account in a period, oldest first.
 func (q *Queries) StatementTransactions(ctx context.Context, arg StatementTransactionsParams) ([]StatementTransactionsRow, error) {
 	rows, err := q.db.Query(ctx, statementTransactions,
 		arg.AccountID,
