@@ -1317,7 +1317,7 @@ type CreditCreate struct {
 // CreditKind defines model for CreditKind.
 type CreditKind string
 
-// Day A UTC day.
+// Day A day of UTC, or of the zone that `time_zone` names.
 //
 // Examples: 2026-10-01
 type Day = string
@@ -1871,7 +1871,7 @@ type LedgerBooks struct {
 	Books    []LedgerBook `json:"books"`
 	Currency string       `json:"currency"`
 
-	// From A UTC day.
+	// From A day of UTC, or of the zone that `time_zone` names.
 	//
 	// Examples: 2026-10-01
 	From *Day `json:"from,omitempty"`
@@ -1889,7 +1889,7 @@ type LedgerBooks struct {
 	// Examples: 12.34
 	Sum Money `json:"sum"`
 
-	// To A UTC day.
+	// To A day of UTC, or of the zone that `time_zone` names.
 	//
 	// Examples: 2026-10-01
 	To *Day `json:"to,omitempty"`
@@ -2889,7 +2889,7 @@ type Statement struct {
 	// Final Whether the statement can no longer change.
 	Final bool `json:"final"`
 
-	// From A UTC day.
+	// From A day of UTC, or of the zone that `time_zone` names.
 	//
 	// Examples: 2026-10-01
 	From Day `json:"from"`
@@ -2903,6 +2903,11 @@ type Statement struct {
 	//
 	// Examples: 12.34
 	Refunds Money `json:"refunds"`
+
+	// TimeZone The zone of the days.
+	//
+	// Examples: UTC
+	TimeZone string `json:"time_zone"`
 
 	// To The day after the last one.
 	//
@@ -3300,7 +3305,7 @@ type UsageTotal struct {
 	// Examples: 12.34
 	Cost Money `json:"cost"`
 
-	// Day A UTC day.
+	// Day A day of UTC, or of the zone that `time_zone` names.
 	//
 	// Examples: 2026-10-01
 	Day *Day `json:"day,omitempty"`
@@ -3333,6 +3338,11 @@ type UsageTotalList struct {
 	Currency   string       `json:"currency"`
 	Data       []UsageTotal `json:"data"`
 	NextCursor *string      `json:"next_cursor,omitempty"`
+
+	// TimeZone The zone of the days.
+	//
+	// Examples: UTC
+	TimeZone string `json:"time_zone"`
 }
 
 // VideoJob defines model for VideoJob.
@@ -3472,6 +3482,9 @@ type Limit = int
 // QuarantineID defines model for QuarantineID.
 type QuarantineID = int64
 
+// TimeZone Examples: Europe/Berlin
+type TimeZone = string
+
 // Timeout defines model for Timeout.
 type Timeout = string
 
@@ -3603,7 +3616,7 @@ type ListAccountPoolsParams struct {
 
 // GetStatementParams defines parameters for GetStatement.
 type GetStatementParams struct {
-	// Month A UTC month, such as 2026-10, instead of from and to.
+	// Month A month, such as 2026-10, instead of from and to.
 	Month *string `form:"month,omitempty" json:"month,omitempty"`
 
 	// From The first day.
@@ -3611,6 +3624,11 @@ type GetStatementParams struct {
 
 	// To The day after the last one.
 	To *Day `form:"to,omitempty" json:"to,omitempty"`
+
+	// TimeZone The zone whose days and months are meant, by its IANA name. With another one than UTC, the figures are computed from the
+	// records of the requests: `from` and `to` are at most 31 days apart, totals need an account or a key, and a period whose
+	// records were dropped is refused (`records_dropped`).
+	TimeZone *TimeZone `form:"time_zone,omitempty" json:"time_zone,omitempty"`
 
 	// GroupBy Dimensions of the usage lines.
 	GroupBy []UsageGroup `form:"group_by,omitempty" json:"group_by,omitempty"`
@@ -4411,6 +4429,11 @@ type GetUsageTotalsParams struct {
 	// Model Only of this model.
 	Model *string `form:"model,omitempty" json:"model,omitempty"`
 
+	// TimeZone The zone whose days and months are meant, by its IANA name. With another one than UTC, the figures are computed from the
+	// records of the requests: `from` and `to` are at most 31 days apart, totals need an account or a key, and a period whose
+	// records were dropped is refused (`records_dropped`).
+	TimeZone *TimeZone `form:"time_zone,omitempty" json:"time_zone,omitempty"`
+
 	// From The first day.
 	From *Day `form:"from,omitempty" json:"from,omitempty"`
 
@@ -4651,7 +4674,7 @@ func (c *Client) ListAccountPools(ctx context.Context, accountID AccountID, para
 
 // GetStatement: Get the statement of a period
 //
-// Opening balance, credits, refunds, corrections, usage and closing balance of a period of UTC days, by the time of booking. The closing
+// Opening balance, credits, refunds, corrections, usage and closing balance of a period of days, by the time of booking. The closing
 // balance is the opening balance plus all movements, and the opening balance of the next period. Each figure is a sum of ledger
 // entries, so statements remain available after usage records were dropped. `Accept: text/csv` returns one row per line.
 //
@@ -5559,7 +5582,7 @@ func (c *Client) MarkUsageMonthExported(ctx context.Context, month string, param
 
 // GetUsageTotals: Get usage totals by day, model, key and account
 //
-// Sums over finished requests, by the UTC day on which they began. Settlement keeps them up to date. Without `group_by` there
+// Sums over finished requests, by the day on which they began. Settlement keeps them up to date. Without `group_by` there
 // is one sum. Totals are kept when the records are dropped.
 //
 // GET /admin/v1/usage/totals

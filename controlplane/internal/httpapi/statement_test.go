@@ -36,7 +36,7 @@ func TestStatement(t *testing.T) {
 		t.Fatalf("statement: %s", r.Body)
 	}
 	want := adminclient.Statement{
-		AccountID: a.ID, Currency: "USD", From: from, To: to, OpeningBalance: "0.00", Credits: "10.00", Refunds: "0.00", Corrections: "-1.25", Usage: "3.00",
+		AccountID: a.ID, Currency: "USD", From: from, To: to, TimeZone: "UTC", OpeningBalance: "0.00", Credits: "10.00", Refunds: "0.00", Corrections: "-1.25", Usage: "3.00",
 		ClosingBalance: "5.75", Transactions: []adminclient.Transaction{*paid, *corrected.Value},
 		UsageLines: []adminclient.UsageTotal{{Model: new("demo-chat"), Requests: 2, Input: 2_000_000, Output: 200_000, Cost: "3.00"}},
 	}
@@ -82,6 +82,8 @@ func TestInvalidStatementIsRejected(t *testing.T) {
 		"no month":           {Month: &month},
 		"of a month to come": {Month: new(time.Now().AddDate(0, 2, 0).Format("2006-01"))},
 		"of days to come":    {From: new(time.Now().AddDate(0, 0, 2).Format(time.DateOnly)), To: new(time.Now().AddDate(0, 0, 3).Format(time.DateOnly))},
+		"in no zone":         {Month: new("2026-10"), TimeZone: new("Europe/Atlantis")},
+		"long in a zone":     {From: new("2026-08-01"), To: &before, TimeZone: new("Asia/Kathmandu")},
 		"both":               {Month: new("2026-10"), From: &before},
 		"by account":         {Month: new("2026-10"), GroupBy: []adminclient.UsageGroup{adminclient.UsageGroupAccount}},
 		"by nothing real":    {Month: new("2026-10"), GroupBy: []adminclient.UsageGroup{"week"}},
@@ -95,6 +97,46 @@ func TestInvalidStatementIsRejected(t *testing.T) {
 	r, err := answered(b.api.GetStatement(t.Context(), "acc_00000000000070008000000000000000", &adminclient.GetStatementParams{Month: new("2026-10")}))
 	check(t, err)
 	problem(t, r.Problem, http.StatusNotFound, "not_found")
+}
+
+// A portal shows days and months of its customers' zone.
+func TestDaysAreThoseOfTheTimeZone(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.apply(demoCatalog)
+	k := b.key(b.account(1).ID, "")
+	p := b.proxy("p")
+	midnight := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -2)
+	p.report(k, midnight.Add(-6*time.Hour), b.sheet("demo-chat"), price.Usage{Input: 1_000_000})                // 23:45 of the day before
+	p.report(k, midnight.Add(-5*time.Hour-45*time.Minute), b.sheet("demo-chat"), price.Usage{Input: 2_000_000}) // midnight
+	from, to, zone := midnight.AddDate(0, 0, -1).Format(time.DateOnly), midnight.AddDate(0, 0, 1).Format(time.DateOnly), "Asia/Kathmandu"
+	by := []adminclient.UsageGroup{adminclient.UsageGroupDay}
+	totals, err := answered(b.api.GetUsageTotals(t.Context(), &adminclient.GetUsageTotalsParams{KeyID: &k.ID, From: &from, To: &to, TimeZone: &zone, GroupBy: by}))
+	check(t, err)
+	want := []adminclient.UsageTotal{
+		{Day: &from, Requests: 1, Input: 1_000_000, Cost: "1.00"}, {Day: new(midnight.Format(time.DateOnly)), Requests: 1, Input: 2_000_000, Cost: "2.00"},
+	}
+	if diff := cmp.Diff(want, totals.Value.Data); diff != "" || totals.Value.TimeZone != zone {
+		t.Errorf("totals in %s (-want +got):\n%s", totals.Value.TimeZone, diff)
+	}
+	month := time.Now().In(time.FixedZone("", 5*3600+45*60)).Format("2006-01") // what is booked now is in this month there
+	made, err := answered(b.api.GetStatement(t.Context(), k.AccountID, &adminclient.GetStatementParams{Month: &month, TimeZone: &zone}))
+	check(t, err)
+	if made.Value == nil || made.Value.TimeZone != zone || made.Value.Usage != "3.00" || made.Value.ClosingBalance != "-3.00" {
+		t.Errorf("the statement: %s", made.Body)
+	}
+	for name, params := range map[string]adminclient.GetUsageTotalsParams{
+		"of everybody": {From: &from, To: &to, TimeZone: &zone},
+		"for ever":     {KeyID: &k.ID, TimeZone: &zone},
+		"for a year":   {KeyID: &k.ID, From: new("2025-01-01"), To: &to, TimeZone: &zone},
+		"of no zone":   {KeyID: &k.ID, From: &from, To: &to, TimeZone: new("Local")},
+	} {
+		r, err := answered(b.api.GetUsageTotals(t.Context(), &params))
+		check(t, err)
+		if r.Problem == nil || r.Problem.Status != http.StatusBadRequest {
+			t.Errorf("totals %s: got %s; want them refused", name, r.Body)
+		}
+	}
 }
 
 func TestUsageTotals(t *testing.T) {

@@ -214,6 +214,7 @@ func TestMonthsWaitForOperatorWithoutDir(t *testing.T) {
 	if left := w.count("select count(*) from usage_records where cost = 10"); left != 1 {
 		t.Error("a month was dropped that nobody has exported")
 	}
+	booked := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -1)
 	check(t, service.MarkExported(t.Context(), months[0].Month))
 	check(t, service.MarkExported(t.Context(), months[0].Month))
 	check(t, service.Run(t.Context()))
@@ -221,6 +222,21 @@ func TestMonthsWaitForOperatorWithoutDir(t *testing.T) {
 		t.Error("the month is still there")
 	}
 	w.verify()
+
+	// Days of another zone are summed from the records, of which some are missing now.
+	day := old.Truncate(24 * time.Hour)
+	for _, zone := range zones {
+		_, err := usage.NewService(usagestore.New(w.db)).Totals(t.Context(), usage.TotalQuery{AccountID: a.id, From: day, To: day.AddDate(0, 0, 1), Zone: zone, Limit: 1})
+		if dropped := errors.Is(err, usage.ErrRecordsDropped); dropped == usage.IsUTC(zone) {
+			t.Errorf("totals in %v of a month that was dropped: got %v", zone, err)
+		}
+		_, err = statement.NewService(statementstore.New(w.db)).Make(t.Context(), statement.Query{
+			AccountID: a.id, Period: statement.Period{From: booked, To: booked.AddDate(0, 0, 3)}, Zone: zone,
+		})
+		if dropped := errors.Is(err, usage.ErrRecordsDropped); dropped == usage.IsUTC(zone) {
+			t.Errorf("a statement in %v with charges of that month: got %v", zone, err)
+		}
+	}
 }
 
 func (w *world) count(query string) (n int64) {

@@ -11,7 +11,10 @@ import (
 // PlannedQueries returns queries outside of a transaction that Postgres plans for their values. It is for queries with
 // filters that may be absent, and for periods of any length: a generic plan assumes short periods and rare values, and
 // reads everything by an index.
-func (db *DB) PlannedQueries() *sqlcgen.Queries { return sqlcgen.New(customPlans{db.Pool()}) }
+func (db *DB) PlannedQueries() *sqlcgen.Queries { return Planned(db.Pool()) }
+
+// Planned is PlannedQueries for a transaction.
+func Planned(tx sqlcgen.DBTX) *sqlcgen.Queries { return sqlcgen.New(customPlans{tx}) }
 
 // customPlans describes a statement anew for each execution, so that no plan is kept.
 type customPlans struct{ sqlcgen.DBTX }

@@ -21,7 +21,7 @@ import (
 
 // used contains the properties of a record that totals depend on.
 type used struct {
-	day time.Time
+	at time.Time
 	event.Usage
 }
 
@@ -100,7 +100,7 @@ func (w *leaseWorld) settleRandomUsage(r *rand.Rand, db *postgres.DB, customers 
 			Output: some(), Reasoning: some(), AudioIn: some(), AudioOut: some(), ImageIn: some(), ImageOut: some(), Images: some(), Seconds: some(),
 			ServerToolRequests: some(),
 		}
-		records, events = append(records, used{at.Truncate(24 * time.Hour), e}), append(events, e)
+		records, events = append(records, used{at, e}), append(events, e)
 	}
 	for len(events) > 0 {
 		n := min(1+r.IntN(60), len(events))
@@ -110,6 +110,17 @@ func (w *leaseWorld) settleRandomUsage(r *rand.Rand, db *postgres.DB, customers 
 		events = events[n:]
 	}
 	return records
+}
+
+// zones are UTC and zones whose days begin at other times.
+var zones = []*time.Location{nil, mustZone("Asia/Kathmandu"), mustZone("America/St_Johns"), mustZone("Pacific/Kiritimati"), mustZone("America/Los_Angeles")}
+
+func mustZone(name string) *time.Location {
+	zone, known := usage.FindZone(name)
+	if !known {
+		panic(name)
+	}
+	return zone
 }
 
 func randomQuery(r *rand.Rand, customers []*customer) usage.TotalQuery {
@@ -131,7 +142,19 @@ func randomQuery(r *rand.Rand, customers []*customer) usage.TotalQuery {
 	if r.IntN(3) == 0 {
 		q.Model = "b"
 	}
+	if zone := zones[r.IntN(len(zones))]; q.AccountID != (account.ID{}) || q.KeyID != (key.ID{}) {
+		q.From, q.To, q.Zone = today.AddDate(0, 0, -r.IntN(25)), today.AddDate(0, 0, r.IntN(3)), zone
+	}
 	return q
+}
+
+// day returns the day of the record in the zone of the query.
+func (u *used) day(q *usage.TotalQuery) time.Time {
+	at := u.at
+	if q.Zone != nil {
+		at = at.In(q.Zone)
+	}
+	return time.Date(at.Year(), at.Month(), at.Day(), 0, 0, 0, 0, time.UTC)
 }
 
 // addTo adds the record to its group if it matches the query.
@@ -143,7 +166,7 @@ func (u *used) addTo(totals map[usage.Total]usage.Sums, q *usage.TotalQuery) {
 	}
 	group := usage.Total{Day: time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)}
 	if q.By.Day {
-		group.Day = u.day
+		group.Day = u.day(q)
 	}
 	if q.By.Account {
 		group.AccountID = account.ID(of)

@@ -99,5 +99,5 @@ func (u *used) matches(q *usage.TotalQuery) bool {
 	of, _ := ident.Account.Parse(u.AccountID)
 	by, _ := ident.Key.Parse(u.KeyID)
 	return (q.AccountID == account.ID{} || q.AccountID == account.ID(of)) && (q.KeyID == key.ID{} || q.KeyID == key.ID(by)) &&
-		(q.Model == "" || q.Model == u.Model) && (q.From.IsZero() || !u.day.Before(q.From)) && (q.To.IsZero() || u.day.Before(q.To))
+		(q.Model == "" || q.Model == u.Model) && (q.From.IsZero() || !u.day(q).Before(q.From)) && (q.To.IsZero() || u.day(q).Before(q.To))
 }

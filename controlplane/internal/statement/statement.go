@@ -3,7 +3,8 @@
 //
 // Invariants: opening + credits + refunds + corrections − usage = closing; the closing balance of a period
 // is the opening balance of the next; each figure is a sum of ledger entries. Usage is taken from
-// the daily totals, so a statement can be made after the usage records were dropped.
+// the daily totals, so a statement can be made after the usage records were dropped, unless its days are those of a zone
+// that is not UTC.
 package statement
 
 import (
@@ -25,13 +26,15 @@ var ErrTooLong = errors.New("statement: too many lines")
 // MaxLines bounds the lines of a statement, of each kind.
 const MaxLines = 20_000
 
-// Period is a span of UTC days: From ≤ day < To.
+// Period is a span of days: From ≤ day < To. They are midnights of UTC, whatever the zone is.
 type Period struct{ From, To time.Time }
 
 // Query selects a statement.
 type Query struct {
 	AccountID account.ID
 	Period    Period
+	// Zone is the zone of all days; nil is UTC.
+	Zone *time.Location
 	// By selects the properties by which the usage lines are grouped.
 	By usage.Group
 }
@@ -78,19 +81,30 @@ func NewService(store Store) *Service { return &Service{store} }
 // longest is the longest period of a statement.
 const longest = 367 * 24 * time.Hour
 
-func (p Period) validate() error {
+// Moments returns when the period begins and ends.
+func (q *Query) Moments() (from, to time.Time) {
+	if usage.IsUTC(q.Zone) {
+		return q.Period.From, q.Period.To
+	}
+	return usage.StartOfDay(q.Period.From, q.Zone), usage.StartOfDay(q.Period.To, q.Zone)
+}
+
+func (q *Query) validate() error {
 	var invalid validation.Errors
-	if !p.To.After(p.From) {
+	switch p := q.Period; {
+	case !p.To.After(p.From):
 		invalid.Add("to", "must be after from")
-	} else if p.To.Sub(p.From) > longest {
+	case p.To.Sub(p.From) > longest:
 		invalid.Add("to", "must be at most a year after from")
+	case !usage.IsUTC(q.Zone) && p.To.Sub(p.From) > usage.LongestInZone*24*time.Hour:
+		invalid.Add("to", "must be at most %d days after from with a time_zone other than UTC", usage.LongestInZone)
 	}
 	return invalid.Err()
 }
 
 // Make returns a statement.
 func (s *Service) Make(ctx context.Context, q Query) (Statement, error) {
-	if err := q.Period.validate(); err != nil {
+	if err := q.validate(); err != nil {
 		return Statement{}, err
 	}
 

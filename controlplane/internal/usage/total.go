@@ -16,7 +16,7 @@ type Group struct {
 
 // Total is the sum of the usage of one group. Properties that are not grouped by are zero.
 type Total struct {
-	// Day is the UTC day on which the requests started.
+	// Day is the day on which the requests started, in UTC or in the zone of the query.
 	Day       time.Time
 	AccountID account.ID
 	KeyID     key.ID
@@ -53,9 +53,11 @@ type TotalQuery struct {
 	AccountID account.ID
 	KeyID     key.ID
 	Model     string
-	// From and To are UTC days: From ≤ day < To.
+	// From and To are days: From ≤ day < To. They are midnights of UTC, whatever the zone is.
 	From time.Time
 	To   time.Time
+	// Zone is the zone of all days; nil is UTC. With another one, the records are summed up, so CheckZone has conditions.
+	Zone *time.Location
 	// Booked selects by the day of the booking instead of that of the request. It requires an account.
 	Booked bool
 	// After selects the groups after this one; nil starts with the first.
@@ -65,7 +67,10 @@ type TotalQuery struct {
 }
 
 // Totals returns sums of usage, ordered by day, account, key and model. Settlement keeps them up
-// to date, and they outlive the records.
+// to date, and they outlive the records, except for days of a zone that is not UTC.
 func (s *Service) Totals(ctx context.Context, q TotalQuery) ([]Total, error) {
+	if err := q.CheckZone(); err != nil {
+		return nil, err
+	}
 	return s.store.Totals(ctx, q)
 }

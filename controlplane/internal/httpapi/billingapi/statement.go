@@ -23,7 +23,7 @@ func (h *Handlers) GetStatement(ctx context.Context, _ *gen.Call, r gen.GetState
 		return nil, err
 	}
 
-	q, err := statementQuery(&r.Params)
+	q, err := statementQuery(&r.Params, time.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -52,6 +52,7 @@ func (h *Handlers) GetStatement(ctx context.Context, _ *gen.Call, r gen.GetState
 		Currency:       currency,
 		From:           convert.Day(made.Period.From),
 		To:             convert.Day(made.Period.To),
+		TimeZone:       zoneName(q.Zone),
 		Final:          made.Final,
 		OpeningBalance: made.Opening.String(),
 		Credits:        made.Credits.String(),
@@ -66,7 +67,7 @@ func (h *Handlers) GetStatement(ctx context.Context, _ *gen.Call, r gen.GetState
 
 // statementQuery parses the period, a month or two days, and the grouping of the usage lines: by
 // default day, key and model.
-func statementQuery(params *gen.GetStatementParams) (statement.Query, error) {
+func statementQuery(params *gen.GetStatementParams, now time.Time) (statement.Query, error) {
 	var invalid validation.Errors
 	q := statement.Query{By: readGroup(&invalid, params.GroupBy)}
 	if len(params.GroupBy) == 0 {
@@ -90,7 +91,8 @@ func statementQuery(params *gen.GetStatementParams) (statement.Query, error) {
 		invalid.Add("month", "or both from and to are required")
 	}
 
-	if first := q.Period.From; first.After(time.Now()) {
+	q.Zone = readZone(&invalid, params.TimeZone)
+	if usage.StartOfDay(q.Period.From, q.Zone).After(now) {
 		invalid.Add(startOf(params), "is in the future")
 	}
 

@@ -3,6 +3,7 @@ package billingapi
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"modelgateway/controlplane/internal/httpapi/convert"
 	"modelgateway/controlplane/internal/httpapi/gen"
@@ -38,7 +39,10 @@ func (h *Handlers) GetUsageTotals(
 
 	found, cursor := convert.NextPage(p, found, totalPosition)
 	return gen.GetUsageTotals200JSONResponse{
-		Currency: currency, NextCursor: cursor, Data: convert.All(found, func(t *usage.Total) gen.UsageTotal { return totalView(t, q.By) }),
+		Currency:   currency,
+		TimeZone:   zoneName(q.Zone),
+		NextCursor: cursor,
+		Data:       convert.All(found, func(t *usage.Total) gen.UsageTotal { return totalView(t, q.By) }),
 	}, nil
 }
 
@@ -54,6 +58,7 @@ func totalQuery(params *gen.GetUsageTotalsParams, p *convert.Page) (usage.TotalQ
 	}
 	q.AccountID, q.KeyID = convert.ReadOwner(&invalid, params.AccountID, params.KeyID)
 	convert.CheckTimeRange(&invalid, q.From, q.To)
+	q.Zone = readZone(&invalid, params.TimeZone)
 
 	if p.Cursor != nil {
 		q.After = &usage.Total{}
@@ -63,6 +68,25 @@ func totalQuery(params *gen.GetUsageTotalsParams, p *convert.Page) (usage.TotalQ
 	}
 
 	return q, invalid.Err()
+}
+
+// readZone parses the parameter time_zone; nil is UTC.
+func readZone(invalid *validation.Errors, name *string) *time.Location {
+	if name == nil {
+		return nil
+	}
+	zone, known := usage.FindZone(*name)
+	if !known {
+		invalid.Add("time_zone", "must be the IANA name of a time zone, such as Europe/Berlin")
+	}
+	return zone
+}
+
+func zoneName(zone *time.Location) string {
+	if zone == nil {
+		return time.UTC.String()
+	}
+	return zone.String()
 }
 
 // readGroup parses the parameter group_by.

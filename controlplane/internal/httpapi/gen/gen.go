@@ -971,7 +971,7 @@ type CreditCreate struct {
 // CreditKind defines model for CreditKind.
 type CreditKind string
 
-// Day A UTC day.
+// Day A day of UTC, or of the zone that `time_zone` names.
 //
 // Examples: 2026-10-01
 type Day = string
@@ -1464,7 +1464,7 @@ type LedgerBooks struct {
 	Books    []LedgerBook `json:"books"`
 	Currency string       `json:"currency"`
 
-	// From A UTC day.
+	// From A day of UTC, or of the zone that `time_zone` names.
 	//
 	// Examples: 2026-10-01
 	From *Day `json:"from,omitempty"`
@@ -1482,7 +1482,7 @@ type LedgerBooks struct {
 	// Examples: 12.34
 	Sum Money `json:"sum"`
 
-	// To A UTC day.
+	// To A day of UTC, or of the zone that `time_zone` names.
 	//
 	// Examples: 2026-10-01
 	To *Day `json:"to,omitempty"`
@@ -2470,7 +2470,7 @@ type Statement struct {
 	// Final Whether the statement can no longer change.
 	Final bool `json:"final"`
 
-	// From A UTC day.
+	// From A day of UTC, or of the zone that `time_zone` names.
 	//
 	// Examples: 2026-10-01
 	From Day `json:"from"`
@@ -2485,7 +2485,12 @@ type Statement struct {
 	// Examples: 12.34
 	Refunds Money `json:"refunds"`
 
-	// To A UTC day.
+	// TimeZone The zone of the days.
+	//
+	// Examples: UTC
+	TimeZone string `json:"time_zone"`
+
+	// To A day of UTC, or of the zone that `time_zone` names.
 	//
 	// Examples: 2026-10-01
 	To Day `json:"to"`
@@ -2826,7 +2831,7 @@ type UsageTotal struct {
 	// Examples: 12.34
 	Cost Money `json:"cost"`
 
-	// Day A UTC day.
+	// Day A day of UTC, or of the zone that `time_zone` names.
 	//
 	// Examples: 2026-10-01
 	Day *Day `json:"day,omitempty"`
@@ -2859,6 +2864,11 @@ type UsageTotalList struct {
 	Currency   string       `json:"currency"`
 	Data       []UsageTotal `json:"data"`
 	NextCursor *string      `json:"next_cursor,omitempty"`
+
+	// TimeZone The zone of the days.
+	//
+	// Examples: UTC
+	TimeZone string `json:"time_zone"`
 }
 
 // VideoJob defines model for VideoJob.
@@ -2998,6 +3008,9 @@ type Limit = int
 // QuarantineID defines model for QuarantineID.
 type QuarantineID = int64
 
+// TimeZone Examples: Europe/Berlin
+type TimeZone = string
+
 // Timeout defines model for Timeout.
 type Timeout = string
 
@@ -3129,7 +3142,7 @@ type ListAccountPoolsParams struct {
 
 // GetStatementParams defines parameters for GetStatement.
 type GetStatementParams struct {
-	// Month A UTC month, such as 2026-10, instead of from and to.
+	// Month A month, such as 2026-10, instead of from and to.
 	Month *string `form:"month,omitempty" json:"month,omitempty"`
 
 	// From The first day.
@@ -3137,6 +3150,11 @@ type GetStatementParams struct {
 
 	// To The day after the last one.
 	To *Day `form:"to,omitempty" json:"to,omitempty"`
+
+	// TimeZone The zone whose days and months are meant, by its IANA name. With another one than UTC, the figures are computed from the
+	// records of the requests: `from` and `to` are at most 31 days apart, totals need an account or a key, and a period whose
+	// records were dropped is refused (`records_dropped`).
+	TimeZone *TimeZone `form:"time_zone,omitempty" json:"time_zone,omitempty"`
 
 	// GroupBy Dimensions of the usage lines.
 	GroupBy []UsageGroup `form:"group_by,omitempty" json:"group_by,omitempty"`
@@ -3936,6 +3954,11 @@ type GetUsageTotalsParams struct {
 
 	// Model Only of this model.
 	Model *string `form:"model,omitempty" json:"model,omitempty"`
+
+	// TimeZone The zone whose days and months are meant, by its IANA name. With another one than UTC, the figures are computed from the
+	// records of the requests: `from` and `to` are at most 31 days apart, totals need an account or a key, and a period whose
+	// records were dropped is refused (`records_dropped`).
+	TimeZone *TimeZone `form:"time_zone,omitempty" json:"time_zone,omitempty"`
 
 	// From The first day.
 	From *Day `form:"from,omitempty" json:"from,omitempty"`
@@ -6463,6 +6486,7 @@ func (h handlers) GetStatement(c echo.Context) error {
 		in.query("month", true, &r.Params.Month)
 		in.query("from", true, &r.Params.From)
 		in.query("to", true, &r.Params.To)
+		in.query("time_zone", true, &r.Params.TimeZone)
 		in.query("group_by", false, &r.Params.GroupBy)
 		header(&in, "Accept", &r.Params.Accept)
 		return serve(in, call, r, h.server.GetStatement, GetStatementResponseObject.VisitGetStatementResponse)
@@ -7381,6 +7405,7 @@ func (h handlers) GetUsageTotals(c echo.Context) error {
 		in.query("account_id", true, &r.Params.AccountID)
 		in.query("key_id", true, &r.Params.KeyID)
 		in.query("model", true, &r.Params.Model)
+		in.query("time_zone", true, &r.Params.TimeZone)
 		in.query("from", true, &r.Params.From)
 		in.query("to", true, &r.Params.To)
 		in.query("cursor", true, &r.Params.Cursor)

@@ -75,6 +75,10 @@ var kinds = []struct {
 		Kind{http.StatusConflict, "amount_out_of_range", "The sum of the account's top-ups, refunds and corrections would exceed the limit"},
 	},
 	{ledgercheck.ErrNotFound, Kind{http.StatusNotFound, "not_found", "Run of a ledger check not found"}},
+	{
+		usage.ErrRecordsDropped,
+		Kind{http.StatusConflict, "records_dropped", "The usage records of the period were dropped; days of UTC are kept"},
+	},
 	{catalog.ErrModelNotFound, Kind{http.StatusNotFound, "not_found", "Model not found"}},
 	{catalog.ErrProviderNotFound, Kind{http.StatusNotFound, "not_found", "Provider not found"}},
 	{catalog.ErrCredentialNotFound, Kind{http.StatusNotFound, "not_found", "Credential not found"}},

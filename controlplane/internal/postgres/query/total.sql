@@ -96,6 +96,52 @@ where (t.day, t.account_id, t.key_id, t.model) > (@after_day::date, @after_accou
 order by t.day, t.account_id, t.key_id, t.model
 limit @row_limit;
 
+-- name: ZonedUsageTotals :many
+-- Totals of one account by days of any time zone, which begin at the given times or ids of requests. They are read from the
+-- records, because the roll-ups have days of UTC. The number of the first day is 1.
+select * from (
+    select (case when not @by_day::boolean then 0 when @booked::boolean then width_bucket(r.settled_at, @moments::timestamptz[])
+            else width_bucket(r.request_id, @ids::uuid[]) end)::integer as day,
+        (case when @by_key::boolean then r.key_id else '00000000-0000-0000-0000-000000000000' end)::uuid as key_id,
+        (case when @by_model::boolean then r.model else '' end)::text as model,
+        count(*)::bigint as requests, count(*) filter (where r.estimated)::bigint as estimated,
+        count(*) filter (where r.status = 'client_gone')::bigint as client_gone, coalesce(sum(u.input), 0)::bigint as input,
+        coalesce(sum(u.cached_input), 0)::bigint as cached_input,
+        (coalesce(sum(u.cache_write_5m), 0) + coalesce(sum(u.cache_write_1h), 0) + coalesce(sum(u.cache_write_30m), 0)
+            + coalesce(sum(u.cache_write_12h), 0) + coalesce(sum(u.cache_write_other), 0))::bigint as cache_write,
+        coalesce(sum(u.output), 0)::bigint as output, coalesce(sum(u.reasoning), 0)::bigint as reasoning, coalesce(sum(u.audio_in), 0)::bigint as audio_in,
+        coalesce(sum(u.audio_out), 0)::bigint as audio_out, coalesce(sum(u.image_in), 0)::bigint as image_in, coalesce(sum(u.image_out), 0)::bigint as image_out,
+        coalesce(sum(u.images), 0)::bigint as images, coalesce(sum(u.seconds), 0)::bigint as seconds,
+        coalesce(sum(u.server_tool_requests), 0)::bigint as server_tool_requests, sum(r.cost)::bigint as cost
+    from usage_records r
+    cross join lateral json_to_record(r.usage) as u (input bigint, cached_input bigint, cache_write_5m bigint, cache_write_1h bigint,
+        cache_write_30m bigint, cache_write_12h bigint, cache_write_other bigint, output bigint, reasoning bigint, audio_in bigint, audio_out bigint,
+        image_in bigint, image_out bigint, images bigint, seconds bigint, server_tool_requests bigint)
+    where r.account_id = @of_account and r.key_id in (select k.id from api_keys k where k.account_id = @of_account and (@any_key::boolean or k.id = @of_key))
+        and (@of_model::text = '' or r.model = @of_model)
+        and case when @booked::boolean then r.settled_at >= @from_moment::timestamptz and r.settled_at < @to_moment::timestamptz
+            else r.request_id >= @from_id::uuid and r.request_id < @to_id::uuid end
+    group by 1, 2, 3
+) as t
+where (t.day, t.key_id, t.model) > (@after_day::integer, @after_key::uuid, @after_model::text) or @first_page::boolean
+order by t.day, t.key_id, t.model
+limit @row_limit;
+
+-- name: UsageDropped :one
+-- Whether a month with a part of the period was dropped.
+select exists (
+    select from usage_months m
+    where m.dropped_at is not null and m.month::timestamp at time zone 'utc' < @to_moment::timestamptz
+        and (m.month + interval '1 month') at time zone 'utc' > @from_moment::timestamptz
+);
+
+-- name: Charged :one
+-- What was charged to an account in a period, by the ledger.
+select coalesce(-sum(e.amount), 0)::bigint as charged
+from ledger_transactions t
+join ledger_entries e on e.transaction_id = t.id
+where t.created_at >= @from_moment and t.created_at < @to_moment and e.account_id = @account_id::uuid and e.kind = 'usage';
+
 -- name: AccountOfKey :one
 select account_id from api_keys where id = @id;
 
@@ -103,13 +149,19 @@ select account_id from api_keys where id = @id;
 select oldest_transaction()::timestamptz as began;
 
 -- name: OpeningBalance :one
--- The balance of an account at the beginning of a day.
+-- The balance of an account at a moment, which is on the given day of UTC: the roll-ups have the charges before the day, and
+-- the ledger those of its part before the moment.
 select (
     coalesce((select sum(e.amount)
         from ledger_entries e
         join ledger_transactions t on t.id = e.transaction_id
-        where e.account_id = @account_id::uuid and e.kind <> 'usage' and t.created_at < @from_moment), 0)
+        where e.account_id = @account_id::uuid and e.kind <> 'usage' and t.created_at < @from_moment::timestamptz), 0)
     - coalesce((select sum(d.cost) from usage_daily d where d.account_id = @account_id::uuid and d.booked_on < @from_day::date), 0)
+    + coalesce((select sum(e.amount)
+        from ledger_transactions t
+        join ledger_entries e on e.transaction_id = t.id
+        where t.created_at >= @day_began::timestamptz and t.created_at < @from_moment::timestamptz
+            and e.account_id = @account_id::uuid and e.kind = 'usage'), 0)
 )::bigint as balance;
 
 -- name: StatementTransactions :many

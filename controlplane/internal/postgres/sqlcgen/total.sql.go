@@ -149,6 +149,27 @@ func (q *Queries) AccountUsageTotals(ctx context.Context, arg AccountUsageTotals
 	return items, nil
 }
 
+const charged = `-- name: Charged :one
+select coalesce(-sum(e.amount), 0)::bigint as charged
+from ledger_transactions t
+join ledger_entries e on e.transaction_id = t.id
+where t.created_at >= $1 and t.created_at < $2 and e.account_id = $3::uuid and e.kind = 'usage'
+`
+
+type ChargedParams struct {
+	FromMoment time.Time
+	ToMoment   time.Time
+	AccountID  ident.UUID
+}
+
+// What was charged to an account in a period, by the ledger.
+func (q *Queries) Charged(ctx context.Context, arg ChargedParams) (int64, error) {
+	row := q.db.QueryRow(ctx, charged, arg.FromMoment, arg.ToMoment, arg.AccountID)
+	var charged int64
+	err := row.Scan(&charged)
+	return charged, err
+}
+
 const modelUsageTotals = `-- name: ModelUsageTotals :many
 select day, account_id, key_id, model, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost from (
     select (case when $1::boolean then used_on else '0001-01-01' end)::date as day,
@@ -270,8 +291,13 @@ select (
     coalesce((select sum(e.amount)
         from ledger_entries e
         join ledger_transactions t on t.id = e.transaction_id
-        where e.account_id = $1::uuid and e.kind <> 'usage' and t.created_at < $2), 0)
+        where e.account_id = $1::uuid and e.kind <> 'usage' and t.created_at < $2::timestamptz), 0)
     - coalesce((select sum(d.cost) from usage_daily d where d.account_id = $1::uuid and d.booked_on < $3::date), 0)
+    + coalesce((select sum(e.amount)
+        from ledger_transactions t
+        join ledger_entries e on e.transaction_id = t.id
+        where t.created_at >= $4::timestamptz and t.created_at < $2::timestamptz
+            and e.account_id = $1::uuid and e.kind = 'usage'), 0)
 )::bigint as balance
 `
 
@@ -279,11 +305,18 @@ type OpeningBalanceParams struct {
 	AccountID  ident.UUID
 	FromMoment time.Time
 	FromDay    pgtype.Date
+	DayBegan   time.Time
 }
 
-// The balance of an account at the beginning of a day.
+// The balance of an account at a moment, which is on the given day of UTC: the roll-ups have the charges before the day, and
+// the ledger those of its part before the moment.
 func (q *Queries) OpeningBalance(ctx context.Context, arg OpeningBalanceParams) (int64, error) {
-	row := q.db.QueryRow(ctx, openingBalance, arg.AccountID, arg.FromMoment, arg.FromDay)
+	row := q.db.QueryRow(ctx, openingBalance,
+		arg.AccountID,
+		arg.FromMoment,
+		arg.FromDay,
+		arg.DayBegan,
+	)
 	var balance int64
 	err := row.Scan(&balance)
 	return balance, err
@@ -352,6 +385,27 @@ func (q *Queries) StatementTransactions(ctx context.Context, arg StatementTransa
 		return nil, err
 	}
 	return items, nil
+}
+
+const usageDropped = `-- name: UsageDropped :one
+select exists (
+    select from usage_months m
+    where m.dropped_at is not null and m.month::timestamp at time zone 'utc' < $1::timestamptz
+        and (m.month + interval '1 month') at time zone 'utc' > $2::timestamptz
+)
+`
+
+type UsageDroppedParams struct {
+	ToMoment   time.Time
+	FromMoment time.Time
+}
+
+// Whether a month with a part of the period was dropped.
+func (q *Queries) UsageDropped(ctx context.Context, arg UsageDroppedParams) (bool, error) {
+	row := q.db.QueryRow(ctx, usageDropped, arg.ToMoment, arg.FromMoment)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
 }
 
 const usageTotals = `-- name: UsageTotals :many
@@ -616,4 +670,140 @@ func (q *Queries) UsedDays(ctx context.Context, arg UsedDaysParams) (UsedDaysRow
 	var i UsedDaysRow
 	err := row.Scan(&i.FirstDay, &i.LastDay)
 	return i, err
+}
+
+const zonedUsageTotals = `-- name: ZonedUsageTotals :many
+select day, key_id, model, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost from (
+    select (case when not $1::boolean then 0 when $2::boolean then width_bucket(r.settled_at, $3::timestamptz[])
+            else width_bucket(r.request_id, $4::uuid[]) end)::integer as day,
+        (case when $5::boolean then r.key_id else '00000000-0000-0000-0000-000000000000' end)::uuid as key_id,
+        (case when $6::boolean then r.model else '' end)::text as model,
+        count(*)::bigint as requests, count(*) filter (where r.estimated)::bigint as estimated,
+        count(*) filter (where r.status = 'client_gone')::bigint as client_gone, coalesce(sum(u.input), 0)::bigint as input,
+        coalesce(sum(u.cached_input), 0)::bigint as cached_input,
+        (coalesce(sum(u.cache_write_5m), 0) + coalesce(sum(u.cache_write_1h), 0) + coalesce(sum(u.cache_write_30m), 0)
+            + coalesce(sum(u.cache_write_12h), 0) + coalesce(sum(u.cache_write_other), 0))::bigint as cache_write,
+        coalesce(sum(u.output), 0)::bigint as output, coalesce(sum(u.reasoning), 0)::bigint as reasoning, coalesce(sum(u.audio_in), 0)::bigint as audio_in,
+        coalesce(sum(u.audio_out), 0)::bigint as audio_out, coalesce(sum(u.image_in), 0)::bigint as image_in, coalesce(sum(u.image_out), 0)::bigint as image_out,
+        coalesce(sum(u.images), 0)::bigint as images, coalesce(sum(u.seconds), 0)::bigint as seconds,
+        coalesce(sum(u.server_tool_requests), 0)::bigint as server_tool_requests, sum(r.cost)::bigint as cost
+    from usage_records r
+    cross join lateral json_to_record(r.usage) as u (input bigint, cached_input bigint, cache_write_5m bigint, cache_write_1h bigint,
+        cache_write_30m bigint, cache_write_12h bigint, cache_write_other bigint, output bigint, reasoning bigint, audio_in bigint, audio_out bigint,
+        image_in bigint, image_out bigint, images bigint, seconds bigint, server_tool_requests bigint)
+    where r.account_id = $7 and r.key_id in (select k.id from api_keys k where k.account_id = $7 and ($8::boolean or k.id = $9))
+        and ($10::text = '' or r.model = $10)
+        and case when $2::boolean then r.settled_at >= $11::timestamptz and r.settled_at < $12::timestamptz
+            else r.request_id >= $13::uuid and r.request_id < $14::uuid end
+    group by 1, 2, 3
+) as t
+where (t.day, t.key_id, t.model) > ($15::integer, $16::uuid, $17::text) or $18::boolean
+order by t.day, t.key_id, t.model
+limit $19
+`
+
+type ZonedUsageTotalsParams struct {
+	ByDay      bool
+	Booked     bool
+	Moments    []time.Time
+	Ids        []ident.UUID
+	ByKey      bool
+	ByModel    bool
+	OfAccount  ident.UUID
+	AnyKey     bool
+	OfKey      ident.UUID
+	OfModel    string
+	FromMoment time.Time
+	ToMoment   time.Time
+	FromID     ident.UUID
+	ToID       ident.UUID
+	AfterDay   int32
+	AfterKey   ident.UUID
+	AfterModel string
+	FirstPage  bool
+	RowLimit   int32
+}
+
+type ZonedUsageTotalsRow struct {
+	Day                int32
+	KeyID              ident.UUID
+	Model              string
+	Requests           int64
+	Estimated          int64
+	ClientGone         int64
+	Input              int64
+	CachedInput        int64
+	CacheWrite         int64
+	Output             int64
+	Reasoning          int64
+	AudioIn            int64
+	AudioOut           int64
+	ImageIn            int64
+	ImageOut           int64
+	Images             int64
+	Seconds            int64
+	ServerToolRequests int64
+	Cost               int64
+}
+
+// Totals of one account by days of any time zone, which begin at the given times or ids of requests. They are read from the
+// records, because the roll-ups have days of UTC. The number of the first day is 1.
+func (q *Queries) ZonedUsageTotals(ctx context.Context, arg ZonedUsageTotalsParams) ([]ZonedUsageTotalsRow, error) {
+	rows, err := q.db.Query(ctx, zonedUsageTotals,
+		arg.ByDay,
+		arg.Booked,
+		arg.Moments,
+		arg.Ids,
+		arg.ByKey,
+		arg.ByModel,
+		arg.OfAccount,
+		arg.AnyKey,
+		arg.OfKey,
+		arg.OfModel,
+		arg.FromMoment,
+		arg.ToMoment,
+		arg.FromID,
+		arg.ToID,
+		arg.AfterDay,
+		arg.AfterKey,
+		arg.AfterModel,
+		arg.FirstPage,
+		arg.RowLimit,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ZonedUsageTotalsRow
+	for rows.Next() {
+		var i ZonedUsageTotalsRow
+		if err := rows.Scan(
+			&i.Day,
+			&i.KeyID,
+			&i.Model,
+			&i.Requests,
+			&i.Estimated,
+			&i.ClientGone,
+			&i.Input,
+			&i.CachedInput,
+			&i.CacheWrite,
+			&i.Output,
+			&i.Reasoning,
+			&i.AudioIn,
+			&i.AudioOut,
+			&i.ImageIn,
+			&i.ImageOut,
+			&i.Images,
+			&i.Seconds,
+			&i.ServerToolRequests,
+			&i.Cost,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

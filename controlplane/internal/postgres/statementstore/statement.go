@@ -33,18 +33,24 @@ func (s *Store) Entries(ctx context.Context, query statement.Query, limit int) (
 	if err != nil {
 		return found, postgres.Translate("find the oldest transaction", err)
 	}
-	found.Final = !query.Period.To.After(began)
+	_, end := query.Moments()
+	found.Final = !end.After(began)
 	snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	err = pgx.BeginTxFunc(ctx, s.db.Pool(), snapshot, func(tx pgx.Tx) error {
-		return readEntries(ctx, sqlcgen.New(tx), &query, limit, &found)
+		return readEntries(ctx, postgres.Planned(tx), &query, limit, &found)
 	})
 	return found, postgres.Translate("read statement", err)
 }
 
 func readEntries(ctx context.Context, q *sqlcgen.Queries, query *statement.Query, limit int, found *statement.Entries) error {
 	id := ident.UUID(query.AccountID)
+	from, to := query.Moments()
+	day := pgconv.Day(from, pgtype.Finite)
 	opening, err := q.OpeningBalance(ctx, sqlcgen.OpeningBalanceParams{
-		AccountID: id, FromMoment: query.Period.From, FromDay: pgconv.Day(query.Period.From, pgtype.Finite),
+		AccountID:  id,
+		FromMoment: from,
+		FromDay:    day,
+		DayBegan:   day.Time,
 	})
 	if err != nil {
 		return err
@@ -53,8 +59,8 @@ func readEntries(ctx context.Context, q *sqlcgen.Queries, query *statement.Query
 	found.Opening = money.Nano(opening)
 	rows, err := q.StatementTransactions(ctx, sqlcgen.StatementTransactionsParams{
 		AccountID:  id,
-		FromMoment: query.Period.From,
-		ToMoment:   query.Period.To,
+		FromMoment: from,
+		ToMoment:   to,
 		RowLimit:   int32(limit),
 	})
 	if err != nil {
@@ -71,8 +77,31 @@ func readEntries(ctx context.Context, q *sqlcgen.Queries, query *statement.Query
 		AccountID: query.AccountID,
 		From:      query.Period.From,
 		To:        query.Period.To,
+		Zone:      query.Zone,
 		Booked:    true,
 		Limit:     limit,
 	})
+	if err != nil || usage.IsUTC(query.Zone) || len(found.Lines) == limit {
+		return err
+	}
+
+	return checkCharged(ctx, q, query, found.Lines)
+}
+
+// checkCharged returns usage.ErrRecordsDropped unless the lines are what the ledger has: records of requests that began
+// long before they were booked may be dropped already.
+func checkCharged(ctx context.Context, q *sqlcgen.Queries, query *statement.Query, lines []usage.Total) error {
+	from, to := query.Moments()
+	charged, err := q.Charged(ctx, sqlcgen.ChargedParams{
+		AccountID:  ident.UUID(query.AccountID),
+		FromMoment: from,
+		ToMoment:   to,
+	})
+	for i := range lines {
+		charged -= int64(lines[i].Cost)
+	}
+	if err == nil && charged != 0 {
+		return usage.ErrRecordsDropped
+	}
 	return err
 }

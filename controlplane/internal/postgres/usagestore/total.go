@@ -37,6 +37,8 @@ func (s *Store) Totals(ctx context.Context, query usage.TotalQuery) ([]usage.Tot
 // ReadTotals reads the roll-up with the fewest rows for the query.
 func ReadTotals(ctx context.Context, q *sqlcgen.Queries, query *usage.TotalQuery) ([]usage.Total, error) {
 	switch {
+	case !usage.IsUTC(query.Zone):
+		return readZonedTotals(ctx, q, query)
 	case query.AccountID != account.ID{}:
 		return readTotalsOfAccount(ctx, q, query)
 	case !query.By.Account && !query.By.Key:
@@ -161,6 +163,92 @@ func readTotalsOfAccount(ctx context.Context, q *sqlcgen.Queries, query *usage.T
 	}
 
 	return totals, err
+}
+
+// readZonedTotals reads totals of one account, by days that are not those of the roll-ups.
+func readZonedTotals(ctx context.Context, q *sqlcgen.Queries, query *usage.TotalQuery) ([]usage.Total, error) {
+	starts := query.StartsOfDays()
+	from, to := starts[0], starts[len(starts)-1]
+	dropped, err := q.UsageDropped(ctx, sqlcgen.UsageDroppedParams{FromMoment: from, ToMoment: to})
+	if err != nil {
+		return nil, err
+	}
+	if dropped {
+		return nil, usage.ErrRecordsDropped
+	}
+
+	ids := make([]ident.UUID, len(starts))
+	for i, start := range starts {
+		ids[i] = pgconv.LowestID(start)
+	}
+
+	after := afterOf(query)
+	rows, err := q.ZonedUsageTotals(ctx, sqlcgen.ZonedUsageTotalsParams{
+		ByDay:      query.By.Day,
+		ByKey:      query.By.Key,
+		ByModel:    query.By.Model,
+		Booked:     query.Booked,
+		Moments:    starts,
+		Ids:        ids,
+		OfAccount:  ident.UUID(query.AccountID),
+		AnyKey:     query.KeyID == key.ID{},
+		OfKey:      ident.UUID(query.KeyID),
+		OfModel:    query.Model,
+		FromMoment: from,
+		ToMoment:   to,
+		FromID:     ids[0],
+		ToID:       ids[len(ids)-1],
+		AfterDay:   numberOf(after.Day, query.From),
+		AfterKey:   ident.UUID(after.KeyID),
+		AfterModel: after.Model,
+		FirstPage:  query.After == nil,
+		RowLimit:   int32(query.Limit),
+	})
+
+	totals := make([]usage.Total, len(rows))
+	for i := range rows {
+		totals[i] = zonedTotal(&rows[i], query)
+	}
+
+	return totals, err
+}
+
+// numberOf returns the number of a day in a period, from 1 on, and 0 for the zero time.
+func numberOf(day, first time.Time) int32 {
+	if day.IsZero() {
+		return 0
+	}
+	return int32(day.Sub(first)/(24*time.Hour)) + 1
+}
+
+func zonedTotal(row *sqlcgen.ZonedUsageTotalsRow, query *usage.TotalQuery) usage.Total {
+	total := toTotal(&sqlcgen.UsageTotalsByDayRow{
+		KeyID:              row.KeyID,
+		Model:              row.Model,
+		Requests:           row.Requests,
+		Estimated:          row.Estimated,
+		ClientGone:         row.ClientGone,
+		Input:              row.Input,
+		CachedInput:        row.CachedInput,
+		CacheWrite:         row.CacheWrite,
+		Output:             row.Output,
+		Reasoning:          row.Reasoning,
+		AudioIn:            row.AudioIn,
+		AudioOut:           row.AudioOut,
+		ImageIn:            row.ImageIn,
+		ImageOut:           row.ImageOut,
+		Images:             row.Images,
+		Seconds:            row.Seconds,
+		ServerToolRequests: row.ServerToolRequests,
+		Cost:               row.Cost,
+	})
+	if query.By.Day {
+		total.Day = query.From.AddDate(0, 0, int(row.Day)-1)
+	}
+	if query.By.Account {
+		total.AccountID = query.AccountID
+	}
+	return total
 }
 
 // readModelTotals reads totals over all accounts and keys.
