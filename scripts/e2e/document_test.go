@@ -2,10 +2,12 @@ package e2e
 
 import (
 	"encoding/json"
+	"html"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -41,6 +43,28 @@ func TestRequestExamplesOfTheDocumentAreServed(t *testing.T) {
 	}
 	if played < 8 {
 		t.Errorf("only %d examples were played", played)
+	}
+}
+
+// The command lines of the page work as they stand, with an address and a key, if they need no id.
+func TestCurlLinesOfThePageWork(t *testing.T) {
+	a := newAPI(t)
+	page := html.UnescapeString(a.Ops(t, a.DataPlanes()[0], "/docs"))
+	played := 0
+	for _, part := range strings.Split(page, `<pre class="curl">`)[1:] {
+		line, _, _ := strings.Cut(part, "</pre>")
+		if strings.Contains(line, "/v1/videos/") {
+			continue
+		}
+		command := exec.CommandContext(t.Context(), "sh", "-c", strings.ReplaceAll(line, "https://HOST", a.Proxies[0]))
+		command.Env = append(os.Environ(), "MGW_API_KEY="+a.account.Key)
+		if answer, err := command.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v: %s", line, err, answer)
+		}
+		played++
+	}
+	if played < 7 {
+		t.Errorf("only %d lines were played", played)
 	}
 }
 

@@ -149,7 +149,8 @@ func (s *Site) ProblemTypes() []Problem { return slices.Clone(s.kinds) }
 func functions(doc *apidoc.Document) template.FuncMap {
 	r := renderer{doc}
 	return template.FuncMap{
-		"prose": prose, "inline": inline, "body": body, "type": r.typeOf, "note": r.note, "members": doc.Members, "lower": strings.ToLower,
+		"prose": prose, "inline": inline, "body": body, "curl": curl,
+		"type": r.typeOf, "note": r.note, "members": doc.Members, "lower": strings.ToLower,
 		"schema": func(name string) *apidoc.Schema {
 			return doc.Resolve(&apidoc.Schema{Ref: "#/components/schemas/" + name})
 		},
