@@ -12,7 +12,8 @@ const ofSignatures = "The receiver checks the signature of each event with it."
 
 // eventTypes are all types of events.
 var eventTypes = []adminclient.EventType{
-	adminclient.EventTypeAccountCredited, adminclient.EventTypeAccountDebited, adminclient.EventTypeAccountLowBalance, adminclient.EventTypeAccountBalanceExhausted,
+	adminclient.EventTypeAccountCredited, adminclient.EventTypeAccountDebited,
+	adminclient.EventTypeAccountLowBalance, adminclient.EventTypeAccountBalanceExhausted,
 	adminclient.EventTypeKeyRevoked, adminclient.EventTypeKeySpendLimitNear, adminclient.EventTypeKeySpendLimitReached,
 	adminclient.EventTypeOperatorCredentialAccepted, adminclient.EventTypeOperatorCredentialRefused,
 	adminclient.EventTypeOperatorClientGoneUnusual,
