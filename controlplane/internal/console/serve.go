@@ -37,7 +37,7 @@ func (c *Console) serve(at kit.Route) http.HandlerFunc {
 			return
 		}
 
-		page, err := at.Handle(in)
+		page, err := c.handle(at, in)
 		if err == nil && !session.Remembered {
 			c.outage.over()
 		}
@@ -64,6 +64,7 @@ func (c *Console) serve(at kit.Route) http.HandlerFunc {
 				Data:    page.Data,
 				Session: session,
 				Notice:  notice,
+				Owners:  ownerLabels(in),
 				Health:  c.health(in),
 			})
 		}

@@ -134,8 +134,10 @@ type Layout struct {
 	Nav                                      []Section
 	Notice                                   *Notice
 	Health                                   *Health
-	At                                       time.Time
-	Data                                     any
+	// Owners are the accounts and keys of the filters, by id, as a filter shows them.
+	Owners map[string]string
+	At     time.Time
+	Data   any
 }
 
 // May reports whether the person has a scope.

@@ -56,6 +56,28 @@ async function openPalette() {
   palette.open();
 }
 
+// The filters of accounts and keys suggest those that the search finds.
+let suggestion;
+addEventListener("input", (event) => {
+  const input = event.target.closest("input[data-suggest]");
+  if (!input || input.value.trim().length < 2) return;
+  clearTimeout(suggestion);
+  suggestion = setTimeout(async () => {
+    const { find } = await import("./palette.js");
+    const list = input.list ?? document.body.appendChild(document.createElement("datalist"));
+    list.id ||= `suggest-${input.name}`;
+    input.setAttribute("list", list.id);
+    find(input.value, (page) => {
+      const path = `/console/${input.dataset.suggest}/`;
+      list.replaceChildren(...[...page?.querySelectorAll(`.found a[href^="${path}"]`) ?? []].map((link) => {
+        const option = document.createElement("option");
+        option.value = `${link.textContent.split(" · ")[0]} · ${link.getAttribute("href").slice(path.length)}`;
+        return option;
+      }));
+    });
+  }, 150);
+});
+
 document.getElementById("search")?.addEventListener("click", openPalette);
 
 // openForm shows the form of a page in a dialog. A page without a form is opened instead.

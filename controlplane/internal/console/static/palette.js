@@ -17,13 +17,10 @@ function choose(step) {
 
 // search shows the results of the page of the search. A late response of an earlier text is dropped.
 function search() {
-  const mine = ++serial, request = new XMLHttpRequest();
-  request.open("POST", form.action);
-  request.setRequestHeader("Content-Type", "application/x-www-form-urlencoded");
-  request.responseType = "document";
-  request.onload = () => {
+  const mine = ++serial;
+  find(input.value, (page, request) => {
     if (mine !== serial) return;
-    const found = request.response?.querySelector(".found");
+    const found = page?.querySelector(".found");
     if (found) list.replaceChildren(...found.childNodes);
     else if (request.responseURL && !request.responseURL.endsWith("/search")) {
       // A whole id leads to its page.
@@ -33,8 +30,17 @@ function search() {
       list.replaceChildren(link);
     }
     choose(1);
-  };
-  request.send(new URLSearchParams({ q: input.value }).toString());
+  });
+}
+
+// find calls back with the page of the search for a text. A POST, because the text may be a secret.
+export function find(text, then) {
+  const request = new XMLHttpRequest();
+  request.open("POST", form.action);
+  request.setRequestHeader("Content-Type", "application/x-www-form-urlencoded");
+  request.responseType = "document";
+  request.onload = () => then(request.response, request);
+  request.send(new URLSearchParams({ q: text }).toString());
 }
 
 export function open() {

@@ -1,0 +1,70 @@
+package console_test
+
+import (
+	"html"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/shared/event"
+	"modelgateway/shared/price"
+)
+
+// Who looks for a customer knows a name or an id of another system, not ours.
+func TestFiltersTakeNames(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	made, err := w.api.CreateAccount(t.Context(), nil, adminclient.AccountCreate{Name: "Harbour Ltd", ExternalID: new("demo-4")})
+	check(t, err)
+	issued, err := w.api.CreateKey(t.Context(), made.Value.ID, nil, adminclient.KeyCreate{Name: "ci"})
+	check(t, err)
+	w.account("Harbour Hotel")
+	_, other := w.account("Other")
+	id, others := w.request(issued.Value, event.Completed, price.Usage{}), w.request(other, event.Completed, price.Usage{})
+	b := w.signedIn(bootstrapToken)
+	for _, filter := range []string{
+		"account_id=Harbour+Ltd", "account_id=harbour+ltd", "account_id=demo-4", "account_id=" + made.Value.ID, "key_id=ci",
+		"account_id=" + url.QueryEscape("Harbour Ltd · "+made.Value.ID),
+	} {
+		answer, page := b.get("/console/requests?" + filter)
+		if answer.StatusCode != http.StatusOK || !strings.Contains(page, id) || strings.Contains(page, others) {
+			t.Errorf("%s: got %d %s", filter, answer.StatusCode, page)
+		}
+		if want := `value="Harbour Ltd · ` + made.Value.ID; strings.HasPrefix(filter, "account_id") && !strings.Contains(page, want) {
+			t.Errorf("%s: the filter does not show the name: %s", filter, page)
+		}
+	}
+	for _, path := range []string{"live", "refusals", "usage", "events", "video-jobs", "explain"} {
+		answer, page := b.get("/console/" + path + "?account_id=demo-4")
+		if answer.StatusCode != http.StatusOK || !strings.Contains(page, "Harbour Ltd · "+made.Value.ID) {
+			t.Errorf("%s: got %d %s", path, answer.StatusCode, page)
+		}
+	}
+}
+
+// A filter that is not valid leads to no dead end: the form and the other filters stay.
+func TestFilterThatIsNotValidKeepsTheForm(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.account("Harbour Ltd")
+	w.account("Harbour Hotel")
+	b := w.signedIn(bootstrapToken)
+	for query, want := range map[string]string{
+		"account_id=Harbor&model=m":       "“Harbor”: no account has this name, external id or id.",
+		"account_id=Harbour&model=m":      "“Harbour”: this fits several: Harbour ",
+		"from=yesterday&model=m":          "“yesterday”: must be a time such as",
+		"request_id_prefix=xyz&model=m":   "“xyz”: is not the beginning of the id of a request.",
+		"account_id=acc_1&model=m&to=now": "“acc_1”: no account has this name",
+	} {
+		answer, page := b.get("/console/requests?" + query)
+		page = html.UnescapeString(page)
+		if answer.StatusCode != http.StatusBadRequest || !strings.Contains(page, want) || !strings.Contains(page, `name="model" value="m"`) {
+			t.Errorf("%s: got %d %s; want the form and %q", query, answer.StatusCode, page, want)
+		}
+	}
+	if answer, _ := b.get("/console/requests/export?account_id=Harbor"); answer.StatusCode != http.StatusBadRequest || answer.Header.Get("Content-Disposition") != "" {
+		t.Errorf("an export for nobody: got %d with %v", answer.StatusCode, answer.Header)
+	}
+}
