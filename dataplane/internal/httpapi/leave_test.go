@@ -100,6 +100,8 @@ func TestClientThatLeavesAStreamPaysWhatWasMade(t *testing.T) {
 	searched := responseEvent("output_item.done", `"item":{"type":"web_search_call","status":"completed","action":{"type":"search"}}`)
 	head := dialects()["messages"].head
 	thought := "event: content_block_start\n" + `data: {"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":""}}` + "\n\n"
+	blockStop := "event: content_block_stop\n" + `data: {"type":"content_block_stop","index":0}` + "\n\n"
+	messagesReport := "event: message_delta\n" + `data: {"type":"message_delta","delta":{"stop_reason":"end_turn"},` + reasoningUsage + "}\n\n"
 	tests := []struct {
 		name, path, body string
 		provider         pausingProvider
@@ -179,6 +181,12 @@ func TestClientThatLeavesAStreamPaysWhatWasMade(t *testing.T) {
 		},
 		{"responses, search", responsesPath, responsesBody, pausingProvider{first: searched + started}, "Hello", event.RuleEstimated, 0, price.Usage{Input: 1, Output: 3, ServerToolRequests: 1}},
 		{"messages, text", messagesPath, messagesBody, pausingProvider{first: head + dialects()["messages"].text}, "Hello", event.RuleEstimated, 0, price.Usage{Input: 10, Output: 3}},
+		{
+			"messages, last block done, usage", messagesPath, messagesBody,
+			pausingProvider{head + dialects()["messages"].text + blockStop, messagesReport, time.Second},
+			"content_block_stop", event.RuleReported, time.Second,
+			price.Usage{Input: 1000, Output: 20100},
+		},
 		{"messages, hidden thinking", messagesPath, messagesBody, pausingProvider{first: head + thought}, `"thinking"`, event.RuleEstimated, time.Minute, price.Usage{Input: 10, Output: 500}},
 	}
 	for _, tt := range tests {

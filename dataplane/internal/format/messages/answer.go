@@ -21,6 +21,8 @@ type reader struct {
 	oneHourCache bool // whether all cache marks of the request are for one hour
 	// begun reports whether a block has begun, stopped whether the stop reason has come, ended whether the stream has ended.
 	begun, stopped, ended bool
+	// thinks reports whether the block that began last is one of thinking.
+	thinks bool
 }
 
 var readers = sync.Pool{New: func() any { return new(reader) }}
@@ -29,7 +31,7 @@ var readers = sync.Pool{New: func() any { return new(reader) }}
 func (Dialect) NewAnswer(cfg format.AnswerConfig) format.Answer {
 	a := readers.Get().(*reader)
 	a.Begin(cfg)
-	a.iterations, a.begun, a.stopped, a.ended = price.Usage{}, false, false, false
+	a.iterations, a.begun, a.stopped, a.ended, a.thinks = price.Usage{}, false, false, false, false
 	a.oneHourCache = usesOneHourCache(cfg.Request)
 	return a
 }
@@ -117,6 +119,8 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	case "content_block_start":
 		a.begun = true
 		a.block(ev.Data)
+	case "content_block_stop":
+		a.Now.Ending = !a.thinks // what follows the last block is the usage
 	case "message_start":
 		return a.start(dst, ev)
 	case "message_delta":
@@ -137,9 +141,10 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 // block reads the event in which a block of the content begins.
 func (a *reader) block(data []byte) {
 	raw, _ := jsonspan.Find(data, "content_block")
+	a.Now.Ending, a.thinks = false, false
 	switch jsonspan.FindText(raw, "type") {
 	case "thinking", "redacted_thinking":
-		a.Now.Hides = true
+		a.Now.Hides, a.thinks = true, true
 	case "server_tool_use":
 		if jsonspan.FindText(raw, "name") == "web_search" {
 			a.Calls++
