@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// usagePatience is how long a stream whose model has ended is read on without its client, for the usage.
+	// usagePatience is how long a stream is read on without its client, for the usage, if its model has ended, or if no report
+	// has shown yet whether it hides its reasoning.
 	usagePatience = 5 * time.Second
 	// reasoningPatience is how long a stream is read on whose model reasons without showing it: what that has cost, only
 	// the usage says.
@@ -120,49 +121,48 @@ func (l *leaving) end() {
 	}
 }
 
-// mayHideReasoning reports whether the model of a stream may reason without showing it, apart from what the stream shows:
-// its reasoning has a price of its own, the request asks for some, or an earlier answer of the model had more than it
-// showed.
+// mayHideReasoning reports whether the model of a stream may reason without showing it, apart from what the stream and
+// earlier reports show: its reasoning has a price of its own, or the request asks for some.
 func (g *generationRequest) mayHideReasoning() bool {
 	if _, priced := g.sheet.Rates[price.Reasoning]; priced {
 		return true
 	}
 	if g.dialect.Format() == catalogkv.Chat {
-		if effort := g.request.Text("reasoning_effort"); effort != "" && effort != "none" {
-			return true
-		}
+		effort := g.request.Text("reasoning_effort")
+		return effort != "" && effort != "none"
 	}
-	return g.server.hiding.has(g.model.ID)
+	return false
 }
 
-// modelSet is a set of models of the catalog, by id.
-type modelSet struct {
+// hidingModels has the models of the catalog, by id, of which a report was seen, and whether one had more reasoning than its
+// answer has shown.
+type hidingModels struct {
 	mu  sync.RWMutex
 	ids map[string]bool
 }
 
-func (m *modelSet) has(id string) bool {
+func (m *hidingModels) of(id string) (hides, known bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	return m.ids[id]
+	hides, known = m.ids[id]
+	return hides, known
 }
 
-func (m *modelSet) add(id string) {
+func (m *hidingModels) note(id string, hides bool) {
+	if before, known := m.of(id); known && (before || !hides) {
+		return
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.ids == nil {
 		m.ids = map[string]bool{}
 	}
-	m.ids[id] = true
+	m.ids[id] = m.ids[id] || hides
 }
 
-// noteHiddenReasoning remembers a model whose report has more reasoning than was shown.
-func (s *streamRelay) noteHiddenReasoning(u *price.Usage) {
-	if u.Reasoning <= s.reader.DeliveredTokens() || s.hides {
-		return
-	}
-	s.hides = true
-	s.server.hiding.add(s.model.ID)
+// noteReport remembers whether a report has more reasoning than the answer has shown.
+func (r *relay) noteReport(u *price.Usage) {
+	r.server.hiding.note(r.model.ID, u.Reasoning > r.reader.DeliveredTokens())
 }
 
 // hidesReasoning reports whether the model of the stream reasons without showing it.
@@ -171,14 +171,15 @@ func (s *streamRelay) hidesReasoning() bool {
 	return !now.Shows && (s.hides || now.Hides)
 }
 
-// patience returns how long the stream is read on if its client leaves now.
+// patience returns how long the stream is read on if its client leaves now. A model that has reasoned more than it showed may
+// show a summary, and one without a report may do so.
 func (s *streamRelay) patience() time.Duration {
 	switch {
 	case s.call.Provider.KeepsBilling:
 		return forever
-	case s.hidesReasoning():
+	case s.hidesReasoning(), s.hasHidden:
 		return reasoningPatience
-	case s.reader.Progress().Ending:
+	case s.reader.Progress().Ending, !s.isKnown:
 		return usagePatience
 	}
 	return 0

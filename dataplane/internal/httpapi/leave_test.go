@@ -141,20 +141,26 @@ func TestClientThatLeavesAStreamPaysWhatWasMade(t *testing.T) {
 			price.Usage{Input: 1, Output: 3},
 		},
 		{
-			"chat, in the middle", chatPath, chatStreamBody,
-			pausingProvider{chatHead + chatText, chatStop + chatReport + chatDone, time.Second},
-			"Hello", event.RuleEstimated, 0,
+			"chat, nothing known of the model, usage at once", chatPath, chatStreamBody,
+			pausingProvider{chatHead + chatText, chatStop + chatReport + chatDone, 30 * time.Millisecond},
+			"Hello", event.RuleReported, time.Second,
+			price.Usage{Input: 1000, Output: 20100},
+		},
+		{
+			"chat, nothing known of the model, in the middle", chatPath, chatStreamBody,
+			pausingProvider{chatHead + chatText, chatStop + chatReport + chatDone, 10 * time.Second},
+			"Hello", event.RuleEstimated, 5 * time.Second,
 			price.Usage{Input: 1, Output: 3},
 		},
 		{
 			"chat, after the role", chatPath, strings.Replace(chatStreamBody, "hi", strings.Repeat("words ", 20000), 1),
 			pausingProvider{first: chatHead},
-			"assistant", event.RuleEstimated, 0,
+			"assistant", event.RuleEstimated, 5 * time.Second,
 			price.Usage{Input: 30000},
 		},
-		{"chat, document", chatPath, pdf, pausingProvider{first: chatHead + chatText}, "Hello", event.RuleEstimated, 0, price.Usage{Input: 20000, Output: 3}},
-		{"chat, audio", chatPath, chatStreamBody, pausingProvider{first: chatHead + strings.Repeat(audio, 20)}, "transcript", event.RuleEstimated, 0, price.Usage{Input: 1, Output: 13, AudioOut: 10}},
-		{"chat, image", chatPath, chatStreamBody, pausingProvider{first: chatHead + drawn}, "images", event.RuleEstimated, 0, price.Usage{Input: 1, Output: 4160, ImageOut: 4160, Images: 1}},
+		{"chat, document", chatPath, pdf, pausingProvider{first: chatHead + chatText}, "Hello", event.RuleEstimated, 5 * time.Second, price.Usage{Input: 20000, Output: 3}},
+		{"chat, audio", chatPath, chatStreamBody, pausingProvider{first: chatHead + strings.Repeat(audio, 20)}, "transcript", event.RuleEstimated, 5 * time.Second, price.Usage{Input: 1, Output: 13, AudioOut: 10}},
+		{"chat, image", chatPath, chatStreamBody, pausingProvider{first: chatHead + drawn}, "images", event.RuleEstimated, 5 * time.Second, price.Usage{Input: 1, Output: 4160, ImageOut: 4160, Images: 1}},
 		{
 			"responses, hidden reasoning, usage at once", responsesPath, responsesBody,
 			pausingProvider{reasoning + started, completed, 30 * time.Millisecond},
@@ -179,8 +185,8 @@ func TestClientThatLeavesAStreamPaysWhatWasMade(t *testing.T) {
 			"result", event.RuleReported, time.Second,
 			price.Usage{Input: 1000, Output: 20100},
 		},
-		{"responses, search", responsesPath, responsesBody, pausingProvider{first: searched + started}, "Hello", event.RuleEstimated, 0, price.Usage{Input: 1, Output: 3, ServerToolRequests: 1}},
-		{"messages, text", messagesPath, messagesBody, pausingProvider{first: head + dialects()["messages"].text}, "Hello", event.RuleEstimated, 0, price.Usage{Input: 10, Output: 3}},
+		{"responses, search", responsesPath, responsesBody, pausingProvider{first: searched + started}, "Hello", event.RuleEstimated, 5 * time.Second, price.Usage{Input: 1, Output: 3, ServerToolRequests: 1}},
+		{"messages, text", messagesPath, messagesBody, pausingProvider{first: head + dialects()["messages"].text}, "Hello", event.RuleEstimated, 5 * time.Second, price.Usage{Input: 10, Output: 3}},
 		{
 			"messages, last block done, usage", messagesPath, messagesBody,
 			pausingProvider{head + dialects()["messages"].text + blockStop, messagesReport, time.Second},
@@ -225,29 +231,88 @@ func priceTools(m *catalogkv.Model) {
 	}
 }
 
-// Once a report of a model has had more reasoning than the stream has shown, its streams are read on.
-func TestModelThatHidesItsReasoningIsRemembered(t *testing.T) {
+// firstProvider answers the first call with the answer of a handler, and streams afterwards.
+type firstProvider struct {
+	pausingProvider
+	first  string
+	called atomic.Bool
+}
+
+// Do implements httpapi.Providers.
+func (p *firstProvider) Do(ctx context.Context, call *provider.Call) (*provider.Answer, error) {
+	if p.called.Swap(true) {
+		return p.pausingProvider.Do(ctx, call)
+	}
+	kind := "application/json"
+	if p.first[0] != '{' {
+		kind = "text/event-stream"
+	}
+	return &provider.Answer{
+		Status: http.StatusOK,
+		Header: http.Header{"Content-Type": {kind}},
+		Body:   provider.NoAwait{ReadCloser: io.NopCloser(strings.NewReader(p.first))},
+		Length: -1,
+	}, nil
+}
+
+// Once a report of a model has had more reasoning than was shown, its streams are read on, whatever they show. Those of a model
+// that shows all of it end with their client.
+func TestReportsShowWhetherAModelHidesItsReasoning(t *testing.T) {
 	t.Parallel()
+	chatPath, messagesPath := "/v1/chat/completions", "/v1/messages"
+	limited := strings.Replace(chatStreamBody, "{", `{"max_tokens":30000,`, 1)
 	report := `data: {"id":"c","model":"up-model","choices":[],` + reasoningUsage + "}\n\n"
-	body := strings.Replace(chatStreamBody, "{", `{"max_tokens":30000,`, 1)
-	p := &pausingProvider{chatHead + chatText, chatStop + report + chatDone, time.Second}
-	inBubble(t, options{routes: 1, providers: p}, func(t *testing.T, g *gateway) {
-		for _, want := range []string{event.RuleEstimated, event.RuleReported} {
-			g.readAndLeave("/v1/chat/completions", body, "Hello")
-			if e := g.spool.next(t); e.Rule != want {
-				t.Errorf("charged as %s; want %s", e.Rule, want)
-			}
-			c := g.ask("/v1/chat/completions", body)
-			response, err := http.ReadResponse(bufio.NewReader(c), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := io.Copy(io.Discard, response.Body); err != nil {
-				t.Error(err)
-			}
-			g.spool.next(t)
-		}
-	})
+	summarized := dialects()["messages"].head +
+		"event: content_block_delta\n" + `data: {"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"A summary."}}` + "\n\n"
+	ended := "event: message_delta\n" + `data: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"input_tokens":1000,"output_tokens":20100,` +
+		`"output_tokens_details":{"thinking_tokens":20000}}}` + "\n\nevent: message_stop\n" + `data: {"type":"message_stop"}` + "\n\n"
+	thinks := `{"model":"text","messages":[],"max_tokens":30000,"stream":true}`
+	for name, tt := range map[string]struct {
+		path, first, firstBody, body string
+		provider                     pausingProvider
+		marker, rule                 string
+		took                         time.Duration
+	}{
+		"stream": {
+			chatPath, chatHead + chatText + chatStop + report + chatDone, limited, limited,
+			pausingProvider{chatHead + chatText, chatStop + report + chatDone, 30 * time.Second},
+			"Hello", event.RuleReported, 30 * time.Second,
+		},
+		"in one piece": {
+			chatPath, strings.Replace(chatJSON, `"usage"`, reasoningUsage+`,"other"`, 1), strings.Replace(limited, `true`, `false`, 1), limited,
+			pausingProvider{chatHead + chatText, chatStop + report + chatDone, 30 * time.Second},
+			"Hello", event.RuleReported, 30 * time.Second,
+		},
+		"summary": {
+			messagesPath, summarized + ended, thinks, thinks,
+			pausingProvider{summarized, ended, 30 * time.Second},
+			"summary", event.RuleReported, 30 * time.Second,
+		},
+		"nothing hidden": {
+			chatPath, chatHead + chatText + chatStop + chatUsage + chatDone, limited, limited,
+			pausingProvider{chatHead + chatText, chatStop + report + chatDone, time.Second},
+			"Hello", event.RuleEstimated, 0,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, options{routes: 1, providers: &firstProvider{pausingProvider: tt.provider, first: tt.first}}, func(t *testing.T, g *gateway) {
+				response, err := http.ReadResponse(bufio.NewReader(g.ask(tt.path, tt.firstBody)), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := io.Copy(io.Discard, response.Body); err != nil || response.StatusCode != http.StatusOK {
+					t.Errorf("the first answer has status %d, error %v", response.StatusCode, err)
+				}
+				g.spool.next(t)
+				g.readAndLeave(tt.path, tt.body, tt.marker)
+				left := time.Now()
+				if e := g.spool.next(t); e.Rule != tt.rule || time.Since(left) != tt.took {
+					t.Errorf("charged as %s after %s; want %s after %s", e.Rule, time.Since(left), tt.rule, tt.took)
+				}
+			})
+		})
+	}
 }
 
 // An account has at most as many calls that are read on as it has slots, and a server that stops waits for them.

@@ -79,6 +79,9 @@ func (r *relay) relayJSON() error {
 		return provider.NoStreamFailure(r.call) // a client that waits for events cannot read it
 	}
 
+	if reported, ok := r.reader.Usage(); ok {
+		r.noteReport(&reported)
+	}
 	usage, doubt := r.usage(true)
 	r.finish(outcome{
 		status:     event.Completed,

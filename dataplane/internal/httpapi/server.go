@@ -122,10 +122,10 @@ type Server struct {
 	reading, downloads, lookups bytebudget.PerAccount
 	// refusesAdded has an addedPlace for each whose provider refuses the member that the gateway adds.
 	refusesAdded sync.Map
-	// readOn has the calls that are read on without their clients; hiding, by id, the models that have reasoned without
+	// readOn has the calls that are read on without their clients; hiding, which models have reasoned without
 	// showing it.
 	readOn readon.Calls
-	hiding modelSet
+	hiding hidingModels
 	// draining is set by Drain.
 	draining atomic.Bool
 }

@@ -38,8 +38,9 @@ type streamRelay struct {
 	recorded time.Time
 	// closeTimer cancels the call if the provider keeps the connection open after the end of its stream.
 	closeTimer *time.Timer
-	// hides reports whether the model may reason without showing it, whatever the stream shows.
-	hides bool
+	// hides reports whether the model may reason without showing it, apart from what the stream shows; hasHidden, whether it
+	// has done so in an earlier answer; isKnown, whether there was one with a report.
+	hides, hasHidden, isKnown bool
 }
 
 const (
@@ -76,7 +77,8 @@ func (r *relay) relayStream() error {
 	s := &streamRelay{relay: r, room: r.server.Answers.Event(r.key.AccountID, r)}
 	s.splitter.Room = &s.room
 	defer s.close()
-	s.hides = r.mayHideReasoning()
+	s.hasHidden, s.isKnown = r.server.hiding.of(r.model.ID)
+	s.hides = s.hasHidden || r.mayHideReasoning()
 	s.leave.allow(s.patience())
 
 	for s.failure == nil && s.next() == nil {
@@ -277,7 +279,7 @@ func (s *streamRelay) end(reason string, status event.Status) {
 	usage, doubt := s.usage(status == event.Completed)
 	switch {
 	case reported:
-		s.noteHiddenReasoning(&reportedUsage)
+		s.noteReport(&reportedUsage)
 	case left && s.hidesReasoning():
 		usage.Output = max(usage.Output, s.quote.Usage.Output)
 	}
