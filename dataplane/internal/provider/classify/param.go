@@ -42,6 +42,8 @@ var paramPatterns = []paramPattern{
 	)},
 	{matches: "extraneous key [x]", re: paramRE(`(?:keys?|parameters?|params?|arguments?|fields?)\s*:?\s*\[\s*BARE\s*\]`)},
 	{matches: "#/x: 2 is not less or equal to 1", re: paramRE(`#/(?:properties/)?BARE\s*:`)},
+	{matches: "body -> x -> y: text", re: paramRE(`\bbody -> BARE`)},
+	{matches: "only supports x set to true", re: paramRE(`only (?:supports?|accepts?|allows?) (?:the |parameter )?BARE (?:set|equal) to`)},
 	{
 		matches: "argument not supported on this model: x",
 		re:      paramRE(`(?:parameters?|params?|arguments?|fields?) (?:is |are )?(?:not|un)[ -]?supported[^:\n]{0,40}:\s*BARE`),

@@ -134,7 +134,7 @@ func parseMoment(text string) (time.Time, bool) {
 // seconds"), in Chinese, or in Russian.
 const (
 	numberText    = `\d+(?:\.\d+)?`
-	latinDuration = numberText + `\s*(?:milliseconds?|millis|msecs?|ms|microseconds?|us|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d)\b`
+	latinDuration = numberText + `\s*(?:milliseconds?|millis|msecs?|ms|microseconds?|us|seconds?|secs?|s|sekunden?|minutes?|minuten?|mins?|m|hours?|hrs?|h|stunden?|days?|d)\b`
 	rusDuration   = numberText + `\s*(?:мс|секунд[уы]?|сек|с|минут[уы]?|мин|час(?:а|ов)?|д(?:ень|ня|ней))(?:[^\p{L}]|$)`
 	hanDuration   = numberText + `\s*(?:毫秒|秒钟|秒|分钟|分|小时|天)`
 	durationText  = `(?:` + numberText + `(?:ms|[dhms]))+\b|` + latinDuration + `(?:(?:\s|,|and)*` + latinDuration + `)*|(?:` + hanDuration + `)+|` + rusDuration
@@ -152,6 +152,8 @@ var (
 		lazily(`(?:请在|请于|请等待|请|等待|在)\s*(` + durationText + `)\s*(?:后|之后|再)`),
 		lazily(`(` + durationText + `)\s*(?:后|之后)\s*(?:再|重)`),
 		lazily(`(?i)(?:через|подождите|спустя)\s*(` + durationText + `)`),
+		lazily(`(?i)(?:versuchen|warten|erneut)\b[^\n.]{0,20}?\b(?:in|nach|noch)?\s*(` + durationText + `)`),
+		lazily(`(` + durationText + `)\s*(?:後|待って)`),
 	}
 	proseNumbers = []struct {
 		pattern *expression
@@ -224,11 +226,11 @@ func unitOf(name string) time.Duration {
 		return time.Millisecond
 	case "us", "µs", "microsecond", "microseconds":
 		return time.Microsecond
-	case "s", "sec", "secs", "second", "seconds", "秒", "秒钟", "с", "сек", "секунд", "секунду", "секунды":
+	case "s", "sec", "secs", "second", "seconds", "sekunde", "sekunden", "秒", "秒钟", "с", "сек", "секунд", "секунду", "секунды":
 		return time.Second
-	case "m", "min", "mins", "minute", "minutes", "分", "分钟", "мин", "минут", "минуту", "минуты":
+	case "m", "min", "mins", "minute", "minutes", "minuten", "分", "分钟", "мин", "минут", "минуту", "минуты":
 		return time.Minute
-	case "h", "hr", "hrs", "hour", "hours", "小时", "час", "часа", "часов":
+	case "h", "hr", "hrs", "hour", "hours", "stunde", "stunden", "小时", "час", "часа", "часов":
 		return time.Hour
 	case "d", "day", "days", "天", "день", "дня", "дней":
 		return 24 * time.Hour

@@ -35,6 +35,8 @@ func TestPauseIsFoundInHeadersMembersAndProse(t *testing.T) {
 		{name: "quotaResetDelay", body: `{"error":{"details":[{"metadata":{"quotaResetDelay":"479.417207ms"}}]}}`, want: time.Second},
 		{name: "member in seconds", body: `{"error":{"message":"busy","retry_after":12}}`, want: 12 * time.Second},
 		{name: "member in milliseconds", body: `{"error":{"message":"busy","retry_after_ms":1200}}`, want: 2 * time.Second},
+		{name: "German", body: "Bitte versuchen Sie es in 12 Sekunden erneut.", want: 12 * time.Second},
+		{name: "Japanese", body: "30秒後に再試行してください。", want: 30 * time.Second},
 		{name: "try again in ms", body: "please try again in 6ms.", want: time.Second},
 		{name: "try again in s", body: "Please try again in 20s.", want: 20 * time.Second},
 		{name: "retry after seconds", body: "Please retry after 86400 seconds.", want: time.Minute},

@@ -521,6 +521,9 @@ func (c *collector) addParam(depth int, v value) {
 		text := strings.TrimSpace(v.text)
 		if strings.Contains(text, " ") {
 			c.openText(depth, text)
+			if first := firstSegment(text); len(first) < strings.Index(text, " ") && knownParams[plainName(first)] {
+				c.params = append(c.params, depthText{depth, first}) // a path at the begin of a sentence
+			}
 		} else if text != "" {
 			c.params = append(c.params, depthText{depth, text})
 		}

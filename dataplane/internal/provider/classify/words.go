@@ -14,7 +14,7 @@ const maxWordsPerText = 2000
 
 // splitWords splits a text into lower-case words. Different spellings give the same words: max_tokens, maxTokens and
 // "max tokens" are two words each, and "doesn't" is doesnt. Every Han character is one word, because Chinese does not
-// separate words. The letter ё is е.
+// separate words, and a change of script begins a word, for Japanese. The letter ё is е.
 func splitWords(s string) []string {
 	var (
 		words []string
@@ -45,7 +45,7 @@ func splitWords(s string) []string {
 			flush()
 			words = append(words, string(r))
 		case unicode.IsLetter(r) || unicode.IsDigit(r):
-			if startsWord(runes, i) {
+			if startsWord(runes, i) || changesScript(runes, i) {
 				flush()
 			}
 			cur.WriteRune(fold(r))
@@ -92,6 +92,20 @@ func startsWord(runes []rune, i int) bool {
 	}
 	plural := runes[i+1] == 's' && (i+2 >= len(runes) || !unicode.IsLetter(runes[i+2]))
 	return !plural
+}
+
+// changesScript reports whether a letter begins a word because of its script: Japanese writes words of Hiragana, Katakana
+// and Latin letters without blanks between them. The long-vowel mark belongs to either script.
+func changesScript(runes []rune, i int) bool {
+	if i == 0 || !unicode.IsLetter(runes[i-1]) || runes[i] == 'ー' {
+		return false
+	}
+	before := runes[i-1]
+	if before == 'ー' {
+		return unicode.Is(unicode.Hiragana, runes[i])
+	}
+	return unicode.Is(unicode.Hiragana, before) != unicode.Is(unicode.Hiragana, runes[i]) ||
+		unicode.Is(unicode.Katakana, before) != unicode.Is(unicode.Katakana, runes[i])
 }
 
 func insideWord(runes []rune, i int) bool {

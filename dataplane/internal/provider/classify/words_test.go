@@ -1,0 +1,27 @@
+package classify
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestSplitWords(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		text string
+		want []string
+	}{
+		{"maxTokens max_tokens", []string{"max", "tokens", "max", "tokens"}},
+		{"it doesn't", []string{"it", "doesnt"}},
+		{"余额不足", []string{"余", "额", "不", "足"}},
+		{"APIキーが無効です", []string{"api", "キー", "が", "無", "効", "です"}},
+		{"現在のプランでは", []string{"現", "在", "の", "プラン", "では"}},
+		{"サーバーエラー", []string{"サーバーエラー"}},
+		{"Schlüssel ungültig", []string{"schlüssel", "ungültig"}},
+	}
+	for _, tt := range tests {
+		if got := splitWords(tt.text); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: got %q; want %q", tt.text, got, tt.want)
+		}
+	}
+}
