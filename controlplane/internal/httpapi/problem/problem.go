@@ -69,10 +69,13 @@ var kinds = []struct {
 	{key.ErrRevoked, Kind{http.StatusConflict, "key_revoked", "The API key is revoked"}},
 	{ledger.ErrReferenceTaken, Kind{http.StatusConflict, "reference_taken", "The reference was used for another ledger transaction"}},
 	{ledger.ErrNoRequest, Kind{http.StatusConflict, "no_such_request", "The account has no settled request with this id"}},
-	{ledger.ErrOverdrawn, Kind{http.StatusConflict, "balance_too_low", "The balance would be negative; allow_negative_balance books it nevertheless"}},
+	{
+		ledger.ErrOverdrawn,
+		Kind{http.StatusConflict, "balance_too_low", "The balance would be negative; allow_negative_balance books it nevertheless"},
+	},
 	{
 		ledger.ErrOutOfRange,
-		Kind{http.StatusConflict, "amount_out_of_range", "The sum of the account's top-ups, refunds and corrections would exceed the limit"},
+		Kind{http.StatusConflict, "amount_out_of_range", "The sum of the account's bookings would exceed the limit"},
 	},
 	{ledgercheck.ErrNotFound, Kind{http.StatusNotFound, "not_found", "Run of a ledger check not found"}},
 	{
