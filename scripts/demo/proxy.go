@@ -28,7 +28,7 @@ const (
 	eventsPerBatch = 500
 )
 
-// proxy is a proxy that has served requests in the past and reports them now. It keeps to the protocol (docs/protocol.md):
+// proxy is a proxy that has served requests in the past and reports them now. It keeps to the protocol (docs/protocol):
 // it has a session, is granted a lease of every amount that it charges, numbers its events, and closes the session after
 // all of them are settled. So settlement checks each event like any other, and nothing is left behind.
 type proxy struct {

@@ -104,15 +104,15 @@ func TestLinksLeadToFilesAndHeadings(t *testing.T) {
 }
 
 // TestCitedInvariantsAreDefined: every I1 to I10 that code or documents cite is
-// defined in docs/protocol.md.
+// defined in docs/protocol/invariants.md.
 func TestCitedInvariantsAreDefined(t *testing.T) {
 	t.Parallel()
-	protocol := read(t, "docs/protocol.md")
+	protocol := read(t, "docs/protocol/invariants.md")
 	cited := regexp.MustCompile(`\bI(\d{1,2})\b`)
 	for _, path := range files(t, ".go", ".md", ".sql") {
 		for _, m := range cited.FindAllString(read(t, path), -1) {
 			if !strings.Contains(protocol, "- **"+m+" ") {
-				t.Errorf("%s cites %s, which docs/protocol.md does not define", path, m)
+				t.Errorf("%s cites %s, which docs/protocol/invariants.md does not define", path, m)
 			}
 		}
 	}

@@ -1,6 +1,6 @@
 // Package lease is the parent of the packages that implement the lease protocol.
 // By it the control plane distributes scarce quantities (an account's balance, a
-// key's spend limit, an account's slots) to the proxies. docs/protocol.md
+// key's spend limit, an account's slots) to the proxies. docs/protocol
 // explains the protocol and why it is correct. The packages are:
 //
 //   - allocator: the control plane's decisions over locked pools and leases, in batches

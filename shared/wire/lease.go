@@ -1,7 +1,7 @@
 // Package wire holds the messages that the planes exchange about leases,
 // sessions, key changes and key records. It is the contract between them: a
 // field is added, never renamed or reused, and every message carries a version.
-// docs/protocol.md explains the messages.
+// docs/protocol explains the messages.
 package wire
 
 // Version is the version of the messages that this build sends.

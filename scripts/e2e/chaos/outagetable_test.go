@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-var update = flag.Bool("update", false, "rewrite the tables of outages in docs/operations/outages.md")
+var update = flag.Bool("update", false, "rewrite the tables of outages and failures in docs")
 
 // A view is what clients of one kind get during an outage.
 type view string
@@ -114,19 +114,24 @@ func table() string {
 
 func TestTableOfOutagesReferenceIsUpToDate(t *testing.T) {
 	t.Parallel()
-	const page = "../../../docs/operations/outages.md"
+	keepUpToDate(t, "../../../docs/operations/outages.md", "outages", table())
+}
+
+// keepUpToDate compares a section of a page with what it should be, or writes it with the flag -update.
+func keepUpToDate(t *testing.T, page, section, want string) {
+	t.Helper()
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := string(text)
-	const begin, end = "<!-- begin outages -->\n", "<!-- end outages -->"
-	before, rest, begins := strings.Cut(want, begin)
+
+	begin, end := "<!-- begin "+section+" -->\n", "<!-- end "+section+" -->"
+	before, rest, begins := strings.Cut(string(text), begin)
 	_, after, ends := strings.Cut(rest, end)
 	if !begins || !ends {
-		t.Fatalf("%s has no table of outages", page)
+		t.Fatalf("%s has no section %s", page, section)
 	}
-	want = before + begin + table() + end + after
+	want = before + begin + want + end + after
 	if want == string(text) {
 		return
 	}
