@@ -229,7 +229,7 @@ create table proxy_sessions (
     last_heartbeat_at timestamptz not null default clock_timestamp(),
     -- the proxy's report in its last heartbeat; refused credentials are objects with `credential` and `reason`
     applied_revision bigint not null,
-    -- for how long the proxy admits after a heartbeat in the stream of changes
+    -- for how long the proxy admits after a beat in the stream of changes
     window_ms bigint not null check (window_ms > 0),
     -- the session is not extended any more, and is fenced when the stream of changes has confirmed that
     ending boolean not null default false,

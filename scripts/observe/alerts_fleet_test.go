@@ -113,7 +113,7 @@ var fleetAlertTests = []alertTest{
 	{"MgwFreshLapses", "20m", []history{ // a single lapse is a rollout of NATS
 		{`mgw_fresh_lapses_total{instance="a"}`, "0+1x20", "0 0 0 0 0 0 0 0 1+0x12"},
 	}, []firing{
-		{"instance=a", "a does not read its heartbeats in the stream of changes in time. Meanwhile it answers 503."},
+		{"instance=a", "a does not read its beats in the stream of changes in time. Meanwhile it answers 503."},
 	}},
 	{"MgwChangesFail", "25m", []history{
 		{`mgw_changes_append_failures_total{pod="a"}`, "0+1x25", "0+0x10 2+0x15"},

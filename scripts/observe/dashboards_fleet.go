@@ -238,8 +238,8 @@ func freshness() Row {
 	return Row{"Stream of changes and key bucket", []Panel{
 		graph("Lapses", "", "How often within 15 minutes a proxy was no longer certain, and answered 503.",
 			Query{within("mgw_fresh_lapses_total", "instance"), "{{instance}}"}),
-		graph("Heartbeats in the stream", "reqps", "Heartbeats of proxies in the stream of changes per second by result.",
-			rates("mgw_fresh_heartbeats_total", "result")),
+		graph("Beats in the stream", "reqps", "Beats of proxies in the stream of changes per second by result.",
+			rates("mgw_fresh_beats_total", "result")),
 		graph("Changes", "", "Changes within 15 minutes: appended, revocations of operators, first heard by the stream, lost by it, and "+
 			"failures to append.",
 			Query{within("mgw_changes_appended_total", ""), "appended"},

@@ -20,13 +20,13 @@ type changeStream struct {
 	down bool
 }
 
-// changeMessage is a message of the stream: a heartbeat, a change of a key or an
+// changeMessage is a message of the stream: a beat, a change of a key or an
 // account, the end of a session, or a cluster epoch.
 type changeMessage struct {
 	subject, id string
 	// at is when it was stored.
 	at time.Duration
-	// source is the random id of the session whose heartbeat beat is.
+	// source is the random id of the session that sent beat.
 	source string
 	beat   session.Beat
 	change wire.KeyChange
@@ -153,12 +153,12 @@ type proxyFreshness struct {
 	source   string
 	number   int64
 	sequence uint64
-	// sentAt has when each heartbeat was sent, and provenAt is that time of the last one that was read, for the oracle.
+	// sentAt has when each beat was sent, and provenAt is that time of the last one that was read, for the oracle.
 	sentAt   map[int64]time.Duration
 	provenAt time.Duration
 	// resumed means that the session is that of an earlier process, and that this one has not read the stream yet.
 	resumed bool
-	// last is the sequence number of the last heartbeat that the earlier process has read.
+	// last is the sequence number of the last beat that the earlier process has read.
 	last uint64
 }
 
@@ -177,7 +177,7 @@ func (p *proxy) valid(now session.Instant) bool {
 	return p.session != 0 && p.w.rules.Changes.Fresh(p.fresh.Freshness, now)
 }
 
-// beat sends a heartbeat in the stream of changes, and reads it.
+// beat sends a beat in the stream of changes, and reads it.
 func (p *proxy) beat() {
 	w, f, began := p.w, p.fresh, p.clock().Mono
 	again := func(ok bool) {
@@ -194,7 +194,7 @@ func (p *proxy) beat() {
 
 	b := f.Beat(w.rules.Changes.SentAt(p.clock()))
 	f.sentAt[b.Number] = w.now
-	m := changeMessage{subject: "heartbeat of " + p.name, source: f.source, beat: b}
+	m := changeMessage{subject: "beat of " + p.name, source: f.source, beat: b}
 	askChanges(&p.actor, func() bool { return p.minority }, func(s *changeStream) bool {
 		if _, last := s.last(m.subject); b.Previous != 0 && last != b.Previous && w.rules.Changes.ChecksPrevious {
 			return false
@@ -211,7 +211,7 @@ func (p *proxy) beat() {
 	})
 }
 
-// beatRead is the last heartbeat of a proxy, with the changes between the one
+// beatRead is the last beat of a proxy, with the changes between the one
 // before and this one.
 type beatRead struct {
 	message     changeMessage
@@ -220,7 +220,7 @@ type beatRead struct {
 	changes     []changeMessage
 }
 
-// readBack reads the last heartbeat, which may be stored although its
+// readBack reads the last beat, which may be stored although its
 // acknowledgement was lost.
 func (p *proxy) readBack(f *proxyFreshness, subject string, refused bool, then func(ok bool)) {
 	askChanges(&p.actor, func() bool { return p.minority }, func(s *changeStream) beatRead {
@@ -241,13 +241,13 @@ func (p *proxy) readBack(f *proxyFreshness, subject string, refused bool, then f
 	})
 }
 
-// read handles the last heartbeat of the proxy. It reports whether it is a new one
+// read handles the last beat of the proxy. It reports whether it is a new one
 // of the session.
 func (p *proxy) read(f *proxyFreshness, read beatRead, refused bool) bool {
 	w := p.w
 	if b := read.message.beat; read.message.source != f.source || b.Number <= f.number {
 		if refused && read.sequence != f.sequence {
-			w.stats.count("heartbeats refused")
+			w.stats.count("beats refused")
 			f.Reset()
 			f.sequence = 0
 		}
@@ -481,12 +481,12 @@ func (c *replica) streamConfirmed(change wire.KeyChange) bool {
 	return of != nil && of.Done()
 }
 
-// checkFresh checks that a proxy which admits has read a heartbeat of the last
+// checkFresh checks that a proxy which admits has read a beat of the last
 // window, and has not been confirmed to lack a change.
 func (w *world) checkFresh(r *request) {
 	p := r.p
 	if since := w.now - p.fresh.provenAt; since > window*21/20 { // with the drift of its clock
-		w.fail("I2: %s admits %s after the last heartbeat that it has read was sent", p.name, since)
+		w.fail("I2: %s admits %s after the last beat that it has read was sent", p.name, since)
 	}
 	if epoch := w.oracle.epochs[r.session]; epoch < w.pg.mark.Epoch && !w.pg.recovering() {
 		w.fail("I2: %s admits in session %d of epoch %d after the recovery wait of epoch %d", p.name, r.session, epoch, w.pg.mark.Epoch)

@@ -23,13 +23,13 @@ type FreshRules struct {
 	Resynced func(f *session.Freshness, now, askedAt session.Instant)
 	Due      func(c *session.Confirmation, now session.Instant) bool
 	Verified func(c *session.Confirmation, found session.Place)
-	// SentAt returns the time from which a heartbeat counts.
+	// SentAt returns the time from which a beat counts.
 	SentAt func(now session.Instant) session.Instant
-	// ReadsAgain means that a proxy reads what lies between its heartbeats when it has read the second.
+	// ReadsAgain means that a proxy reads what lies between its beats when it has read the second.
 	ReadsAgain bool
-	// ReadsOwn means that a heartbeat counts when it was read, and not when it was acknowledged.
+	// ReadsOwn means that a beat counts when it was read, and not when it was acknowledged.
 	ReadsOwn bool
-	// ChecksPrevious means that the stream stores a heartbeat only behind the one that it names.
+	// ChecksPrevious means that the stream stores a beat only behind the one that it names.
 	ChecksPrevious bool
 	// TakesIn means that control planes write revocations to Postgres that operators have appended.
 	TakesIn bool
@@ -84,7 +84,7 @@ type freshWorld struct {
 	outage   time.Duration
 }
 
-// freshMessage is a message of the stream: a heartbeat, or the revocation of a key.
+// freshMessage is a message of the stream: a beat, or the revocation of a key.
 type freshMessage struct {
 	id     string
 	boot   string
@@ -328,7 +328,7 @@ func (w *freshWorld) append(from *actor, minority func() bool, m freshMessage, a
 	})
 }
 
-// mayStore reports whether the heartbeat before is the last one of the process.
+// mayStore reports whether the beat before is the last one of the process.
 func (w *freshWorld) mayStore(m freshMessage) bool {
 	if m.boot == "" || m.beat.Previous == 0 || !w.rules.ChecksPrevious {
 		return true

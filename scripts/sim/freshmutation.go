@@ -51,23 +51,23 @@ func freshMutations() []Mutation {
 			r.Profile = "stream of changes"
 			r.Bound = func(session.Reach) (time.Duration, bool) { return session.Lasts(window), true }
 		}},
-		fresh("freshness counts from some time after the heartbeat was sent", 2000, func(r *FreshRules) {
+		fresh("freshness counts from some time after the beat was sent", 2000, func(r *FreshRules) {
 			r.SentAt = func(now session.Instant) session.Instant { return now.Add(window / 2) }
 		}),
 		fresh("a suspension of the machine does not end freshness", 2000, func(r *FreshRules) {
 			r.Fresh = func(f *session.Freshness, now session.Instant) bool { return f.Fresh(session.Instant{Mono: now.Mono}) }
 		}),
-		fresh("a heartbeat makes a proxy fresh after a lapse", 2000, func(r *FreshRules) {
+		fresh("a beat makes a proxy fresh after a lapse", 2000, func(r *FreshRules) {
 			r.Fresh = (*session.Freshness).Reads
 		}),
-		fresh("a read of Postgres counts that began before the heartbeat was read", 12_000, func(r *FreshRules) {
+		fresh("a read of Postgres counts that began before the beat was read", 12_000, func(r *FreshRules) {
 			r.Resynced = func(f *session.Freshness, now, _ session.Instant) { f.Resynced(now, now) }
 		}),
-		fresh("a heartbeat counts when it is acknowledged", 2000, func(r *FreshRules) {
+		fresh("a beat counts when it is acknowledged", 2000, func(r *FreshRules) {
 			r.ReadsOwn, r.ReadsAgain, r.ReadBack = false, false, readAnything
 		}),
-		fresh("what lies between two heartbeats is not read again", 2000, func(r *FreshRules) { r.ReadsAgain = false }),
-		fresh("the stream stores a heartbeat although it has lost the one before", 4000, func(r *FreshRules) {
+		fresh("what lies between two beats is not read again", 2000, func(r *FreshRules) { r.ReadsAgain = false }),
+		fresh("the stream stores a beat although it has lost the one before", 4000, func(r *FreshRules) {
 			r.ChecksPrevious, r.ReadBack = false, readAnything
 		}),
 		fresh("a change is confirmed before the window has passed", 2000, func(r *FreshRules) {

@@ -95,12 +95,12 @@ func (p *freshProxy) read() {
 		}
 	}
 
-	if !w.rules.Fresh(p.fresh, p.clock()) { // also before a heartbeat was read: such a response must not count
+	if !w.rules.Fresh(p.fresh, p.clock()) { // also before a beat was read: such a response must not count
 		p.resync()
 	}
 }
 
-// readBack handles the proxy's own heartbeat.
+// readBack handles the proxy's own beat.
 func (p *freshProxy) readBack(m stored) {
 	w := p.world
 	if w.rules.ReadsAgain {

@@ -39,7 +39,7 @@ type keptCheckpoint struct {
 	checkpoint.Checkpoint
 	// written counts the records of the disk before the idle units were noted.
 	written int
-	// provenAt is when the last heartbeat was sent that the process had read.
+	// provenAt is when the last beat was sent that the process had read.
 	provenAt time.Duration
 }
 

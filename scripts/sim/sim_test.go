@@ -34,7 +34,7 @@ func TestInvariantsHold(t *testing.T) {
 	t.Logf("%d worlds in %s, %d steps, %d admitted, %d refused", seedsInTest, time.Since(begun), total.Steps, total.Admitted, total.Refused)
 	for _, what := range []string{
 		"admissions without a lease request", "recalls", "revocations confirmed", "sessions fenced", "sessions that are to end", "sessions whose end the stream has confirmed", "stream of changes down", "streams of changes created again",
-		"acknowledged changes lost", "proxies on the minority", "heartbeats refused", "changes appended again", "processes stopped", "machines suspended", "streams deleted",
+		"acknowledged changes lost", "proxies on the minority", "beats refused", "changes appended again", "processes stopped", "machines suspended", "streams deleted",
 		"stream tails lost", "spools lost", "losses of commits declared", "crashes after commit", "commits without an answer", "gaps in pushed changes",
 		"processes stalled", "sessions that pushes do not reach", "requests aborted", "altered duplicates", "sessions closed after expiry", "all proxies killed", "pools adjusted",
 		"accounts whose idle units are used in an outage", "accounts that become idle in an outage", "balances that one proxy needs of all", "unused queues dropped", "reports made up",

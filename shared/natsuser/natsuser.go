@@ -81,7 +81,7 @@ func dataPlane(name, token string) User {
 		Publish: []string{
 			subject.UsagePrefix + token + ".*", subject.AnswerPrefix + "*." + token, subject.VideoJobAll,
 			subject.Pulse + "." + token,
-			// The stream of changes: publish heartbeats and read single messages. A consumer could send what the proxy has
+			// The stream of changes: publish beats and read single messages. A consumer could send what the proxy has
 			// published to any subject of its choice.
 			subject.FreshBeat + "." + token,
 			"$JS.API.STREAM.INFO." + subject.ChangeStream, "$JS.API.STREAM.MSG.GET." + subject.ChangeStream,

@@ -74,9 +74,9 @@ const (
 	VideoJobAll    = "mgw.videojob.*"
 )
 
-// The stream of changes of keys and accounts, in one order with the heartbeats of
+// The stream of changes of keys and accounts, in one order with the beats of
 // proxies. A change has the subject of Change; NATS repeats what it has stored to
-// every proxy, under ChangedPrefix instead of ChangePrefix. Heartbeats have
+// every proxy, under ChangedPrefix instead of ChangePrefix. Beats have
 // FreshBeat with From.
 const (
 	ChangeStream = "MGW_CHANGES"

@@ -55,15 +55,15 @@ func (c *KeyChange) Subject() string {
 	return subject.Change(string(c.Kind), c.KeyHash.String())
 }
 
-// Beat is a heartbeat of a proxy in the stream of changes. Every proxy can read it,
+// Beat is a message of a proxy in the stream of changes, which it reads back. Every proxy can read it,
 // so it does not have the boot id.
 type Beat struct {
 	V int `json:"v"`
-	// Source is a random id for the heartbeats of one session.
+	// Source is a random id for the beats of one session.
 	Source  string    `json:"source"`
 	Session SessionID `json:"session"`
 	Number  int64     `json:"number"`
-	// Previous is the sequence number of the heartbeat before, which the stream must have as the last one when it stores this
+	// Previous is the sequence number of the beat before, which the stream must have as the last one when it stores this
 	// one; zero if there is none.
 	Previous uint64 `json:"previous,omitempty"`
 }

@@ -41,7 +41,7 @@ type RegisterResponse struct {
 	// AllHaveMAC means that every key that is not revoked has a MAC under one of the peppers of the proxy: it refuses others
 	// without a lookup, until a change adds keys (KeysAdded).
 	AllHaveMAC bool `json:"all_have_mac,omitempty"`
-	// WindowMS is for how long the proxy may admit after a heartbeat in the stream of changes, in milliseconds. If no
+	// WindowMS is for how long the proxy may admit after a beat in the stream of changes, in milliseconds. If no
 	// heartbeat to a control plane comes for as long, the session is to end.
 	WindowMS int64 `json:"window_ms,omitempty"`
 	// Revision is the current revision of keys and accounts: key records that were read before it must not be used.

@@ -29,7 +29,7 @@ func changeStream(replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:              subject.ChangeStream,
 		Subjects:          []string{subject.FromAll(subject.FreshBeat), subject.FromAll(subject.FreshProbe), subject.ChangeAll},
-		Description:       "changes of keys and accounts, in one order with the heartbeats of proxies",
+		Description:       "changes of keys and accounts, in one order with the beats of proxies",
 		Retention:         jetstream.LimitsPolicy,
 		MaxAge:            changesKept,
 		MaxMsgsPerSubject: 1,

@@ -63,7 +63,7 @@ type Store interface {
 // confirmed its end: until then, its proxy may admit.
 type EndingSession struct {
 	ID wire.SessionID
-	// Window is for how long its proxy admits after a heartbeat in the stream.
+	// Window is for how long its proxy admits after a beat in the stream.
 	Window time.Duration
 }
 

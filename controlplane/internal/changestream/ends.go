@@ -51,7 +51,7 @@ func (a *Appender) endSessions(ctx context.Context) error {
 }
 
 // keepEpoch keeps the confirmation of a cluster epoch. Postgres may have lost
-// sessions, so the stream says for how long. Heartbeats do not: a stolen
+// sessions, so the stream says for how long. Beats do not: a stolen
 // proxy could hold up every grant by one of them.
 func (a *Appender) keepEpoch(ctx context.Context, kept map[string]*pending, epoch int64) error {
 	m := wire.StreamChange{Epoch: epoch}

@@ -141,7 +141,7 @@ type Secrets struct {
 type Session struct {
 	// With several NATS servers it must be longer than the election of a leader, which takes up to 9 s, and a quarter of it.
 	// With one server nothing is elected: the same default serves while that server restarts.
-	Window time.Duration `mapstructure:"window" usage:"For how long a proxy may admit requests after a heartbeat in the stream of changes in NATS. A revocation waits as long for a proxy that cannot acknowledge it, and a proxy that is cut off from NATS stops after it. A proxy sends a heartbeat each quarter of it. From 1s to 5m; below 20s, the election of a leader among several NATS servers can stop every proxy for seconds." when:"an election of NATS takes longer, or revocations must reach a proxy that is cut off sooner"`
+	Window time.Duration `mapstructure:"window" usage:"For how long a proxy may admit requests after a beat, a message in the stream of changes in NATS that it reads back. A revocation waits as long for a proxy that cannot acknowledge it, and a proxy that is cut off from NATS stops after it. A proxy sends a beat each quarter of it. From 1s to 5m; below 20s, the election of a leader among several NATS servers can stop every proxy for seconds." when:"an election of NATS takes longer, or revocations must reach a proxy that is cut off sooner"`
 }
 
 // maxWindow is the longest session.window: revocations wait as long for a proxy that is cut off.

@@ -12,7 +12,7 @@ import (
 type Promises struct {
 	// KeepsCommits is the setting postgres.keeps_commits.
 	KeepsCommits string
-	// Window is for how long a proxy admits after a heartbeat in the stream of changes.
+	// Window is for how long a proxy admits after a beat in the stream of changes.
 	Window time.Duration
 	// RevocationBound is how long a revocation waits for a proxy that is stopped or cut off, while NATS serves.
 	RevocationBound time.Duration

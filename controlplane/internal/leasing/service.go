@@ -23,7 +23,7 @@ import (
 
 // Config has the times of the protocol. Zero values mean the defaults.
 type Config struct {
-	// Window is for how long a proxy may admit after a heartbeat in the stream of changes, and for how long it may be silent
+	// Window is for how long a proxy may admit after a beat in the stream of changes, and for how long it may be silent
 	// before its session is to end; the default is 20 s.
 	Window time.Duration
 	// HeadroomPeriod is how long a pool must have had headroom before it switches to escrow mode; the default is 5 s. A

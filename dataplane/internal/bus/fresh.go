@@ -32,7 +32,7 @@ func (b *Bus) Follow(apply func(wire.StreamChange)) error {
 func (b *Bus) PublishBeat(ctx context.Context, beat *wire.Beat) error {
 	data, err := json.Marshal(beat)
 	if err != nil {
-		return fmt.Errorf("bus: encode heartbeat: %w", err)
+		return fmt.Errorf("bus: encode beat: %w", err)
 	}
 
 	options := []jetstream.PublishOpt{jetstream.WithRetryAttempts(0), jetstream.WithExpectStream(subject.ChangeStream)}
@@ -48,7 +48,7 @@ func (b *Bus) PublishBeat(ctx context.Context, beat *wire.Beat) error {
 	}
 
 	if err != nil {
-		return fmt.Errorf("bus: publish heartbeat: %w", err)
+		return fmt.Errorf("bus: publish beat: %w", err)
 	}
 
 	return nil
@@ -83,7 +83,7 @@ func (r changeReader) LastBeat(ctx context.Context) (beat wire.Beat, sequence ui
 		return beat, 0, nil
 	}
 	if err != nil {
-		return beat, 0, fmt.Errorf("bus: read heartbeat: %w", err)
+		return beat, 0, fmt.Errorf("bus: read beat: %w", err)
 	}
 	if err := json.Unmarshal(m.Data, &beat); err != nil {
 		return wire.Beat{}, m.Sequence, nil //nolint:nilerr // it was not sent by this process

@@ -244,10 +244,10 @@ func revocationThroughTheStream(t *testing.T) {
 	p.await("the revocation", func() bool { return p.has(2) })
 	store(t, js, direct(revocation(3, 0)), revocation(3, 0))
 	p.await("the revocation of an operator", func() bool { return p.has(3) })
-	read := p.count("mgw_fresh_heartbeats_total", "read")
+	read := p.count("mgw_fresh_beats_total", "read")
 	time.Sleep(2 * c.window)
-	if n := p.count("mgw_fresh_heartbeats_total", "read") - read; n < 7 {
-		t.Errorf("%v heartbeats in two windows; want four in each", n)
+	if n := p.count("mgw_fresh_beats_total", "read") - read; n < 7 {
+		t.Errorf("%v beats in two windows; want four in each", n)
 	}
 	if n := p.count("mgw_fresh_lapses_total", ""); n != 0 || !p.valid() {
 		t.Errorf("%v lapses, valid: %t; want none", n, p.valid())
@@ -283,10 +283,10 @@ func cutOff(t *testing.T) {
 	// NATS returns, but without a control plane it is unknown what was missed.
 	c.set(func() { c.away = true })
 	server.Start()
-	read := p.count("mgw_fresh_heartbeats_total", "read")
+	read := p.count("mgw_fresh_beats_total", "read")
 	time.Sleep(2 * window)
-	if n := p.count("mgw_fresh_heartbeats_total", "read") - read; n < 6 || p.valid() {
-		t.Errorf("%v heartbeats in two windows, valid: %t; want at least six, and it not fresh after a lapse without the changes of Postgres", n, p.valid())
+	if n := p.count("mgw_fresh_beats_total", "read") - read; n < 6 || p.valid() {
+		t.Errorf("%v beats in two windows, valid: %t; want at least six, and it not fresh after a lapse without the changes of Postgres", n, p.valid())
 	}
 	c.set(func() { c.away, c.revision, c.changes = false, 8, []wire.KeyChange{revocation(4, 8)} })
 	p.await("a valid session", p.valid)
@@ -295,7 +295,7 @@ func cutOff(t *testing.T) {
 	}
 }
 
-// While every control plane is away, a proxy serves as long as it reads its heartbeats in the stream.
+// While every control plane is away, a proxy serves as long as it reads its beats in the stream.
 func TestSessionOutlivesTheControlPlanes(t *testing.T) {
 	t.Parallel()
 	natstest.InBubble(t, outlives)
@@ -365,12 +365,12 @@ func lostMessages(t *testing.T) {
 	}
 	c.set(func() { c.away = true })
 	server.Start()
-	for key := range byte(3) { // at the places of heartbeats
+	for key := range byte(3) { // at the places of beats
 		change := revocation(10+key, int64(2+key))
 		store(t, js, change.Subject(), change)
 	}
 	p.await("the loss", p.lapsed)
-	p.await("a refused heartbeat", func() bool { return p.count("mgw_fresh_heartbeats_total", "refused") > 0 })
+	p.await("a refused beat", func() bool { return p.count("mgw_fresh_beats_total", "refused") > 0 })
 	c.set(func() {
 		c.away, c.revision, c.changes = false, 4, []wire.KeyChange{revocation(10, 2), revocation(11, 3), revocation(12, 4)}
 	})

@@ -302,7 +302,7 @@ func TestChangesOfANewStreamAreReadAfterARestart(t *testing.T) {
 	})
 }
 
-func TestSessionIsNotContinuedIfTheStreamHasLostTheHeartbeat(t *testing.T) {
+func TestSessionIsNotContinuedIfTheStreamHasLostTheBeat(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine()

@@ -16,15 +16,15 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// ErrBeatRefused means that the stream does not have the heartbeat before as the
+// ErrBeatRefused means that the stream does not have the beat before as the
 // last one of the proxy.
-var ErrBeatRefused = errors.New("session: the stream of changes does not have the heartbeat before as the last one")
+var ErrBeatRefused = errors.New("session: the stream of changes does not have the beat before as the last one")
 
 // Stream is the stream of changes.
 type Stream interface {
 	// Follow subscribes to the changes that the stream stores. Some may be missing. It is called once.
 	Follow(apply func(wire.StreamChange)) error
-	// PublishBeat publishes a heartbeat behind the one that it names. It returns ErrBeatRefused if that one is not the last.
+	// PublishBeat publishes a beat behind the one that it names. It returns ErrBeatRefused if that one is not the last.
 	PublishBeat(ctx context.Context, b *wire.Beat) error
 	// Open opens the stream to read it at the server that leads it.
 	Open(ctx context.Context) (Reader, error)
@@ -34,14 +34,14 @@ type Stream interface {
 type Reader interface {
 	// Incarnation returns that of the stream when it was opened.
 	Incarnation() string
-	// LastBeat returns the last heartbeat of the proxy and its sequence number; zero if there is none.
+	// LastBeat returns the last beat of the proxy and its sequence number; zero if there is none.
 	LastBeat(ctx context.Context) (wire.Beat, uint64, error)
 	// NextChange returns the first change behind a sequence number, and its own; zero if there is none. direct passes over
 	// those that control planes have appended.
 	NextChange(ctx context.Context, after uint64, direct bool) (wire.StreamChange, uint64, error)
 }
 
-// beatsPerWindow is how many heartbeats a proxy sends in the window of freshness,
+// beatsPerWindow is how many beats a proxy sends in the window of freshness,
 // so that some may fail; retriesPerBeat how often a failed one is repeated
 // meanwhile.
 const beatsPerWindow, retriesPerBeat = 4, 10
@@ -53,11 +53,11 @@ type fresh struct {
 	source  string
 	session wire.SessionID
 	window  time.Duration
-	// number and sequence are those of the last heartbeat that was read.
+	// number and sequence are those of the last beat that was read.
 	number   int64
 	sequence uint64
-	// seen has the ids of the changes that were applied since the heartbeat before the last, so that they are applied once:
-	// each application drops a cached record. older has those that came before the last heartbeat.
+	// seen has the ids of the changes that were applied since the beat before the last, so that they are applied once:
+	// each application drops a cached record. older has those that came before the last beat.
 	seen, older map[string]bool
 	// was and alone are whether the proxy was fresh, and alone, when this was looked at last.
 	was, alone bool
@@ -78,7 +78,7 @@ func (k *Keeper) beginFresh(id wire.SessionID, window time.Duration) {
 	k.wakeFresh()
 }
 
-// wakeFresh wakes the goroutine that sends heartbeats in the stream of changes.
+// wakeFresh wakes the goroutine that sends beats in the stream of changes.
 func (k *Keeper) wakeFresh() {
 	select {
 	case k.freshBegun <- struct{}{}:
@@ -86,7 +86,7 @@ func (k *Keeper) wakeFresh() {
 	}
 }
 
-// runFresh sends heartbeats in the stream of changes and reads them, while there
+// runFresh sends beats in the stream of changes and reads them, while there
 // is a session, until ctx ends.
 func (k *Keeper) runFresh(ctx context.Context) {
 	following := false
@@ -122,7 +122,7 @@ func (k *Keeper) runFresh(ctx context.Context) {
 	}
 }
 
-// noteFresh counts and logs the outcome of a heartbeat, and whether the proxy has
+// noteFresh counts and logs the outcome of a beat, and whether the proxy has
 // stopped to be fresh.
 func (k *Keeper) noteFresh(ctx context.Context, f *fresh, err error) {
 	if ctx.Err() != nil {
@@ -141,7 +141,7 @@ func (k *Keeper) noteFresh(ctx context.Context, f *fresh, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.freshTrouble.IsNew(err) {
-		k.log.Warn("heartbeat in the stream of changes failed", slog.Any("error", err))
+		k.log.Warn("beat in the stream of changes failed", slog.Any("error", err))
 	}
 
 	if alone := k.Alone(); alone != f.alone {
@@ -158,7 +158,7 @@ func (k *Keeper) noteFresh(ctx context.Context, f *fresh, err error) {
 	}
 }
 
-// beat sends a heartbeat, and reads it with the changes before it.
+// beat sends a beat, and reads it with the changes before it.
 func (k *Keeper) beat(ctx context.Context, f *fresh, limit time.Duration) error {
 	k.mu.Lock()
 	b := f.Beat(k.clock())
@@ -182,9 +182,9 @@ func (k *Keeper) beat(ctx context.Context, f *fresh, limit time.Duration) error 
 	return err
 }
 
-// readBack reads the last own heartbeat in the stream, which may be stored although
+// readBack reads the last own beat in the stream, which may be stored although
 // its acknowledgement was lost, and every change between the one before and this
-// one. sent is the outcome of the last heartbeat.
+// one. sent is the outcome of the last beat.
 func (k *Keeper) readBack(ctx context.Context, f *fresh, sent error) error {
 	reader, err := k.stream.Open(ctx)
 	if err != nil {
@@ -212,12 +212,12 @@ func (k *Keeper) readBack(ctx context.Context, f *fresh, sent error) error {
 		return err
 	}
 
-	// A server that leads the stream no more may lack changes, and this heartbeat, too.
+	// A server that leads the stream no more may lack changes, and this beat, too.
 	switch again, at, err := reader.LastBeat(ctx); {
 	case err != nil:
 		return err
 	case at != sequence || again != b:
-		return fmt.Errorf("session: the stream of changes has heartbeat %d at %d instead of %d at %d", again.Number, at, b.Number, sequence)
+		return fmt.Errorf("session: the stream of changes has beat %d at %d instead of %d at %d", again.Number, at, b.Number, sequence)
 	}
 
 	handle := k.event
@@ -257,8 +257,8 @@ func (k *Keeper) readBack(ctx context.Context, f *fresh, sent error) error {
 	return nil
 }
 
-// readSince reads the changes before a heartbeat: those behind the one that it names.
-// The first time in a resumed session, it reads those behind the last heartbeat that
+// readSince reads the changes before a beat: those behind the one that it names.
+// The first time in a resumed session, it reads those behind the last beat that
 // the earlier process had read, and all revocations by operators.
 func (k *Keeper) readSince(ctx context.Context, reader Reader, f *fresh, previous, until uint64) ([]wire.StreamChange, error) {
 	k.mu.Lock()
@@ -369,8 +369,8 @@ func newFreshMetrics(reg prometheus.Registerer) freshMetrics {
 	f := promauto.With(reg)
 	return freshMetrics{
 		beats: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "mgw_fresh_heartbeats_total",
-			Help: "Heartbeats in the stream of changes by result: read, refused (the stream has lost the one before, or another one " +
+			Name: "mgw_fresh_beats_total",
+			Help: "Beats in the stream of changes by result: read, refused (the stream has lost the one before, or another one " +
 				"is on its way), failed.",
 		}, []string{"result"}),
 		changes: f.NewCounter(

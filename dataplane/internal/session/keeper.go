@@ -90,7 +90,7 @@ type Keeper struct {
 	hooks Hooks
 	log   *slog.Logger
 	clock clock
-	// freshBegun wakes the goroutine that sends heartbeats in the stream.
+	// freshBegun wakes the goroutine that sends beats in the stream.
 	stream     Stream
 	freshBegun chan struct{}
 	guard      *guard.Guard
@@ -194,7 +194,7 @@ func (k *Keeper) Ready(context.Context) error {
 		return errors.New("session: not registered")
 	case !s.Valid():
 		return errors.New(
-			"session: lapsed: it is not certain that no change of a key or an account was missed; see mgw_fresh_heartbeats_total",
+			"session: lapsed: it is not certain that no change of a key or an account was missed; see mgw_fresh_beats_total",
 		)
 	}
 	return nil
@@ -427,7 +427,7 @@ func newMetrics(reg prometheus.Registerer, k *Keeper) metrics {
 	f := promauto.With(reg)
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mgw_session_remaining_seconds",
-		Help: "Seconds for which requests are admitted if no further heartbeat in the stream of changes succeeds; 0 without a valid " +
+		Help: "Seconds for which requests are admitted if no further beat in the stream of changes succeeds; 0 without a valid " +
 			"session.",
 	}, func() float64 {
 		if s := k.Current(); s != nil {

@@ -369,8 +369,8 @@ func TestNoSessionWhileTheSpoolCannotBeWritten(t *testing.T) {
 	})
 }
 
-// The last heartbeat that the proxy reads back is the one that it has sent at the start.
-func TestSessionIsValidForTheWindowAfterTheSendingOfAHeartbeat(t *testing.T) {
+// The last beat that the proxy reads back is the one that it has sent at the start.
+func TestSessionIsValidForTheWindowAfterTheSendingOfABeat(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
@@ -474,7 +474,7 @@ func TestSessionLapsesWhileTheMachineIsSuspended(t *testing.T) {
 			return session.Instant{Mono: time.Since(b.begun), Boot: time.Since(b.begun) + time.Duration(asleep.Load())}
 		}
 		b.start(t)
-		time.Sleep(21 * time.Second) // the last heartbeat in the stream is a second old
+		time.Sleep(21 * time.Second) // the last beat in the stream is a second old
 		asleep.Store(int64(18 * time.Second))
 		if !b.valid() {
 			t.Error("the session ended before its window")

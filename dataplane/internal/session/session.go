@@ -3,7 +3,7 @@
 // the bus.
 //
 // A session is valid while its proxy is fresh: by the stream of changes, in which it
-// sends heartbeats that it reads back, the proxy proves that it has missed no change
+// sends beats that it reads back, the proxy proves that it has missed no change
 // (fresh.go, session.Freshness). A session ends when the proxy reads in the stream that
 // it has ended, or when a control plane says so. Heartbeats to a control plane keep the
 // session open, and bring the changes with which a proxy that has lapsed is fresh again.

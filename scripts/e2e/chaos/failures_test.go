@@ -76,7 +76,7 @@ var failureTables = []struct {
 		{
 			what:    "it is cut off from NATS",
 			holds:   "I4 I5",
-			how:     "it lapses; it is fresh again when it has read a new heartbeat, and then the changes of Postgres",
+			how:     "it lapses; it is fresh again when it has read a new beat, and then the changes of Postgres",
 			clients: "503 after the window",
 			tests: []string{
 				"dataplane/internal/bus.TestProxyThatIsCutOffFromNATSStops",
@@ -86,7 +86,7 @@ var failureTables = []struct {
 		{
 			what:    "its heartbeats arrive, but nothing reaches it",
 			holds:   "I4",
-			how:     "it lapses, as it reads no heartbeat in the stream; it does not hold up a change",
+			how:     "it lapses, as it reads no beat in the stream; it does not hold up a change",
 			clients: "503 after the window",
 			tests:   []string{"controlplane/internal/leasing.TestStreamConfirmsAChange"},
 		},
@@ -203,7 +203,7 @@ var failureTables = []struct {
 		{
 			what:    "it loses messages of the stream of changes",
 			holds:   "I4",
-			how:     "the next heartbeat is refused, and proxies lapse; control planes append the changes again",
+			how:     "the next beat is refused, and proxies lapse; control planes append the changes again",
 			clients: "503 for some seconds",
 			tests: []string{
 				"dataplane/internal/bus.TestProxyNoticesThatTheStreamHasLostMessages",

@@ -9,7 +9,7 @@ import (
 	"modelgateway/scripts/testkit/natstest"
 )
 
-// Heartbeats of proxies are to name the one before (ADR 0018), which relies on this
+// Beats of proxies are to name the one before (ADR 0018), which relies on this
 // behaviour of NATS, also under a leader that has just been elected.
 func TestStreamStoresAMessageOnlyBehindTheOneThatItNames(t *testing.T) {
 	t.Parallel()
@@ -42,15 +42,15 @@ func TestStreamStoresAMessageOnlyBehindTheOneThatItNames(t *testing.T) {
 	}
 	second, err := beat("second", first)
 	if err != nil || second != first+2 {
-		t.Fatalf("the heartbeat behind %d: got %d, %v; want it stored", first, second, err)
+		t.Fatalf("the beat behind %d: got %d, %v; want it stored", first, second, err)
 	}
 	c.Kill(c.StreamLeader("S"))
 	c.StreamLeader("S")
 	var refused *jetstream.APIError
 	if _, err := beat("late", first); !errors.As(err, &refused) || refused.ErrorCode != jetstream.JSErrCodeStreamWrongLastSequence {
-		t.Errorf("a heartbeat behind one that is not the last: got %v; want it refused", err)
+		t.Errorf("a beat behind one that is not the last: got %v; want it refused", err)
 	}
 	if third, err := beat("third", second); err != nil || third <= second {
-		t.Errorf("the heartbeat behind %d under the new leader: got %d, %v; want it stored", second, third, err)
+		t.Errorf("the beat behind %d under the new leader: got %d, %v; want it stored", second, third, err)
 	}
 }

@@ -35,7 +35,7 @@ type Checkpoint struct {
 	// Epoch is the cluster epoch of the session, Window its window of freshness.
 	Epoch  int64         `json:"epoch"`
 	Window time.Duration `json:"window"`
-	// Source is the random id of the session's heartbeats in the stream of changes, Freshness until when the proxy is fresh.
+	// Source is the random id of the session's beats in the stream of changes, Freshness until when the proxy is fresh.
 	Source    string       `json:"source"`
 	Freshness Freshness    `json:"freshness"`
 	Known     KnownChanges `json:"known"`
@@ -57,8 +57,8 @@ func (c *Checkpoint) Left(since Consumption) map[string][]IdleUnits {
 // Freshness is the state of a session.Freshness, for the next process of the proxy
 // on the same machine.
 type Freshness struct {
-	// Last is the sequence number of the last own heartbeat that was read, in an incarnation of the stream, Number the number
-	// of the last heartbeat.
+	// Last is the sequence number of the last own beat that was read, in an incarnation of the stream, Number the number
+	// of the last beat.
 	Last        uint64 `json:"last"`
 	Incarnation string `json:"incarnation"`
 	Number      int64  `json:"number"`

@@ -15,7 +15,7 @@ type ActiveSession struct {
 	Proxy string
 	// AppliedRevision is the revision up to which its proxy has reported all changes as applied.
 	AppliedRevision int64
-	// Window is for how long its proxy admits after a heartbeat in the stream of changes; zero for the entry that stands for
+	// Window is for how long its proxy admits after a beat in the stream of changes; zero for the entry that stands for
 	// unknown sessions.
 	Window time.Duration
 }

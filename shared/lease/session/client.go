@@ -75,7 +75,7 @@ type Proxy interface {
 	CommitsLost(epoch int64)
 	// SessionResumed is called when the proxy goes on in a session of an earlier process.
 	SessionResumed(id wire.SessionID)
-	// SessionStarted is called before the session is current. Its proxy may admit for the window after a heartbeat in the
+	// SessionStarted is called before the session is current. Its proxy may admit for the window after a beat in the
 	// stream of changes.
 	SessionStarted(id wire.SessionID, window time.Duration)
 	// SessionEnded is called when the current session has ended.

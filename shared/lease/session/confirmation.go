@@ -12,7 +12,7 @@ type Place struct {
 }
 
 // Confirmation confirms a change that is in Postgres by the stream of changes,
-// without an answer of any proxy. A proxy that is fresh has read its own heartbeat
+// without an answer of any proxy. A proxy that is fresh has read its own beat
 // of the last window, and with it everything that the stream had before. So a
 // change is confirmed if the stream still has it when the window has passed since
 // it was stored. If the stream has lost it, it is appended again.

@@ -6,48 +6,48 @@ import (
 	"modelgateway/shared/lease/checkpoint"
 )
 
-// Beat is a heartbeat of a proxy in the stream of changes.
+// Beat is a message of a proxy in the stream of changes, which it reads back.
 type Beat struct {
 	Number int64
-	// Previous is the sequence number of the proxy's heartbeat before, which must be the last one in the stream when it
-	// stores this one. If it is zero, the stream stores the heartbeat in any case.
+	// Previous is the sequence number of the proxy's beat before, which must be the last one in the stream when it
+	// stores this one. If it is zero, the stream stores the beat in any case.
 	Previous uint64
 }
 
 // Freshness says until when a proxy has missed no change. The stream of changes
-// has the changes and the heartbeats of proxies in one order. A proxy that has
-// read its own heartbeat, and has applied every change before it, is fresh for a
-// window that begins when the heartbeat was *sent*.
+// has the changes and the beats of proxies in one order. A proxy that has
+// read its own beat, and has applied every change before it, is fresh for a
+// window that begins when the beat was *sent*.
 //
-// The stream may lose messages that it has acknowledged. So a heartbeat names the
+// The stream may lose messages that it has acknowledged. So a beat names the
 // one before, and the proxy reads everything between the two when it reads the
 // second: places that it has read may have other messages since. And a proxy that
 // is not fresh does not see that the stream has lost a change meanwhile; it must
 // read the changes in Postgres, too, by a request that it sends after it has read
-// its heartbeat.
+// its beat.
 //
 // Freshness is not safe for concurrent use. NewFreshness returns one that is not
 // fresh.
 type Freshness struct {
 	window time.Duration
-	// last is the sequence number of the last own heartbeat that was read.
+	// last is the sequence number of the last own beat that was read.
 	last uint64
 	// incarnation is that of the stream in which last counts.
 	incarnation string
 	number      int64
-	// first is the number of the last heartbeat before the last Reset.
+	// first is the number of the last beat before the last Reset.
 	first int64
 	sent  map[int64]Instant
 	// until is the end of freshness; before resynced, it is what the end would be.
 	until    Instant
 	resynced bool
-	// readAt is when the first heartbeat of this lapse was read.
+	// readAt is when the first beat of this lapse was read.
 	readAt Instant
 	// resuming means that this process has not read yet what the stream has since the earlier process ended.
 	resuming bool
 }
 
-// skippedNumbers is how many numbers of heartbeats a later process skips: the
+// skippedNumbers is how many numbers of beats a later process skips: the
 // earlier one may have sent some after its last checkpoint, at other times.
 const skippedNumbers = 1 << 20
 
@@ -96,12 +96,12 @@ func (f *Freshness) Until() Instant {
 	return f.until
 }
 
-// Reads reports whether the proxy has read a heartbeat that still counts, so that
+// Reads reports whether the proxy has read a beat that still counts, so that
 // changes from Postgres, asked for from now on, make it fresh.
 func (f *Freshness) Reads(now Instant) bool { return now.Before(f.until) }
 
-// Beat returns the next heartbeat, which is sent now. After a lapse, it names no
-// heartbeat before it, because the stream may have lost that one.
+// Beat returns the next beat, which is sent now. After a lapse, it names no
+// beat before it, because the stream may have lost that one.
 func (f *Freshness) Beat(now Instant) Beat {
 	if !now.Before(f.until) {
 		f.last = 0
@@ -116,7 +116,7 @@ func (f *Freshness) Beat(now Instant) Beat {
 	return Beat{Number: f.number, Previous: f.last}
 }
 
-// ReadBack records that the proxy has read its own heartbeat, and has applied
+// ReadBack records that the proxy has read its own beat, and has applied
 // every change between the one that it names as the previous one and this one;
 // from the start of the stream, if it names none. It returns false if messages are
 // lost that the proxy has read: Reset must be called.
@@ -158,7 +158,7 @@ func (f *Freshness) Resynced(now, askedAt Instant) {
 }
 
 // Reset ends freshness, because messages are lost, or because a session begins.
-// The next heartbeat names none before it: the stream must be read from its start.
+// The next beat names none before it: the stream must be read from its start.
 func (f *Freshness) Reset() {
 	clear(f.sent)
 	f.first, f.last, f.incarnation, f.until, f.resynced, f.resuming = f.number, 0, "", Instant{}, false, false

@@ -9,7 +9,7 @@ import (
 
 const freshFor = 10 * time.Second
 
-// freshProxy returns a Freshness that is fresh by a heartbeat sent now, which the
+// freshProxy returns a Freshness that is fresh by a beat sent now, which the
 // stream has at 5.
 func freshProxy(t *testing.T, now session.Instant) *session.Freshness {
 	t.Helper()
@@ -20,7 +20,7 @@ func freshProxy(t *testing.T, now session.Instant) *session.Freshness {
 	}
 	f.Resynced(now, now)
 	if !f.Fresh(now) {
-		t.Fatal("not fresh after the heartbeat and the changes of Postgres were read")
+		t.Fatal("not fresh after the beat and the changes of Postgres were read")
 	}
 	return f
 }
@@ -31,7 +31,7 @@ func TestFreshnessCountsFromTheSendingTime(t *testing.T) {
 	f := freshProxy(t, now)
 	b := f.Beat(now.Add(2 * time.Second))
 	if !f.ReadBack(now.Add(9*time.Second), "a", b, 7) {
-		t.Fatal("the heartbeat does not follow the one before")
+		t.Fatal("the beat does not follow the one before")
 	}
 	if !f.Fresh(now.Add(11*time.Second)) || f.Fresh(now.Add(12*time.Second)) {
 		t.Error("want fresh until 12 s, which is the time of sending and the window")
@@ -41,22 +41,22 @@ func TestFreshnessCountsFromTheSendingTime(t *testing.T) {
 	}
 }
 
-func TestLapsedProxyReadsPostgresAfterItsHeartbeat(t *testing.T) {
+func TestLapsedProxyReadsPostgresAfterItsBeat(t *testing.T) {
 	t.Parallel()
 	now := session.Instant{Mono: time.Hour, Boot: time.Hour}
 	f := freshProxy(t, now)
 	b := f.Beat(now.Add(8 * time.Second))
 	later := now.Add(11 * time.Second) // the freshness has ended at 10 s
 	if !f.ReadBack(later, "a", b, 7) || f.Fresh(later) {
-		t.Error("fresh after a lapse by a heartbeat alone")
+		t.Error("fresh after a lapse by a beat alone")
 	}
 	f.Resynced(later.Add(time.Second), later.Add(-time.Second))
 	if f.Fresh(later.Add(time.Second)) {
-		t.Error("fresh by a read of Postgres that began before the heartbeat was read")
+		t.Error("fresh by a read of Postgres that began before the beat was read")
 	}
 	f.Resynced(later.Add(2*time.Second), later.Add(time.Second))
 	if !f.Fresh(later.Add(2 * time.Second)) {
-		t.Error("not fresh although Postgres was read after the heartbeat")
+		t.Error("not fresh although Postgres was read after the beat")
 	}
 }
 
@@ -64,9 +64,9 @@ func TestFreshnessNoticesLostMessages(t *testing.T) {
 	t.Parallel()
 	now := session.Instant{Mono: time.Hour, Boot: time.Hour}
 	for name, read := range map[string]func(f *session.Freshness, b session.Beat) bool{
-		"the sequence goes back":         func(f *session.Freshness, b session.Beat) bool { return f.ReadBack(now, "a", b, 5) },
-		"another incarnation":            func(f *session.Freshness, b session.Beat) bool { return f.ReadBack(now, "b", b, 6) },
-		"another heartbeat was the last": func(f *session.Freshness, b session.Beat) bool { b.Previous = 3; return f.ReadBack(now, "a", b, 6) },
+		"the sequence goes back":    func(f *session.Freshness, b session.Beat) bool { return f.ReadBack(now, "a", b, 5) },
+		"another incarnation":       func(f *session.Freshness, b session.Beat) bool { return f.ReadBack(now, "b", b, 6) },
+		"another beat was the last": func(f *session.Freshness, b session.Beat) bool { b.Previous = 3; return f.ReadBack(now, "a", b, 6) },
 	} {
 		f := freshProxy(t, now)
 		if read(f, f.Beat(now)) {

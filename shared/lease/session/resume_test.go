@@ -21,7 +21,7 @@ func TestResumedProxyIsFreshWhenItHasReadTheStream(t *testing.T) {
 	}
 	b := f.Beat(later)
 	if b.Previous != 5 || !f.ReadBack(later, "a", b, 8) || !f.Fresh(later.Add(9*time.Second)) || f.Fresh(later.Add(10*time.Second)) {
-		t.Errorf("heartbeat %+v; want one behind 5, and the proxy fresh for the window", b)
+		t.Errorf("beat %+v; want one behind 5, and the proxy fresh for the window", b)
 	}
 }
 
@@ -34,10 +34,10 @@ func TestResumedProxyFollowsTheLastHeartbeatOfTheEarlierProcess(t *testing.T) {
 	f, _ := session.ResumeFreshness(freshFor, state, now.Add(4*time.Second))
 	own := f.Beat(now.Add(4 * time.Second))
 	if own.Number == unread.Number {
-		t.Fatal("both processes give a heartbeat the same number")
+		t.Fatal("both processes give a beat the same number")
 	}
 	if !f.ReadBack(now.Add(5*time.Second), "a", unread, 7) || !f.Fresh(now.Add(9*time.Second)) || f.Fresh(now.Add(10*time.Second)) {
-		t.Error("want the proxy fresh for as long as the earlier process was, which had not read this heartbeat")
+		t.Error("want the proxy fresh for as long as the earlier process was, which had not read this beat")
 	}
 }
 
