@@ -53,7 +53,6 @@ func (c cluster) runningWith(replicas int, size string) {
 	}
 }
 
-// ServeHTTP implements http.Handler.
 func (c cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	resource := func(name, kind string) map[string]any {
 		return map[string]any{"name": name, "kind": kind, "namespaced": true, "verbs": []string{"get", "list"}}

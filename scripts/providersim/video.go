@@ -283,7 +283,6 @@ type pattern struct {
 	at   int64
 }
 
-// Read implements io.Reader.
 func (p *pattern) Read(b []byte) (int, error) {
 	if p.at >= p.size {
 		return 0, io.EOF
@@ -303,7 +302,6 @@ func (p *pattern) byteAt(i int64) byte {
 	return byte(i % 251) // a prime, so that shifted content differs
 }
 
-// Seek implements io.Seeker.
 func (p *pattern) Seek(offset int64, whence int) (int64, error) {
 	switch whence {
 	case io.SeekCurrent:

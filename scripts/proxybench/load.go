@@ -297,7 +297,6 @@ type eventReader struct {
 	seen   int // bytes of the answer
 }
 
-// Write implements io.Writer.
 func (e *eventReader) Write(p []byte) (int, error) {
 	e.answer.Write(p)
 	now := time.Now().UnixNano()

@@ -38,7 +38,6 @@ func Plain(target *url.URL, key string) http.Handler {
 	}
 }
 
-// ServeHTTP implements http.Handler.
 func (p *plain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	key, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if sha256.Sum256([]byte(key)) != p.key {

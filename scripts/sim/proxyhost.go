@@ -12,19 +12,14 @@ import (
 // on the rest of the proxy.
 type proxyHost struct{ p *proxy }
 
-// ResetKeys implements session.Proxy.
 func (h proxyHost) ResetKeys(floor, _ int64) { h.p.invalidations.BeginSession(floor) }
 
-// ApplyChange implements session.Proxy.
 func (h proxyHost) ApplyChange(c wire.KeyChange) { h.p.applyChange(c) }
 
-// HoldUsage implements session.Proxy.
 func (h proxyHost) HoldUsage(held bool) { h.p.w.rules.HoldUsage(h.p.usage, held) }
 
-// StreamLost implements session.Proxy.
 func (h proxyHost) StreamLost() { h.p.w.rules.Republish(h.p.usage) }
 
-// CommitsLost implements session.Proxy.
 func (h proxyHost) CommitsLost(int64) {
 	p := h.p
 	p.usage.Republish()
@@ -38,7 +33,6 @@ func (h proxyHost) CommitsLost(int64) {
 	}
 }
 
-// SessionStarted implements session.Proxy.
 func (h proxyHost) SessionStarted(id wire.SessionID, _ time.Duration) {
 	h.p.w.rules.Resume.Void(h.p)
 	h.p.endQueues()
@@ -47,7 +41,6 @@ func (h proxyHost) SessionStarted(id wire.SessionID, _ time.Duration) {
 	h.p.beginFresh(id)
 }
 
-// SessionEnded implements session.Proxy.
 func (h proxyHost) SessionEnded(id wire.SessionID, reason session.EndReason) {
 	h.p.w.log("%s: session %d has ended: %s", h.p.name, id, reason)
 	h.p.w.rules.Resume.Void(h.p)
@@ -58,12 +51,10 @@ func (h proxyHost) SessionEnded(id wire.SessionID, reason session.EndReason) {
 	}
 }
 
-// FinishedSessions implements session.Usage.
 func (h proxyHost) FinishedSessions(open ...wire.SessionID) []wire.CloseRequest {
 	return h.p.usage.FinishedSessions(open...)
 }
 
-// SessionClosed implements session.Usage.
 func (h proxyHost) SessionClosed(r wire.CloseRequest) {
 	l := h.p.usage.Session(r.Session)
 	if forgotten := h.p.usage.MarkClosed(r.Session); l != nil && forgotten {

@@ -93,7 +93,6 @@ type decider struct {
 	batch *allocator.Batch
 }
 
-// ApplyReturn implements allocator.Decider.
 func (d *decider) ApplyReturn(ret *wire.Return) wire.ReturnResponse {
 	d.c.w.checkBounds(ret.Session, len(ret.Reports))
 	before := freeUnits(d.batch)
@@ -103,7 +102,6 @@ func (d *decider) ApplyReturn(ret *wire.Return) wire.ReturnResponse {
 	return response
 }
 
-// Decide implements allocator.Decider.
 func (d *decider) Decide(
 	request *wire.LeaseRequest,
 	pending *allocator.PendingRequest,
@@ -138,7 +136,6 @@ func (d *decider) Decide(
 	return &copied, recalling
 }
 
-// Recalls implements allocator.Decider.
 func (d *decider) Recalls() map[wire.SessionID][]wire.Recall { return d.batch.Recalls() }
 
 // rowsOf returns the rows that a batch locks.

@@ -49,17 +49,14 @@ func (r *request) progress() int64 {
 	return r.cost * int64(min(r.p.w.now-r.admittedAt, r.duration)) / int64(max(r.duration, 1))
 }
 
-// SessionValid implements gate.Checks.
 func (r *request) SessionValid() bool {
 	return r.session == r.p.session && r.session != 0 && r.p.valid(r.p.clock())
 }
 
-// KeyCurrent implements gate.Checks.
 func (r *request) KeyCurrent() bool {
 	return r.record.Active && r.p.w.rules.IsCurrent(&r.p.invalidations, r.version)
 }
 
-// ReserveSpool implements gate.Checks.
 func (r *request) ReserveSpool() error {
 	if r.p.usedCapacity() >= r.p.w.profile.SpoolCapacity*9/10 {
 		return errSpoolFull

@@ -131,7 +131,6 @@ func (p *proxy) resumeSession() {
 	p.history, p.alone = checkpoint.ResumeHistory(kept.Known), true
 }
 
-// SessionResumed implements session.Proxy.
 func (h proxyHost) SessionResumed(id wire.SessionID) {
 	p := h.p
 	p.w.stats.count("sessions resumed")

@@ -18,7 +18,6 @@ type member[T any] struct {
 // members is an object with its members in the order of the document.
 type members[T any] []member[T]
 
-// UnmarshalYAML implements yaml.Unmarshaler.
 func (m *members[T]) UnmarshalYAML(n *yaml.Node) error {
 	if n.Kind != yaml.MappingNode {
 		return fmt.Errorf("line %d: not an object", n.Line)

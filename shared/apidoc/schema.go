@@ -36,7 +36,6 @@ type Schema struct {
 // oneOrMore is a text or a list of texts.
 type oneOrMore []string
 
-// UnmarshalYAML implements yaml.Unmarshaler.
 func (o *oneOrMore) UnmarshalYAML(n *yaml.Node) error {
 	if n.Kind == yaml.SequenceNode {
 		return n.Decode((*[]string)(o)) //nolint:wrapcheck // the error has the line

@@ -183,13 +183,10 @@ type (
 	noBus      struct{ err error }
 )
 
-// Diagnose implements diagnosis.Database.
 func (n noDatabase) Diagnose(context.Context) (diagnosis.Postgres, error) {
 	return diagnosis.Postgres{}, n.err
 }
 
-// Diagnose implements diagnosis.Bus.
 func (n noBus) Diagnose(context.Context) (diagnosis.NATS, error) { return diagnosis.NATS{}, n.err }
 
-// Describe implements diagnosis.Bus.
 func (n noBus) Describe(context.Context, int) ([]diagnosis.Description, error) { return nil, n.err }

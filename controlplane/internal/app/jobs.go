@@ -78,7 +78,6 @@ func (j *jobs) loop(ctx context.Context, each job) {
 // checkHistory keeps the results of periodic ledger checks.
 type checkHistory struct{ checks *ledgercheck.Service }
 
-// RecordCheck implements ledger.History.
 func (h *checkHistory) RecordCheck(ctx context.Context, scope string, report *ledger.Report) error {
 	return h.checks.Record(ctx, ledgercheck.Kind(scope), report)
 }

@@ -88,14 +88,12 @@ var (
 		"Time that operations have waited for a connection to Postgres while all were in use, by pool.", []string{"pool"}, nil)
 )
 
-// Describe implements prometheus.Collector.
 func (p pools) Describe(descriptions chan<- *prometheus.Desc) {
 	descriptions <- poolInUseDesc
 	descriptions <- poolMaxDesc
 	descriptions <- poolWaitDesc
 }
 
-// Collect implements prometheus.Collector.
 func (p pools) Collect(metrics chan<- prometheus.Metric) {
 	for name, db := range p {
 		collectPool(metrics, name, db.Pool().Stat())

@@ -42,7 +42,6 @@ func (a *app) buildWebhooks(keys *vault.Vault, jobs *jobs) (*webhook.Service, er
 // ledgerAlarm sends failed ledger checks to the operator's webhooks.
 type ledgerAlarm struct{ store *webhookstore.Store }
 
-// LedgerCheckFailed implements ledger.Alarm.
 func (a ledgerAlarm) LedgerCheckFailed(ctx context.Context, checks []string) error {
 	return a.store.InsertEvent(ctx, webhook.CheckFailedEvent(checks, time.Now()))
 }

@@ -249,7 +249,6 @@ func (b *Bus) Declare(ctx context.Context) error {
 	}
 }
 
-// KeepChanges implements changestream.Stream.
 func (b *Bus) KeepChanges(ctx context.Context, window time.Duration) error {
 	if int64(window) <= b.changesWindow.Load() {
 		return nil

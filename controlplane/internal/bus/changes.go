@@ -105,7 +105,6 @@ func (b *Bus) changes(ctx context.Context) (stream jetstream.Stream, incarnation
 	return stream, stream.CachedInfo().Config.Metadata[subject.IncarnationKey], nil
 }
 
-// LastChange implements changestream.Stream.
 func (b *Bus) LastChange(ctx context.Context, subject string) (last wire.StreamChange, at session.Place, sequence uint64, err error) {
 	stream, incarnation, err := b.changes(ctx)
 	if err != nil {
@@ -185,7 +184,6 @@ func (b *Bus) ChangeAt(ctx context.Context, at session.Place) (found session.Pla
 	return found, checkProbe(ctx, stream, ack.Sequence, id)
 }
 
-// NextDirect implements changestream.DirectStream.
 func (b *Bus) NextDirect(ctx context.Context, after uint64) (c wire.StreamChange, at session.Place, err error) {
 	stream, incarnation, err := b.changes(ctx)
 	if err != nil {
@@ -214,7 +212,6 @@ func (b *Bus) NextDirect(ctx context.Context, after uint64) (c wire.StreamChange
 	return c, session.Place{Incarnation: incarnation, Sequence: m.Sequence, ID: c.ID}, nil
 }
 
-// AppendDirect implements changestream.DirectStream.
 func (b *Bus) AppendDirect(ctx context.Context, c *wire.StreamChange) (session.Place, error) {
 	_, incarnation, err := b.changes(ctx)
 	if err != nil {
@@ -231,7 +228,6 @@ func (b *Bus) AppendDirect(ctx context.Context, c *wire.StreamChange) (session.P
 	return session.Place{Incarnation: incarnation, Sequence: ack.Sequence, ID: c.ID}, nil
 }
 
-// Window implements changestream.DirectStream.
 func (b *Bus) Window(ctx context.Context) (time.Duration, error) {
 	stream, _, err := b.changes(ctx)
 	if err != nil {

@@ -21,7 +21,6 @@ import (
 
 var _ diagnosis.Bus = (*Bus)(nil)
 
-// Diagnose implements diagnosis.Bus.
 func (b *Bus) Diagnose(ctx context.Context) (diagnosis.NATS, error) {
 	facts := diagnosis.NATS{Version: b.nc.ConnectedServerVersion()}
 	if err := b.Ready(ctx); err != nil {
@@ -259,7 +258,6 @@ func readSyncAlways(ctx context.Context, url string) (server string, always bool
 	return state.ID, state.Config.SyncAlways, nil
 }
 
-// Describe implements diagnosis.Bus.
 func (b *Bus) Describe(ctx context.Context, expected int) ([]diagnosis.Description, error) {
 	descriptions := make(chan diagnosis.Description, max(expected, 1))
 	sent := time.Now()

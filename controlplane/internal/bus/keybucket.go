@@ -36,7 +36,6 @@ func keyBucket(replicas int) jetstream.StreamConfig {
 	}
 }
 
-// KeyState implements keybucket.Bucket.
 func (b *Bus) KeyState(ctx context.Context) (s keybucket.State, err error) {
 	stream, err := b.js.Stream(ctx, subject.KeyStream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) || err == nil && !b.keysDeclared.Load() {
@@ -68,7 +67,6 @@ func (b *Bus) KeyState(ctx context.Context) (s keybucket.State, err error) {
 	return s, nil
 }
 
-// NextKeyEntry implements keybucket.Bucket.
 func (b *Bus) NextKeyEntry(ctx context.Context, after uint64) (found keybucket.Found, sequence uint64, err error) {
 	stream, err := b.js.Stream(ctx, subject.KeyStream)
 	if err != nil {

@@ -36,12 +36,10 @@ func (b *Bus) Recall(session wire.SessionID, r wire.Recall) error {
 	return nil
 }
 
-// Push implements leasing.Pusher.
 func (b *Bus) Push(_ context.Context, c wire.KeyChange, acks func(proxy string, a wire.Ack)) (stop func(), err error) {
 	return requestAll(b, subject.KeyChange, c, acks)
 }
 
-// AskReserved implements leasing.Pusher.
 func (b *Bus) AskReserved(
 	_ context.Context,
 	q wire.ReservedRequest,
@@ -50,7 +48,6 @@ func (b *Bus) AskReserved(
 	return requestAll(b, subject.Reserved, q, answers)
 }
 
-// AskExplain implements leasing.Pusher.
 func (b *Bus) AskExplain(
 	_ context.Context,
 	q wire.ExplainRequest,

@@ -54,7 +54,6 @@ func withoutLeader(err error) error {
 	return err
 }
 
-// Membership implements recovery.Bucket.
 func (b *Bus) Membership(ctx context.Context) (members rollback.Membership, revision uint64, err error) {
 	kv, err := b.recoveryBucket(ctx)
 	if err != nil {
@@ -80,7 +79,6 @@ func (b *Bus) Membership(ctx context.Context) (members rollback.Membership, revi
 	return members, entry.Revision(), nil
 }
 
-// PutMembership implements recovery.Bucket.
 func (b *Bus) PutMembership(ctx context.Context, members rollback.Membership, revision uint64) (bool, error) {
 	data, err := json.Marshal(members)
 	if err != nil {
@@ -108,7 +106,6 @@ func (b *Bus) PutMembership(ctx context.Context, members rollback.Membership, re
 	return true, nil
 }
 
-// RecordRevocation implements leasing.Pusher.
 func (b *Bus) RecordRevocation(ctx context.Context, c wire.KeyChange) error {
 	ctx, cancel := context.WithTimeout(ctx, backupTimeout)
 	defer cancel()
@@ -126,7 +123,6 @@ func (b *Bus) RecordRevocation(ctx context.Context, c wire.KeyChange) error {
 // happens before the revocation is pushed.
 const backupTimeout = 500 * time.Millisecond
 
-// RevokedKeys implements recovery.Bucket.
 func (b *Bus) RevokedKeys(ctx context.Context) ([]apikey.Hash, error) {
 	kv, err := b.recoveryBucket(ctx)
 	if err != nil {

@@ -42,7 +42,6 @@ func (b *Bus) ServeTraffic(receive func(*pulse.Report)) error {
 	return nil
 }
 
-// Tail implements traffic.TailBus.
 func (b *Bus) Tail(q pulse.Tail, handle func(proxy string, l *pulse.Lines)) (ask func(pulse.Tail) error, stop func(), err error) {
 	answer := subject.NewAnswer(rand.Text())
 	sub, err := b.nc.Subscribe(subject.FromAll(answer), func(m *nats.Msg) {

@@ -67,7 +67,6 @@ func (b *Bus) EnqueuePolls(ctx context.Context, polls ...event.VideoPoll) error 
 	return nil
 }
 
-// BackUpVideo implements videojob.BackupStore.
 func (b *Bus) BackUpVideo(ctx context.Context, v *event.Video) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -128,7 +127,6 @@ func (b *Bus) declareVideoJobs(ctx context.Context) error {
 // backupFetchSize is how many backed-up states are fetched at once.
 const backupFetchSize = 500
 
-// VideoBackups implements recovery.Bucket.
 func (b *Bus) VideoBackups(ctx context.Context, since time.Time) ([]videojob.Backup, error) {
 	stream, err := b.js.Stream(ctx, subject.VideoJobStream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {

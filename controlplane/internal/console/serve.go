@@ -108,7 +108,6 @@ type slowWriter struct {
 // stall bounds how long a browser may take no byte of a file.
 const stall = time.Minute
 
-// Write implements io.Writer.
 func (w *slowWriter) Write(b []byte) (int, error) {
 	_ = w.control.SetWriteDeadline(time.Now().Add(stall)) // without support there is no limit either
 	return w.ResponseWriter.Write(b)

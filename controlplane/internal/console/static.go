@@ -69,7 +69,6 @@ func compress(text []byte) []byte {
 	return b.Bytes()
 }
 
-// ServeHTTP implements http.Handler.
 func (s *static) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name := strings.TrimPrefix(r.URL.Path, s.prefix)
 	file, ok := s.files[name]

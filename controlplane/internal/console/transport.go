@@ -17,7 +17,6 @@ type transport struct {
 	log     *slog.Logger
 }
 
-// RoundTrip implements http.RoundTripper.
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(r.Context())
 	in := r.Clone(ctx)
@@ -89,7 +88,6 @@ type responseBody struct {
 	cancel context.CancelFunc
 }
 
-// Close implements io.Closer.
 func (b *responseBody) Close() error {
 	b.cancel()
 	return b.PipeReader.Close() //nolint:wrapcheck // never fails
@@ -117,10 +115,8 @@ func (w *responseWriter) end() {
 	_ = w.body.Close()
 }
 
-// Header implements http.ResponseWriter.
 func (w *responseWriter) Header() http.Header { return w.header }
 
-// WriteHeader implements http.ResponseWriter.
 func (w *responseWriter) WriteHeader(status int) {
 	w.once.Do(func() {
 		w.status, w.sent = status, w.header.Clone()
@@ -128,11 +124,9 @@ func (w *responseWriter) WriteHeader(status int) {
 	})
 }
 
-// Write implements http.ResponseWriter.
 func (w *responseWriter) Write(b []byte) (int, error) {
 	w.WriteHeader(http.StatusOK)
 	return w.body.Write(b)
 }
 
-// Flush implements http.Flusher.
 func (w *responseWriter) Flush() { w.WriteHeader(http.StatusOK) }

@@ -74,7 +74,6 @@ type secretFile struct{ *input }
 
 var errTwice = errors.New("the secret is given twice")
 
-// Type implements pflag.Value.
 func (secretFile) Type() string { return "path" }
 
 // Set implements pflag.Value. It reads the file without the line break at its end.
@@ -114,10 +113,8 @@ func (i *input) Type() string {
 	}
 }
 
-// String implements pflag.Value.
 func (i *input) String() string { return string(i.value) }
 
-// Set implements pflag.Value.
 func (i *input) Set(text string) error {
 	if i.kind == "array" {
 		return i.add(text)

@@ -106,10 +106,8 @@ type heldResponse struct {
 	body   bytes.Buffer
 }
 
-// WriteHeader implements http.ResponseWriter.
 func (h *heldResponse) WriteHeader(status int) { h.status = status }
 
-// Write implements http.ResponseWriter.
 func (h *heldResponse) Write(b []byte) (int, error) {
 	if h.status == 0 {
 		h.status = http.StatusOK

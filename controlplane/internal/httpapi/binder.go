@@ -15,7 +15,6 @@ import (
 // binder decodes JSON bodies strictly: unknown members are errors.
 type binder struct{}
 
-// Bind implements echo.Binder.
 func (binder) Bind(into any, c echo.Context) error {
 	r := c.Request()
 	if !isJSON(r.Header.Get(echo.HeaderContentType)) {

@@ -257,5 +257,4 @@ func TestExportUsesLittleMemory(t *testing.T) { //nolint:paralleltest // see abo
 
 type countWriter int
 
-// Write implements io.Writer.
 func (c *countWriter) Write(b []byte) (int, error) { *c += countWriter(len(b)); return len(b), nil }

@@ -153,7 +153,6 @@ type recorder struct {
 	body bytes.Buffer
 }
 
-// Write implements http.ResponseWriter.
 func (r *recorder) Write(b []byte) (int, error) {
 	r.body.Write(b)
 	return r.ResponseWriter.Write(b)

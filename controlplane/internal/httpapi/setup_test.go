@@ -118,12 +118,10 @@ type bundle struct {
 	verifier admin.Verifier
 }
 
-// RunningBySession implements holding.Proxies.
 func (b *bundle) RunningBySession(context.Context, string) (map[wire.SessionID]map[wire.PoolID]int64, []string, error) {
 	return b.running, b.silent, nil
 }
 
-// Explain implements explain.Proxies.
 func (b *bundle) Explain(_ context.Context, q *wire.ExplainRequest) (map[wire.SessionID]wire.ExplainResponse, []string, error) {
 	b.asked = q
 	return b.explained, b.silent, nil
@@ -135,7 +133,6 @@ type logs struct {
 	text strings.Builder
 }
 
-// Write implements io.Writer.
 func (l *logs) Write(line []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -203,7 +203,6 @@ func TestDisclosuresAreAudited(t *testing.T) {
 // elsewhere is a verifier that knows one token.
 type elsewhere struct{}
 
-// Verify implements admin.Verifier.
 func (elsewhere) Verify(_ context.Context, text string) (admin.Principal, error) {
 	switch text {
 	case "a.b.c":

@@ -26,7 +26,6 @@ type proxies struct {
 	opened chan func(proxy string, l *pulse.Lines)
 }
 
-// Tail implements traffic.TailBus.
 func (p *proxies) Tail(_ pulse.Tail, handle func(string, *pulse.Lines)) (ask func(pulse.Tail) error, stop func(), err error) {
 	p.opened <- handle
 	return func(q pulse.Tail) error { p.asked <- q; return nil }, func() {}, nil

@@ -151,7 +151,6 @@ func (s *Service) Running(ctx context.Context, account string, pool wire.PoolID)
 	return running[pool], complete
 }
 
-// RunningByPool implements key.Holdings.
 func (s *Service) RunningByPool(ctx context.Context, account string) (running map[wire.PoolID]int64, complete bool) {
 	running, complete, err := s.reserved(ctx, account)
 	if err != nil {

@@ -50,7 +50,6 @@ func NewFlow(cfg FlowConfig) (*Flow, error) {
 	return &Flow{cfg: cfg, verifier: v}, nil
 }
 
-// Claim implements signin.Provider.
 func (f *Flow) Claim() string { return f.cfg.Claim }
 
 // client returns the OAuth 2.0 client. The first call discovers the provider.
@@ -79,7 +78,6 @@ func (f *Flow) client(ctx context.Context) (*oauth2.Config, error) {
 	}, nil
 }
 
-// URL implements signin.Provider.
 func (f *Flow) URL(ctx context.Context, state, nonce, verifier string) (string, error) {
 	c, err := f.client(ctx)
 	if err != nil {

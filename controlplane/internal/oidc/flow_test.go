@@ -25,7 +25,6 @@ type codeProvider struct {
 	url       string
 }
 
-// ServeHTTP implements http.Handler.
 func (p *codeProvider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	switch r.URL.Path {

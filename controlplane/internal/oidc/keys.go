@@ -21,7 +21,6 @@ type fileKeys struct {
 	keys *oidclib.StaticKeySet
 }
 
-// VerifySignature implements oidc.KeySet.
 func (f *fileKeys) VerifySignature(ctx context.Context, token string) ([]byte, error) {
 	if err := f.load(); err != nil {
 		return nil, err

@@ -114,7 +114,6 @@ var (
 	errNoTLS          = errors.New("oidc: the address does not begin with https://")
 )
 
-// RoundTrip implements http.RoundTripper.
 func (l *limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !isSecure(r.URL) {
 		return nil, errNoTLS
@@ -137,7 +136,6 @@ func (v *Verifier) checks() *oidclib.Config {
 	}
 }
 
-// Verify implements admin.Verifier.
 func (v *Verifier) Verify(ctx context.Context, text string) (admin.Principal, error) {
 	_, p, err := v.verify(ctx, text)
 	return p, err

@@ -19,13 +19,11 @@ func Planned(tx sqlcgen.DBTX) *sqlcgen.Queries { return sqlcgen.New(customPlans{
 // customPlans describes a statement anew for each execution, so that no plan is kept.
 type customPlans struct{ sqlcgen.DBTX }
 
-// Query implements sqlcgen.DBTX.
 func (p customPlans) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	rows, err := p.DBTX.Query(ctx, sql, append([]any{pgx.QueryExecModeDescribeExec}, args...)...)
 	return rows, err
 }
 
-// QueryRow implements sqlcgen.DBTX.
 func (p customPlans) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	return p.DBTX.QueryRow(ctx, sql, append([]any{pgx.QueryExecModeDescribeExec}, args...)...)
 }

@@ -19,7 +19,6 @@ type output struct {
 	text strings.Builder
 }
 
-// Write implements io.Writer.
 func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -345,13 +345,10 @@ func (a *Admission) tryAcquire(ctx context.Context, r Request) (*Reservation, er
 	return res, nil
 }
 
-// SessionValid implements gate.Checks.
 func (res *Reservation) SessionValid() bool { return res.session != nil && res.session.Valid() }
 
-// KeyCurrent implements gate.Checks.
 func (res *Reservation) KeyCurrent() bool { return res.a.keys.Valid(res.key) }
 
-// ReserveSpool implements gate.Checks.
 func (res *Reservation) ReserveSpool() (err error) {
 	res.spoolUnit, err = res.a.spool.Reserve()
 	return err

@@ -317,10 +317,8 @@ type proxy struct {
 	current atomic.Pointer[session.Session]
 }
 
-// Current implements Sessions.
 func (p *proxy) Current() *session.Session { return p.current.Load() }
 
-// Act implements Sessions.
 func (*proxy) Act(do func()) { do() }
 
 // begin starts a session of 30 s.

@@ -494,7 +494,6 @@ type acknowledgedCatalog struct {
 	picker *route.Picker
 }
 
-// Apply implements bus.Catalog.
 func (c acknowledgedCatalog) Apply() error {
 	err := c.Store.Apply()
 	if snapshot := c.Snapshot(); snapshot != nil {

@@ -98,12 +98,10 @@ var refusedDesc = prometheus.NewDesc(
 	nil,
 )
 
-// Describe implements prometheus.Collector.
 func (r refusedCredentials) Describe(descriptions chan<- *prometheus.Desc) {
 	descriptions <- refusedDesc
 }
 
-// Collect implements prometheus.Collector.
 func (r refusedCredentials) Collect(metrics chan<- prometheus.Metric) {
 	for _, c := range r.picker.RefusedCredentials(r.models.HasCredential) {
 		if provider := r.models.CredentialProvider(c.Credential); provider != "" { // the catalog may change meanwhile

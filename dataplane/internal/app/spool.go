@@ -15,7 +15,6 @@ import (
 // spoolCapacity adapts the spool to admission.
 type spoolCapacity struct{ *spool.Spool }
 
-// Reserve implements admission.Spool.
 func (c spoolCapacity) Reserve() (admission.SpoolUnit, error) {
 	unit, err := c.Spool.Reserve()
 	if err != nil {
@@ -37,7 +36,6 @@ type videoCharger struct {
 
 var errNoSession = errors.New("app: no valid session to charge a video job under")
 
-// Charge implements videojob.Charger.
 func (c *videoCharger) Charge(e event.Usage, doubt usagereport.Reason) error {
 	s := c.sessions.Current()
 	if s == nil || !s.Valid() {

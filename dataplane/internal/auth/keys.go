@@ -41,7 +41,6 @@ var (
 // for an unknown key; those who run the gateway see whose request it was.
 type InactiveError struct{ Key *Key }
 
-// Error implements error.
 func (*InactiveError) Error() string {
 	return ErrInvalid.Error() + ": the key was revoked, or its account is suspended"
 }

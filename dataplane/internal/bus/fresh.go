@@ -28,7 +28,6 @@ func (b *Bus) Follow(apply func(wire.StreamChange)) error {
 	return nil
 }
 
-// PublishBeat implements session.Stream.
 func (b *Bus) PublishBeat(ctx context.Context, beat *wire.Beat) error {
 	data, err := json.Marshal(beat)
 	if err != nil {
@@ -54,7 +53,6 @@ func (b *Bus) PublishBeat(ctx context.Context, beat *wire.Beat) error {
 	return nil
 }
 
-// Open implements session.Stream.
 func (b *Bus) Open(ctx context.Context) (session.Reader, error) {
 	stream, err := b.js.Stream(ctx, subject.ChangeStream)
 	if err != nil {
@@ -71,12 +69,10 @@ type changeReader struct {
 	beats  string
 }
 
-// Incarnation implements session.Reader.
 func (r changeReader) Incarnation() string {
 	return r.stream.CachedInfo().Config.Metadata[subject.IncarnationKey]
 }
 
-// LastBeat implements session.Reader.
 func (r changeReader) LastBeat(ctx context.Context) (beat wire.Beat, sequence uint64, err error) {
 	m, err := r.stream.GetLastMsgForSubject(ctx, r.beats)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -91,7 +87,6 @@ func (r changeReader) LastBeat(ctx context.Context) (beat wire.Beat, sequence ui
 	return beat, m.Sequence, nil
 }
 
-// NextChange implements session.Reader.
 func (r changeReader) NextChange(ctx context.Context, after uint64, direct bool) (c wire.StreamChange, sequence uint64, err error) {
 	of := subject.ChangeAll
 	if direct {

@@ -15,7 +15,6 @@ import (
 
 var _ auth.Bucket = (*Bus)(nil)
 
-// KeyMark implements auth.Bucket.
 func (b *Bus) KeyMark(ctx context.Context) (mark wire.KeyMark, sequence uint64, err error) {
 	data, sequence, err := b.lastInKeyBucket(ctx, subject.KeyMark)
 	if err != nil || json.Unmarshal(data, &mark) != nil { // NATS may have put another text there
@@ -24,7 +23,6 @@ func (b *Bus) KeyMark(ctx context.Context) (mark wire.KeyMark, sequence uint64, 
 	return mark, sequence, nil
 }
 
-// KeyEntry implements auth.Bucket.
 func (b *Bus) KeyEntry(ctx context.Context, hash apikey.Hash) (entry wire.KeyEntry, err error) {
 	data, _, err := b.lastInKeyBucket(ctx, hash.String())
 	if err != nil || json.Unmarshal(data, &entry) != nil {

@@ -21,22 +21,18 @@ var (
 	_ videojob.Queue = (*Bus)(nil)
 )
 
-// CreateVideo implements videojob.Store.
 func (b *Bus) CreateVideo(ctx context.Context, v *event.Video) (*event.VideoResponse, error) {
 	return requestVideo(ctx, b, subject.VideoCreate, v)
 }
 
-// GetVideo implements videojob.Store.
 func (b *Bus) GetVideo(ctx context.Context, q *event.VideoGetRequest) (*event.VideoResponse, error) {
 	return requestVideo(ctx, b, subject.VideoGet, q)
 }
 
-// UpdateVideo implements videojob.Store.
 func (b *Bus) UpdateVideo(ctx context.Context, v *event.Video) (*event.VideoResponse, error) {
 	return requestVideo(ctx, b, subject.VideoUpdate, v)
 }
 
-// BackUpVideo implements videojob.Store.
 func (b *Bus) BackUpVideo(ctx context.Context, v *event.Video) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -60,7 +56,6 @@ func requestVideo(ctx context.Context, b *Bus, to string, request any) (*event.V
 // fetchTimeout is how long one fetch from the work queue waits for a task.
 const fetchTimeout = 5 * time.Second
 
-// NextVideoTask implements videojob.Queue.
 func (b *Bus) NextVideoTask(ctx context.Context) (*videojob.Task, error) {
 	consumer, err := b.js.Consumer(ctx, subject.VideoPollStream, subject.VideoPollConsumer)
 	for err == nil && ctx.Err() == nil {

@@ -44,12 +44,10 @@ var (
 	sizeBytes = prometheus.NewDesc("mgw_body_budget_bytes", "Size of the budget for bodies.", nil, nil)
 )
 
-// Describe implements prometheus.Collector.
 func (b *Budget) Describe(descriptions chan<- *prometheus.Desc) {
 	prometheus.DescribeByCollect(b, descriptions)
 }
 
-// Collect implements prometheus.Collector.
 func (b *Budget) Collect(metrics chan<- prometheus.Metric) {
 	metrics <- prometheus.MustNewConstMetric(usedBytes, prometheus.GaugeValue, float64(b.Used()))
 	metrics <- prometheus.MustNewConstMetric(sizeBytes, prometheus.GaugeValue, float64(b.size))

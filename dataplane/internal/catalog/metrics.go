@@ -20,14 +20,12 @@ var (
 	)
 )
 
-// Describe implements prometheus.Collector.
 func (s *Store) Describe(descriptions chan<- *prometheus.Desc) {
 	descriptions <- revisionDesc
 	descriptions <- ageDesc
 	descriptions <- maintenanceDesc
 }
 
-// Collect implements prometheus.Collector.
 func (s *Store) Collect(metrics chan<- prometheus.Metric) {
 	metrics <- prometheus.MustNewConstMetric(revisionDesc, prometheus.GaugeValue, float64(s.Rev()))
 	metrics <- prometheus.MustNewConstMetric(ageDesc, prometheus.GaugeValue, time.Since(s.AppliedAt()).Seconds())

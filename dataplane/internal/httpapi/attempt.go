@@ -27,10 +27,8 @@ func (a *routableRequest) tryRequest() failover.Request {
 	return failover.Request{ID: a.x.id, Account: a.key.AccountID, Choices: a.choices}
 }
 
-// Context implements failover.Caller.
 func (g *generationRequest) Context() context.Context { return &g.x.client }
 
-// Ready implements failover.Caller.
 func (g *generationRequest) Ready() error {
 	if err := g.x.client.Err(); err != nil {
 		return g.endOfCall(err)
@@ -42,7 +40,6 @@ func (g *generationRequest) Ready() error {
 	return err
 }
 
-// Call implements failover.Caller.
 func (g *generationRequest) Call(choice route.Choice, attempt *route.Attempt) error {
 	before := g.x.upstream
 	g.x.beginAttempt(choice.ID, choice.Credential.ID)
@@ -63,7 +60,6 @@ func (g *generationRequest) Call(choice route.Choice, attempt *route.Attempt) er
 	return err
 }
 
-// Skipped implements failover.Caller.
 func (g *generationRequest) Skipped(choice route.Choice, reason string) {
 	g.x.noteAttempt(event.Attempt{Route: choice.ID, Skipped: reason})
 }

@@ -107,7 +107,6 @@ func (x *exchange) AdmitLarge() error {
 	return nil
 }
 
-// LargeDone implements upload.Gate.
 func (x *exchange) LargeDone() { x.server.reading.Leave(x.key.AccountID) }
 
 // findModel returns the model if it exists, is visible to the account and supports the endpoint's format. It sets the

@@ -114,7 +114,6 @@ func (p *controlPlane) spend(account string, offset wire.PoolID, rest int64) {
 	pool.Free = rest
 }
 
-// RequestLease implements admission.Bus.
 func (p *controlPlane) RequestLease(_ context.Context, op *wire.LeaseRequest) (*wire.LeaseResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -135,7 +134,6 @@ func (p *controlPlane) RequestLease(_ context.Context, op *wire.LeaseRequest) (*
 	return &reply, nil
 }
 
-// Return implements admission.Bus.
 func (p *controlPlane) Return(_ context.Context, r *wire.Return) (*wire.ReturnResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,7 +141,6 @@ func (p *controlPlane) Return(_ context.Context, r *wire.Return) (*wire.ReturnRe
 	return &wire.ReturnResponse{V: wire.Version, Status: wire.Done}, nil
 }
 
-// LoadKey implements auth.Loader.
 func (p *controlPlane) LoadKey(_ context.Context, q *wire.LoadKeyRequest) (*wire.LoadKeyResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -159,7 +156,6 @@ func (p *controlPlane) LoadKey(_ context.Context, q *wire.LoadKeyRequest) (*wire
 	return loaded, nil
 }
 
-// Balance implements httpapi.Balances.
 func (p *controlPlane) Balance(context.Context, *wire.BalanceRequest) (*wire.BalanceResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -170,7 +166,6 @@ func (p *controlPlane) Balance(context.Context, *wire.BalanceRequest) (*wire.Bal
 	return &reply, nil
 }
 
-// CreateVideo implements videojob.Store.
 func (p *controlPlane) CreateVideo(_ context.Context, v *event.Video) (*event.VideoResponse, error) {
 	p.mu.Lock()
 	refusal, recorded, lost := p.refusal, p.onVideoCreate, p.createReplyLost
@@ -192,7 +187,6 @@ func (p *controlPlane) CreateVideo(_ context.Context, v *event.Video) (*event.Vi
 	return response, err
 }
 
-// BackUpVideo implements videojob.Store.
 func (p *controlPlane) BackUpVideo(_ context.Context, v *event.Video) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -204,7 +198,6 @@ func (p *controlPlane) BackUpVideo(_ context.Context, v *event.Video) error {
 	return nil
 }
 
-// GetVideo implements videojob.Store.
 func (p *controlPlane) GetVideo(_ context.Context, q *event.VideoGetRequest) (*event.VideoResponse, error) {
 	p.mu.Lock()
 	wait := p.onVideoGet
@@ -215,7 +208,6 @@ func (p *controlPlane) GetVideo(_ context.Context, q *event.VideoGetRequest) (*e
 	return p.video(q.ID, q.AccountID, func(current *event.Video) (event.Video, string) { return *current, event.VideoDone })
 }
 
-// UpdateVideo implements videojob.Store.
 func (p *controlPlane) UpdateVideo(_ context.Context, v *event.Video) (*event.VideoResponse, error) {
 	p.mu.Lock()
 	silent := p.updatesDown

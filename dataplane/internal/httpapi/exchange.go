@@ -119,7 +119,6 @@ func (x *exchange) attemptsNoted(class string) []event.Attempt {
 // Unwrap lets http.ResponseController reach the connection.
 func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
 
-// WriteHeader implements http.ResponseWriter.
 func (x *exchange) WriteHeader(status int) {
 	if !x.wrote {
 		x.wrote, x.status = true, status
@@ -146,7 +145,6 @@ func (x *exchange) keepOrClose() {
 	x.discard = x.reading || x.request.Header["Expect"] == nil
 }
 
-// Write implements io.Writer.
 func (x *exchange) Write(p []byte) (int, error) {
 	if !x.wrote {
 		x.WriteHeader(http.StatusOK)

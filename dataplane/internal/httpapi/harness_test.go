@@ -100,10 +100,8 @@ type gateway struct {
 	key string
 }
 
-// Current implements admission.Sessions.
 func (g *gateway) Current() *session.Session { return g.session.Load() }
 
-// Act implements admission.Sessions.
 func (*gateway) Act(do func()) { do() }
 
 // options vary between tests.
@@ -377,7 +375,6 @@ type recorder struct {
 	onStart func()
 }
 
-// Reserve implements admission.Spool.
 func (r *recorder) Reserve() (admission.SpoolUnit, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -391,7 +388,6 @@ func (r *recorder) Reserve() (admission.SpoolUnit, error) {
 	return &recordedUnit{unit, r}, nil
 }
 
-// Charge implements videojob.Charger.
 func (r *recorder) Charge(e event.Usage, _ usagereport.Reason) error {
 	unit, err := r.Reserve()
 	if err != nil {

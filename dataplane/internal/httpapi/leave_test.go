@@ -25,7 +25,6 @@ type pausingProvider struct {
 	pause       time.Duration
 }
 
-// Do implements httpapi.Providers.
 func (p *pausingProvider) Do(ctx context.Context, _ *provider.Call) (*provider.Answer, error) {
 	in, out := io.Pipe()
 	context.AfterFunc(ctx, func() { _ = out.CloseWithError(context.Cause(ctx)) })
@@ -238,7 +237,6 @@ type firstProvider struct {
 	called atomic.Bool
 }
 
-// Do implements httpapi.Providers.
 func (p *firstProvider) Do(ctx context.Context, call *provider.Call) (*provider.Answer, error) {
 	if p.called.Swap(true) {
 		return p.pausingProvider.Do(ctx, call)
@@ -345,7 +343,6 @@ func TestCallsThatAreReadOnAreBoundedAndAwaited(t *testing.T) {
 // whether the call was still running then.
 type slowEndProvider struct{ ended atomic.Bool }
 
-// Do implements httpapi.Providers.
 func (p *slowEndProvider) Do(ctx context.Context, _ *provider.Call) (*provider.Answer, error) {
 	in, out := io.Pipe()
 	context.AfterFunc(ctx, func() { _ = out.CloseWithError(context.Cause(ctx)) })
@@ -369,7 +366,6 @@ func (p *slowEndProvider) Do(ctx context.Context, _ *provider.Call) (*provider.A
 // untypedProvider answers without a media type and sends nothing.
 type untypedProvider struct{}
 
-// Do implements httpapi.Providers.
 func (untypedProvider) Do(ctx context.Context, _ *provider.Call) (*provider.Answer, error) {
 	in, out := io.Pipe()
 	context.AfterFunc(ctx, func() { _ = out.CloseWithError(context.Cause(ctx)) })

@@ -253,7 +253,6 @@ type rootHandler struct {
 	server *Server
 }
 
-// ServeHTTP implements http.Handler.
 func (f *rootHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := newExchange(f.server, w, r)
 	x.trace = f.server.Traces.Begin(r.Header, x.started)

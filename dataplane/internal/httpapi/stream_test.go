@@ -155,7 +155,6 @@ type timeoutProvider struct {
 	arrived <-chan struct{}
 }
 
-// Do implements httpapi.Providers.
 func (e timeoutProvider) Do(context.Context, *provider.Call) (*provider.Answer, error) {
 	body := io.MultiReader(strings.NewReader(e.text), timeoutReader(e.arrived))
 	return &provider.Answer{Status: 200, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: provider.NoAwait{ReadCloser: io.NopCloser(body)}, Length: -1}, nil

@@ -147,7 +147,6 @@ func (v *videoCreation) newJob(choice route.Choice) *event.Video {
 	}
 }
 
-// Context implements failover.Caller.
 func (v *videoCreation) Context() context.Context { return v.detached() }
 
 // Ready implements failover.Caller. Nothing holds a reservation of the key, so a revocation does not end the creation by itself.

@@ -64,5 +64,4 @@ type AnswerBody interface {
 // NoAwait turns a reader that cannot wait without a buffer into an AnswerBody. Await returns at once.
 type NoAwait struct{ io.ReadCloser }
 
-// Await implements AnswerBody.
 func (NoAwait) Await() error { return nil }

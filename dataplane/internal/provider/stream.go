@@ -41,7 +41,6 @@ type peekedBody struct {
 	head []byte
 }
 
-// Read implements io.Reader.
 func (p *peekedBody) Read(b []byte) (int, error) {
 	if len(p.head) == 0 {
 		return p.AnswerBody.Read(b)
@@ -51,7 +50,6 @@ func (p *peekedBody) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// Await implements AnswerBody.
 func (p *peekedBody) Await() error {
 	if len(p.head) > 0 {
 		return nil

@@ -149,7 +149,6 @@ func (p *Picker) Failing() (ids []string) {
 	return ids
 }
 
-// Describe implements prometheus.Collector.
 func (p *Picker) Describe(descriptions chan<- *prometheus.Desc) {
 	descriptions <- breakerStateDesc
 	descriptions <- breakerOpeningsDesc

@@ -12,10 +12,8 @@ import (
 // noCheckpoints is a Usage that keeps no checkpoint.
 type noCheckpoints struct{ Usage }
 
-// Checkpoint implements guard.Store.
 func (noCheckpoints) Checkpoint() *checkpoint.Checkpoint { return nil }
 
-// SaveCheckpoint implements guard.Store.
 func (noCheckpoints) SaveCheckpoint(*checkpoint.Checkpoint) error { return nil }
 
 // Act calls do, which acts on a message of a control plane: the checkpoint of the
@@ -87,7 +85,6 @@ func (k *Keeper) resume(now session.Instant) {
 	k.wakeFresh()
 }
 
-// SessionResumed implements session.Proxy.
 func (p proxy) SessionResumed(id wire.SessionID) {
 	p.k.log.Warn(
 		"no control plane responds: the session of the earlier process is continued when the stream of changes has been read",

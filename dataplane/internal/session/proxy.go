@@ -19,36 +19,30 @@ var (
 	_ session.Usage = proxy{}
 )
 
-// ResetKeys implements session.Proxy.
 func (p proxy) ResetKeys(floor, epoch int64) {
 	p.k.epoch = epoch
 	p.k.keys.Reset(floor, epoch)
 }
 
-// ApplyChange implements session.Proxy.
 func (p proxy) ApplyChange(c wire.KeyChange) {
 	p.k.history.Applied(c)
 	p.k.keys.Apply(c)
 	p.k.hooks.OnChange(c)
 }
 
-// StreamLost implements session.Proxy.
 func (p proxy) StreamLost() {
 	p.k.log.Warn("usage stream was created again: unsettled usage is published again")
 	p.k.usage.Republish()
 }
 
-// HoldUsage implements session.Proxy.
 func (p proxy) HoldUsage(held bool) { p.k.usage.HoldUsage(held) }
 
-// CommitsLost implements session.Proxy.
 func (p proxy) CommitsLost(epoch int64) {
 	p.k.log.Warn("postgres has lost commits: reservations are reported and unsettled usage is published again", slog.Int64("epoch", epoch))
 	p.k.usage.Republish()
 	p.k.hooks.OnLoss()
 }
 
-// SessionStarted implements session.Proxy.
 func (p proxy) SessionStarted(id wire.SessionID, window time.Duration) {
 	s := &Session{ID: id, Boot: p.k.boot, clock: p.k.clock}
 	p.k.keys.RequireMAC(p.k.allHaveMAC)
@@ -64,7 +58,6 @@ func (p proxy) SessionStarted(id wire.SessionID, window time.Duration) {
 	p.k.log.Info("session registered", slog.Int64("session", int64(id)))
 }
 
-// SessionEnded implements session.Proxy.
 func (p proxy) SessionEnded(id wire.SessionID, reason session.EndReason) {
 	p.k.fresh, p.k.resumable = nil, nil
 	if s := p.k.current.Load(); s != nil && reason != session.EndReplaced { // SessionStarted replaces it
@@ -81,12 +74,10 @@ func (p proxy) SessionEnded(id wire.SessionID, reason session.EndReason) {
 	p.k.log.Log(context.Background(), level, "session ended", slog.Int64("session", int64(id)), slog.String("reason", string(reason)))
 }
 
-// FinishedSessions implements session.Usage.
 func (p proxy) FinishedSessions(open ...wire.SessionID) []wire.CloseRequest {
 	return p.k.usage.FinishedSessions(open...)
 }
 
-// SessionClosed implements session.Usage.
 func (p proxy) SessionClosed(r wire.CloseRequest) {
 	p.k.usage.MarkClosed(r.Session)
 	p.k.log.Info("session closed", slog.Int64("session", int64(r.Session)), slog.Int64("events", r.FinalCount))

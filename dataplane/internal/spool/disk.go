@@ -104,10 +104,8 @@ func (m *mappedFile) WriteAt(p []byte, offset int64) (n int, err error) {
 	return copy(m.memory[offset:], p), nil
 }
 
-// Size implements mapping.
 func (m *mappedFile) Size() int64 { return int64(len(m.memory)) }
 
-// Close implements mapping.
 func (m *mappedFile) Close() error {
 	memory := m.memory
 	m.memory = nil // the same addresses may be mapped again

@@ -57,7 +57,6 @@ func (s *Spool) Sessions() []wire.SessionID {
 // maxEarlierSessions bounds the sessions that a RegisterRequest names.
 const maxEarlierSessions = 64
 
-// EarlierSessions implements session.Usage.
 func (s *Spool) EarlierSessions() []wire.EarlierSession {
 	s.mu.Lock()
 	defer s.mu.Unlock()

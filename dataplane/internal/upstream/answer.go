@@ -88,7 +88,6 @@ func (a *answerBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Await implements provider.AnswerBody.
 func (a *answerBody) Await() error {
 	if a.done || a.conn.in.Buffered() > 0 {
 		return nil

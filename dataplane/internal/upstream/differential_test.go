@@ -169,7 +169,6 @@ type splittingConn struct {
 	size int
 }
 
-// Read implements net.Conn.
 func (c splittingConn) Read(p []byte) (int, error) {
 	if c.size > 0 && c.size < len(p) {
 		p = p[:c.size]

@@ -53,7 +53,6 @@ type decodedBody struct {
 	content  io.ReadCloser
 }
 
-// Read implements io.Reader.
 func (d *decodedBody) Read(p []byte) (int, error) {
 	if d.openFunc == nil {
 		return 0, io.EOF
@@ -71,7 +70,6 @@ func (d *decodedBody) Read(p []byte) (int, error) {
 	return d.content.Read(p)
 }
 
-// Close implements io.Closer.
 func (d *decodedBody) Close() error {
 	if d.content != nil {
 		_ = d.content.Close() // frees the decoder

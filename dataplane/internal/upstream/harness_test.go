@@ -27,7 +27,6 @@ type pipeListener struct {
 	done  chan struct{}
 }
 
-// Accept implements net.Listener.
 func (f *pipeListener) Accept() (net.Conn, error) {
 	select {
 	case c := <-f.conns:
@@ -37,7 +36,6 @@ func (f *pipeListener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close implements net.Listener.
 func (f *pipeListener) Close() error {
 	select {
 	case <-f.done:
@@ -47,7 +45,6 @@ func (f *pipeListener) Close() error {
 	return nil
 }
 
-// Addr implements net.Listener.
 func (f *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "far", Net: "pipe"} }
 
 // pipe returns the two ends of a connection. The near one can say, like a socket, whether it has input.
@@ -68,14 +65,12 @@ type nearEnd struct {
 	input *pipeInput
 }
 
-// Read implements net.Conn.
 func (e nearEnd) Read(p []byte) (int, error) {
 	n, err := e.Conn.Read(p)
 	e.input.unread.Add(-int64(n))
 	return n, err
 }
 
-// hasInput implements inputAsker.
 func (e nearEnd) hasInput() bool { return e.input.unread.Load() > 0 || e.input.ended.Load() }
 
 type farEnd struct {
@@ -83,13 +78,11 @@ type farEnd struct {
 	input *pipeInput
 }
 
-// Write implements net.Conn.
 func (e farEnd) Write(p []byte) (int, error) {
 	e.input.unread.Add(int64(len(p)))
 	return e.Conn.Write(p)
 }
 
-// Close implements net.Conn.
 func (e farEnd) Close() error {
 	e.input.ended.Store(true)
 	return e.Conn.Close()
@@ -179,7 +172,6 @@ func eachReadMode(t *testing.T, test func(t *testing.T, to caller, read func(io.
 // awaitingReader calls Await before each read.
 type awaitingReader struct{ io.Reader }
 
-// Read implements io.Reader.
 func (a awaitingReader) Read(p []byte) (int, error) {
 	if b, ok := a.Reader.(provider.AnswerBody); ok {
 		if err := b.Await(); err != nil {

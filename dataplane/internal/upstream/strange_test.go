@@ -32,7 +32,6 @@ type gatheringConn struct {
 	held    []byte
 }
 
-// Write implements net.Conn.
 func (g *gatheringConn) Write(p []byte) (int, error) {
 	if g.gathers {
 		g.held = append(g.held, p...)

@@ -60,7 +60,6 @@ type recordConn struct {
 	one    [1]byte
 }
 
-// Read implements io.Reader.
 func (r *recordConn) Read(p []byte) (int, error) {
 	if r.paused {
 		return 0, os.ErrDeadlineExceeded // crypto/tls goes on after this error
@@ -70,7 +69,6 @@ func (r *recordConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write implements io.Writer.
 func (r *recordConn) Write(p []byte) (int, error) {
 	n, err := r.Conn.Write(p)
 	r.sent += uint64(n)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// fake implements Process.
+// fake is a process that ends when the test says so.
 type fake struct {
 	pid     int
 	done    chan struct{}

@@ -128,7 +128,6 @@ func makeTraffic(t *testing.T, r *rig.Rig) {
 // zeros is an endless body.
 type zeros struct{}
 
-// Read implements io.Reader.
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
 // toolProvider starts a provider that reports a call of a tool, which has no price.

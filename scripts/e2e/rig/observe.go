@@ -27,7 +27,6 @@ type observer struct {
 	observe func(Exchange)
 }
 
-// RoundTrip implements http.RoundTripper.
 func (o *observer) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := o.RoundTripper.RoundTrip(request)
 	if err != nil {
@@ -46,7 +45,6 @@ type observedBody struct {
 	closed   bool
 }
 
-// Read implements io.Reader.
 func (b *observedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.read.Write(p[:n])
@@ -56,7 +54,6 @@ func (b *observedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer.
 func (b *observedBody) Close() error {
 	if !b.closed {
 		b.closed = true

@@ -77,7 +77,6 @@ func (s *Server) NewLink() *BubbleLink { return &BubbleLink{server: s} }
 // Connection returns the option that connects a client through the link, without regard to the client's URL.
 func (l *BubbleLink) Connection() nats.Option { return nats.InProcessServer(l) }
 
-// InProcessConn implements nats.InProcessConnProvider.
 func (l *BubbleLink) InProcessConn() (net.Conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

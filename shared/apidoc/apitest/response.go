@@ -105,7 +105,6 @@ type Transport struct {
 	Report func(error)
 }
 
-// RoundTrip implements http.RoundTripper.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := http.DefaultTransport.RoundTrip(r)
 	if err != nil {

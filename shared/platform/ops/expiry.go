@@ -14,10 +14,8 @@ type Expiries struct {
 	Times map[string]func() (time.Time, error)
 }
 
-// Describe implements prometheus.Collector.
 func (e Expiries) Describe(descriptions chan<- *prometheus.Desc) { descriptions <- e.Desc }
 
-// Collect implements prometheus.Collector.
 func (e Expiries) Collect(metrics chan<- prometheus.Metric) {
 	for name, read := range e.Times {
 		if at, err := read(); err == nil {

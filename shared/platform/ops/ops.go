@@ -32,7 +32,6 @@ type Check func(ctx context.Context) error
 // should. It is shown and does not make the process unready.
 type DegradedError struct{ Reason string }
 
-// Error implements error.
 func (e *DegradedError) Error() string { return "degraded: " + e.Reason }
 
 // Probes is the state behind /readyz. The zero value has no checks and is

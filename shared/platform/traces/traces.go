@@ -103,7 +103,6 @@ type reported struct {
 	failing atomic.Bool
 }
 
-// ExportSpans implements sdk.SpanExporter.
 func (r *reported) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	err := r.SpanExporter.ExportSpans(ctx, spans)
 	switch failing := err != nil; {

@@ -104,7 +104,6 @@ type closer struct {
 	done func()
 }
 
-// Close implements io.Closer.
 func (c *closer) Close() error {
 	defer c.done()
 	return c.ReadCloser.Close() //nolint:wrapcheck // a wrapper does not change errors

@@ -20,7 +20,6 @@ type script struct {
 	keys    []string
 }
 
-// RoundTrip implements http.RoundTripper.
 func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 	s.at = append(s.at, time.Now())
 	s.keys = append(s.keys, r.Header.Get(call.IdempotencyHeader))

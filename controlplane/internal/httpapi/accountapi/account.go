@@ -11,7 +11,6 @@ import (
 	"modelgateway/controlplane/internal/validation"
 )
 
-// CreateAccount implements gen.StrictServerInterface.
 func (h *Handlers) CreateAccount(
 	ctx context.Context,
 	call *gen.Call,
@@ -45,7 +44,6 @@ func (h *Handlers) CreateAccount(
 	return gen.CreateAccount201JSONResponse(view), nil
 }
 
-// ListAccounts implements gen.StrictServerInterface.
 func (h *Handlers) ListAccounts(ctx context.Context, _ *gen.Call, r gen.ListAccountsRequestObject) (gen.ListAccountsResponseObject, error) {
 	p, err := convert.ReadPage(r.Params.Limit, r.Params.Cursor)
 	if err != nil {
@@ -113,7 +111,6 @@ func accountQuery(params *gen.ListAccountsParams, p *convert.Page) (account.Quer
 	return q, validation.Merge(invalid.Err(), err)
 }
 
-// GetAccount implements gen.StrictServerInterface.
 func (h *Handlers) GetAccount(ctx context.Context, call *gen.Call, r gen.GetAccountRequestObject) (gen.GetAccountResponseObject, error) {
 	id, err := account.ParseID(r.AccountID)
 	if err != nil {
@@ -130,7 +127,6 @@ func (h *Handlers) GetAccount(ctx context.Context, call *gen.Call, r gen.GetAcco
 	return gen.GetAccount200JSONResponse(view), nil
 }
 
-// UpdateAccount implements gen.StrictServerInterface.
 func (h *Handlers) UpdateAccount(
 	ctx context.Context,
 	call *gen.Call,
@@ -171,7 +167,6 @@ func (h *Handlers) UpdateAccount(
 	return gen.UpdateAccount200JSONResponse(view), nil
 }
 
-// GetBalance implements gen.StrictServerInterface.
 func (h *Handlers) GetBalance(ctx context.Context, _ *gen.Call, r gen.GetBalanceRequestObject) (gen.GetBalanceResponseObject, error) {
 	id, err := account.ParseID(r.AccountID)
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 	"modelgateway/controlplane/internal/validation"
 )
 
-// CreateKey implements gen.StrictServerInterface.
 func (h *Handlers) CreateKey(ctx context.Context, call *gen.Call, r gen.CreateKeyRequestObject) (gen.CreateKeyResponseObject, error) {
 	owner, err := account.ParseID(r.AccountID)
 	if err != nil {
@@ -40,7 +39,6 @@ func (h *Handlers) CreateKey(ctx context.Context, call *gen.Call, r gen.CreateKe
 	return gen.CreateKey201JSONResponse{Key: keyView(&k), Secret: text}, nil
 }
 
-// ListKeys implements gen.StrictServerInterface.
 func (h *Handlers) ListKeys(ctx context.Context, _ *gen.Call, r gen.ListKeysRequestObject) (gen.ListKeysResponseObject, error) {
 	owner, err := account.ParseID(r.AccountID)
 	if err != nil {
@@ -74,7 +72,6 @@ func (h *Handlers) ListKeys(ctx context.Context, _ *gen.Call, r gen.ListKeysRequ
 	return gen.ListKeys200JSONResponse{Data: convert.All(found, keyView), NextCursor: cursor}, nil
 }
 
-// GetKey implements gen.StrictServerInterface.
 func (h *Handlers) GetKey(ctx context.Context, call *gen.Call, r gen.GetKeyRequestObject) (gen.GetKeyResponseObject, error) {
 	id, err := key.ParseID(r.KeyID)
 	if err != nil {
@@ -88,7 +85,6 @@ func (h *Handlers) GetKey(ctx context.Context, call *gen.Call, r gen.GetKeyReque
 	return gen.GetKey200JSONResponse(keyView(&k)), nil
 }
 
-// UpdateKey implements gen.StrictServerInterface.
 func (h *Handlers) UpdateKey(ctx context.Context, call *gen.Call, r gen.UpdateKeyRequestObject) (gen.UpdateKeyResponseObject, error) {
 	id, err := key.ParseID(r.KeyID)
 	if err != nil {
@@ -113,7 +109,6 @@ func (h *Handlers) UpdateKey(ctx context.Context, call *gen.Call, r gen.UpdateKe
 	return gen.UpdateKey200JSONResponse(keyView(&updated.Key)), nil
 }
 
-// RevealKey implements gen.StrictServerInterface.
 func (h *Handlers) RevealKey(ctx context.Context, _ *gen.Call, r gen.RevealKeyRequestObject) (gen.RevealKeyResponseObject, error) {
 	id, err := key.ParseID(r.KeyID)
 	if err != nil {
@@ -126,7 +121,6 @@ func (h *Handlers) RevealKey(ctx context.Context, _ *gen.Call, r gen.RevealKeyRe
 	return gen.RevealKey200JSONResponse{ID: id.String(), Secret: text}, nil
 }
 
-// RevokeKey implements gen.StrictServerInterface.
 func (h *Handlers) RevokeKey(ctx context.Context, call *gen.Call, r gen.RevokeKeyRequestObject) (gen.RevokeKeyResponseObject, error) {
 	id, err := key.ParseID(r.KeyID)
 	if err != nil {
@@ -159,7 +153,6 @@ func (h *Handlers) RevokeKey(ctx context.Context, call *gen.Call, r gen.RevokeKe
 	return gen.RevokeKey202JSONResponse(view), nil
 }
 
-// ImportKeys implements gen.StrictServerInterface.
 func (h *Handlers) ImportKeys(ctx context.Context, call *gen.Call, r gen.ImportKeysRequestObject) (gen.ImportKeysResponseObject, error) {
 	imported := make([]key.Imported, len(r.Body.Keys))
 	var invalid validation.Errors

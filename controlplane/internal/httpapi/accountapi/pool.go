@@ -11,7 +11,6 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// ListAccountPools implements gen.StrictServerInterface.
 func (h *Handlers) ListAccountPools(
 	ctx context.Context,
 	_ *gen.Call,

@@ -14,7 +14,6 @@ import (
 // monthForm is how a month is written.
 const monthForm = "2006-01"
 
-// ListUsageMonths implements gen.StrictServerInterface.
 func (h *Handlers) ListUsageMonths(
 	ctx context.Context,
 	_ *gen.Call,
@@ -33,7 +32,6 @@ func (h *Handlers) ListUsageMonths(
 	return gen.ListUsageMonths200JSONResponse{Data: convert.All(months, monthView), NextCursor: cursor}, err
 }
 
-// MarkUsageMonthExported implements gen.StrictServerInterface.
 func (h *Handlers) MarkUsageMonthExported(
 	ctx context.Context,
 	_ *gen.Call,

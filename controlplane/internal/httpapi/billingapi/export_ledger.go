@@ -16,10 +16,8 @@ import (
 
 type ledgerExport struct{ export[ledger.Entry] }
 
-// VisitExportLedgerResponse implements gen.ExportLedgerResponseObject.
 func (e *ledgerExport) VisitExportLedgerResponse(w http.ResponseWriter) error { return e.write(w) }
 
-// ExportLedger implements gen.StrictServerInterface.
 func (h *Handlers) ExportLedger(ctx context.Context, _ *gen.Call, r gen.ExportLedgerRequestObject) (gen.ExportLedgerResponseObject, error) {
 	csv, err := exportFormat(r.Params.Format, r.Params.Accept)
 	if err != nil {

@@ -15,10 +15,8 @@ import (
 
 type usageExport struct{ export[usage.Record] }
 
-// VisitExportUsageResponse implements gen.ExportUsageResponseObject.
 func (e *usageExport) VisitExportUsageResponse(w http.ResponseWriter) error { return e.write(w) }
 
-// ExportUsage implements gen.StrictServerInterface.
 func (h *Handlers) ExportUsage(ctx context.Context, _ *gen.Call, r gen.ExportUsageRequestObject) (gen.ExportUsageResponseObject, error) {
 	csv, err := exportFormat(r.Params.Format, r.Params.Accept)
 	if err != nil {

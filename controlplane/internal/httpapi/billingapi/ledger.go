@@ -17,7 +17,6 @@ var creditKinds = map[gen.CreditKind]ledger.Kind{
 	gen.CreditKindCorrection: ledger.Correction,
 }
 
-// CreateCredit implements gen.StrictServerInterface.
 func (h *Handlers) CreateCredit(
 	ctx context.Context,
 	call *gen.Call,
@@ -63,7 +62,6 @@ func (h *Handlers) CreateCredit(
 	return gen.CreateCredit201JSONResponse(transactionView(&booked)), nil
 }
 
-// ListLedger implements gen.StrictServerInterface.
 func (h *Handlers) ListLedger(ctx context.Context, _ *gen.Call, r gen.ListLedgerRequestObject) (gen.ListLedgerResponseObject, error) {
 	id, err := account.ParseID(r.AccountID)
 	if err != nil {
@@ -137,7 +135,6 @@ func transactionView(t *ledger.Transaction) gen.Transaction {
 	}
 }
 
-// CheckLedger implements gen.StrictServerInterface.
 func (h *Handlers) CheckLedger(ctx context.Context, _ *gen.Call, r gen.CheckLedgerRequestObject) (gen.CheckLedgerResponseObject, error) {
 	var report ledger.Report
 	var err error
@@ -159,7 +156,6 @@ func (h *Handlers) CheckLedger(ctx context.Context, _ *gen.Call, r gen.CheckLedg
 	}, nil
 }
 
-// CheckReceipts implements gen.StrictServerInterface.
 func (h *Handlers) CheckReceipts(
 	ctx context.Context,
 	_ *gen.Call,

@@ -11,7 +11,6 @@ import (
 	"modelgateway/controlplane/internal/validation"
 )
 
-// StartLedgerCheck implements gen.StrictServerInterface.
 func (h *Handlers) StartLedgerCheck(
 	ctx context.Context,
 	call *gen.Call,
@@ -28,7 +27,6 @@ func (h *Handlers) StartLedgerCheck(
 	return gen.StartLedgerCheck202JSONResponse(runView(&run)), nil
 }
 
-// ListLedgerChecks implements gen.StrictServerInterface.
 func (h *Handlers) ListLedgerChecks(
 	ctx context.Context,
 	_ *gen.Call,
@@ -58,7 +56,6 @@ func (h *Handlers) ListLedgerChecks(
 	return gen.ListLedgerChecks200JSONResponse{Data: convert.All(found, runView), NextCursor: cursor}, nil
 }
 
-// GetLedgerCheck implements gen.StrictServerInterface.
 func (h *Handlers) GetLedgerCheck(
 	ctx context.Context,
 	_ *gen.Call,
@@ -95,7 +92,6 @@ func runView(r *ledgercheck.Run) gen.LedgerCheckRun {
 	return view
 }
 
-// GetLedgerBooks implements gen.StrictServerInterface.
 func (h *Handlers) GetLedgerBooks(
 	ctx context.Context,
 	_ *gen.Call,

@@ -14,7 +14,6 @@ import (
 // maxPayload bounds the payload of an unreadable event in a response, in bytes.
 const maxPayload = 64 << 10
 
-// ListQuarantine implements gen.StrictServerInterface.
 func (h *Handlers) ListQuarantine(
 	ctx context.Context,
 	_ *gen.Call,
@@ -49,7 +48,6 @@ func (h *Handlers) ListQuarantine(
 	return gen.ListQuarantine200JSONResponse{Data: convert.All(found, quarantinedView), NextCursor: cursor}, nil
 }
 
-// GetQuarantined implements gen.StrictServerInterface.
 func (h *Handlers) GetQuarantined(
 	ctx context.Context,
 	_ *gen.Call,
@@ -62,7 +60,6 @@ func (h *Handlers) GetQuarantined(
 	return gen.GetQuarantined200JSONResponse(quarantinedView(&found)), nil
 }
 
-// ReleaseQuarantined implements gen.StrictServerInterface.
 func (h *Handlers) ReleaseQuarantined(
 	ctx context.Context,
 	_ *gen.Call,
@@ -75,7 +72,6 @@ func (h *Handlers) ReleaseQuarantined(
 	return gen.ReleaseQuarantined200JSONResponse(quarantinedView(&released)), nil
 }
 
-// DismissQuarantined implements gen.StrictServerInterface.
 func (h *Handlers) DismissQuarantined(
 	ctx context.Context,
 	_ *gen.Call,

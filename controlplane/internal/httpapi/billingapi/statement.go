@@ -16,7 +16,6 @@ import (
 	"modelgateway/shared/money"
 )
 
-// GetStatement implements gen.StrictServerInterface.
 func (h *Handlers) GetStatement(ctx context.Context, _ *gen.Call, r gen.GetStatementRequestObject) (gen.GetStatementResponseObject, error) {
 	id, err := h.existingAccount(ctx, r.AccountID)
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"modelgateway/controlplane/internal/validation"
 )
 
-// GetUsageTotals implements gen.StrictServerInterface.
 func (h *Handlers) GetUsageTotals(
 	ctx context.Context,
 	_ *gen.Call,

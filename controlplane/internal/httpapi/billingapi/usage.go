@@ -15,7 +15,6 @@ import (
 	"modelgateway/shared/price"
 )
 
-// ListUsage implements gen.StrictServerInterface.
 func (h *Handlers) ListUsage(ctx context.Context, _ *gen.Call, r gen.ListUsageRequestObject) (gen.ListUsageResponseObject, error) {
 	p, err := convert.ReadPage(r.Params.Limit, r.Params.Cursor)
 	if err != nil {
@@ -77,7 +76,6 @@ func usageQuery(params *gen.ListUsageParams) (usage.Query, error) {
 	return q, validation.Merge(invalid.Err(), err)
 }
 
-// GetUsage implements gen.StrictServerInterface.
 func (h *Handlers) GetUsage(ctx context.Context, _ *gen.Call, r gen.GetUsageRequestObject) (gen.GetUsageResponseObject, error) {
 	id, err := usage.ParseRequestID(r.RequestID)
 	if err != nil {

@@ -14,7 +14,6 @@ import (
 	"modelgateway/shared/ident"
 )
 
-// ListVideoJobs implements gen.StrictServerInterface.
 func (h *Handlers) ListVideoJobs(
 	ctx context.Context,
 	_ *gen.Call,
@@ -74,7 +73,6 @@ func videoQuery(params *gen.ListVideoJobsParams) (q videojob.JobQuery, err error
 	return q, invalid.Err()
 }
 
-// GetVideoJob implements gen.StrictServerInterface.
 func (h *Handlers) GetVideoJob(ctx context.Context, _ *gen.Call, r gen.GetVideoJobRequestObject) (gen.GetVideoJobResponseObject, error) {
 	id, err := ident.Video.Parse(r.VideoID)
 	if err != nil {

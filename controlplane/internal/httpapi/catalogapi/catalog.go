@@ -16,7 +16,6 @@ import (
 	"modelgateway/controlplane/internal/strict"
 )
 
-// GetCatalog implements gen.StrictServerInterface.
 func (h *Handlers) GetCatalog(ctx context.Context, call *gen.Call, r gen.GetCatalogRequestObject) (gen.GetCatalogResponseObject, error) {
 	doc, tag, err := h.Catalog.Export(ctx)
 	if err != nil {
@@ -42,7 +41,6 @@ func toYAML(v any) ([]byte, error) {
 	return strict.ToYAML(text)
 }
 
-// ApplyCatalog implements gen.StrictServerInterface.
 func (h *Handlers) ApplyCatalog(
 	ctx context.Context,
 	call *gen.Call,
@@ -118,7 +116,6 @@ func changeView(c *catalog.Change) gen.CatalogChange {
 	return view
 }
 
-// ListGrants implements gen.StrictServerInterface.
 func (h *Handlers) ListGrants(ctx context.Context, _ *gen.Call, r gen.ListGrantsRequestObject) (gen.ListGrantsResponseObject, error) {
 	id, err := h.existingAccount(ctx, r.AccountID)
 	if err != nil {
@@ -131,7 +128,6 @@ func (h *Handlers) ListGrants(ctx context.Context, _ *gen.Call, r gen.ListGrants
 	return gen.ListGrants200JSONResponse{Models: append([]string{}, models...)}, nil
 }
 
-// GrantModel implements gen.StrictServerInterface.
 func (h *Handlers) GrantModel(ctx context.Context, call *gen.Call, r gen.GrantModelRequestObject) (gen.GrantModelResponseObject, error) {
 	id, err := h.existingAccount(ctx, r.AccountID)
 	if err != nil {
@@ -145,7 +141,6 @@ func (h *Handlers) GrantModel(ctx context.Context, call *gen.Call, r gen.GrantMo
 	return gen.GrantModel204Response{}, nil
 }
 
-// WithdrawModel implements gen.StrictServerInterface.
 func (h *Handlers) WithdrawModel(
 	ctx context.Context,
 	call *gen.Call,

@@ -75,7 +75,6 @@ func deletePart[E any](ctx context.Context, h *Handlers, call *gen.Call, part ca
 	return err
 }
 
-// ListProviders implements gen.StrictServerInterface.
 func (h *Handlers) ListProviders(
 	ctx context.Context,
 	_ *gen.Call,
@@ -94,7 +93,6 @@ func (h *Handlers) ListProviders(
 	return gen.ListProviders200JSONResponse{Data: found, NextCursor: cursor}, err
 }
 
-// GetProvider implements gen.StrictServerInterface.
 func (h *Handlers) GetProvider(ctx context.Context, call *gen.Call, r gen.GetProviderRequestObject) (gen.GetProviderResponseObject, error) {
 	entry, err := getPart(ctx, h, call, catalog.ProviderPart(r.ProviderID))
 	if err != nil {
@@ -103,7 +101,6 @@ func (h *Handlers) GetProvider(ctx context.Context, call *gen.Call, r gen.GetPro
 	return gen.GetProvider200JSONResponse(entry), nil
 }
 
-// PutProvider implements gen.StrictServerInterface.
 func (h *Handlers) PutProvider(ctx context.Context, call *gen.Call, r gen.PutProviderRequestObject) (gen.PutProviderResponseObject, error) {
 	edited, err := putPart(ctx, h, call, catalog.ProviderPart(r.ProviderID), r.Body, r.Params.IfMatch, r.Params.IfNoneMatch)
 	switch {
@@ -116,7 +113,6 @@ func (h *Handlers) PutProvider(ctx context.Context, call *gen.Call, r gen.PutPro
 	}
 }
 
-// UpdateProvider implements gen.StrictServerInterface.
 func (h *Handlers) UpdateProvider(
 	ctx context.Context,
 	call *gen.Call,
@@ -129,7 +125,6 @@ func (h *Handlers) UpdateProvider(
 	return gen.UpdateProvider200JSONResponse(entry), nil
 }
 
-// DeleteProvider implements gen.StrictServerInterface.
 func (h *Handlers) DeleteProvider(
 	ctx context.Context,
 	call *gen.Call,
@@ -141,7 +136,6 @@ func (h *Handlers) DeleteProvider(
 	return gen.DeleteProvider204Response{}, nil
 }
 
-// ListCredentials implements gen.StrictServerInterface.
 func (h *Handlers) ListCredentials(
 	ctx context.Context,
 	_ *gen.Call,
@@ -160,7 +154,6 @@ func (h *Handlers) ListCredentials(
 	return gen.ListCredentials200JSONResponse{Data: found, NextCursor: cursor}, err
 }
 
-// GetCredential implements gen.StrictServerInterface.
 func (h *Handlers) GetCredential(
 	ctx context.Context,
 	call *gen.Call,
@@ -173,7 +166,6 @@ func (h *Handlers) GetCredential(
 	return gen.GetCredential200JSONResponse(entry), nil
 }
 
-// PutCredential implements gen.StrictServerInterface.
 func (h *Handlers) PutCredential(
 	ctx context.Context,
 	call *gen.Call,
@@ -190,7 +182,6 @@ func (h *Handlers) PutCredential(
 	}
 }
 
-// UpdateCredential implements gen.StrictServerInterface.
 func (h *Handlers) UpdateCredential(
 	ctx context.Context,
 	call *gen.Call,
@@ -203,7 +194,6 @@ func (h *Handlers) UpdateCredential(
 	return gen.UpdateCredential200JSONResponse(entry), nil
 }
 
-// DeleteCredential implements gen.StrictServerInterface.
 func (h *Handlers) DeleteCredential(
 	ctx context.Context,
 	call *gen.Call,
@@ -215,7 +205,6 @@ func (h *Handlers) DeleteCredential(
 	return gen.DeleteCredential204Response{}, nil
 }
 
-// ListModels implements gen.StrictServerInterface.
 func (h *Handlers) ListModels(ctx context.Context, _ *gen.Call, r gen.ListModelsRequestObject) (gen.ListModelsResponseObject, error) {
 	found, err := catalog.List(ctx, h.Catalog, catalog.ModelPart(""))
 	if err != nil {
@@ -230,7 +219,6 @@ func (h *Handlers) ListModels(ctx context.Context, _ *gen.Call, r gen.ListModels
 	return gen.ListModels200JSONResponse{Data: found, NextCursor: cursor}, err
 }
 
-// GetModel implements gen.StrictServerInterface.
 func (h *Handlers) GetModel(ctx context.Context, call *gen.Call, r gen.GetModelRequestObject) (gen.GetModelResponseObject, error) {
 	entry, err := getPart(ctx, h, call, catalog.ModelPart(r.ModelID))
 	if err != nil {
@@ -239,7 +227,6 @@ func (h *Handlers) GetModel(ctx context.Context, call *gen.Call, r gen.GetModelR
 	return gen.GetModel200JSONResponse(entry), nil
 }
 
-// PutModel implements gen.StrictServerInterface.
 func (h *Handlers) PutModel(ctx context.Context, call *gen.Call, r gen.PutModelRequestObject) (gen.PutModelResponseObject, error) {
 	edited, err := putPart(ctx, h, call, catalog.ModelPart(r.ModelID), r.Body, r.Params.IfMatch, r.Params.IfNoneMatch)
 	switch {
@@ -252,7 +239,6 @@ func (h *Handlers) PutModel(ctx context.Context, call *gen.Call, r gen.PutModelR
 	}
 }
 
-// UpdateModel implements gen.StrictServerInterface.
 func (h *Handlers) UpdateModel(ctx context.Context, call *gen.Call, r gen.UpdateModelRequestObject) (gen.UpdateModelResponseObject, error) {
 	entry, err := patchPart(ctx, h, call, catalog.ModelPart(r.ModelID), r.Body, r.Params.IfMatch)
 	if err != nil {
@@ -261,7 +247,6 @@ func (h *Handlers) UpdateModel(ctx context.Context, call *gen.Call, r gen.Update
 	return gen.UpdateModel200JSONResponse(entry), nil
 }
 
-// DeleteModel implements gen.StrictServerInterface.
 func (h *Handlers) DeleteModel(ctx context.Context, call *gen.Call, r gen.DeleteModelRequestObject) (gen.DeleteModelResponseObject, error) {
 	if err := deletePart(ctx, h, call, catalog.ModelPart(r.ModelID), r.Params.IfMatch); err != nil {
 		return nil, err
@@ -275,7 +260,6 @@ func routePosition(e *catalog.RouteEntry) []byte {
 	return fmt.Appendf(nil, "%016x%s\x00%s\x00%s", e.Priority, e.Provider, e.UpstreamModel, e.ID)
 }
 
-// ListRoutes implements gen.StrictServerInterface.
 func (h *Handlers) ListRoutes(ctx context.Context, _ *gen.Call, r gen.ListRoutesRequestObject) (gen.ListRoutesResponseObject, error) {
 	found, err := catalog.List(ctx, h.Catalog, catalog.RoutePart(r.ModelID, ""))
 	if err != nil {
@@ -285,7 +269,6 @@ func (h *Handlers) ListRoutes(ctx context.Context, _ *gen.Call, r gen.ListRoutes
 	return gen.ListRoutes200JSONResponse{Data: found, NextCursor: cursor}, err
 }
 
-// GetRoute implements gen.StrictServerInterface.
 func (h *Handlers) GetRoute(ctx context.Context, call *gen.Call, r gen.GetRouteRequestObject) (gen.GetRouteResponseObject, error) {
 	entry, err := getPart(ctx, h, call, catalog.RoutePart(r.ModelID, r.RouteID))
 	if err != nil {
@@ -294,7 +277,6 @@ func (h *Handlers) GetRoute(ctx context.Context, call *gen.Call, r gen.GetRouteR
 	return gen.GetRoute200JSONResponse(entry), nil
 }
 
-// PutRoute implements gen.StrictServerInterface.
 func (h *Handlers) PutRoute(ctx context.Context, call *gen.Call, r gen.PutRouteRequestObject) (gen.PutRouteResponseObject, error) {
 	edited, err := putPart(ctx, h, call, catalog.RoutePart(r.ModelID, r.RouteID), r.Body, r.Params.IfMatch, r.Params.IfNoneMatch)
 	switch {
@@ -307,7 +289,6 @@ func (h *Handlers) PutRoute(ctx context.Context, call *gen.Call, r gen.PutRouteR
 	}
 }
 
-// UpdateRoute implements gen.StrictServerInterface.
 func (h *Handlers) UpdateRoute(ctx context.Context, call *gen.Call, r gen.UpdateRouteRequestObject) (gen.UpdateRouteResponseObject, error) {
 	entry, err := patchPart(ctx, h, call, catalog.RoutePart(r.ModelID, r.RouteID), r.Body, r.Params.IfMatch)
 	if err != nil {
@@ -316,7 +297,6 @@ func (h *Handlers) UpdateRoute(ctx context.Context, call *gen.Call, r gen.Update
 	return gen.UpdateRoute200JSONResponse(entry), nil
 }
 
-// DeleteRoute implements gen.StrictServerInterface.
 func (h *Handlers) DeleteRoute(ctx context.Context, call *gen.Call, r gen.DeleteRouteRequestObject) (gen.DeleteRouteResponseObject, error) {
 	if err := deletePart(ctx, h, call, catalog.RoutePart(r.ModelID, r.RouteID), r.Params.IfMatch); err != nil {
 		return nil, err

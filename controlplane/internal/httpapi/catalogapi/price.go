@@ -13,7 +13,6 @@ import (
 	"modelgateway/controlplane/internal/validation"
 )
 
-// GetSettings implements gen.StrictServerInterface.
 func (h *Handlers) GetSettings(ctx context.Context, call *gen.Call, _ gen.GetSettingsRequestObject) (gen.GetSettingsResponseObject, error) {
 	entry, tag, err := h.Catalog.GetSettings(ctx)
 	if err != nil {
@@ -23,7 +22,6 @@ func (h *Handlers) GetSettings(ctx context.Context, call *gen.Call, _ gen.GetSet
 	return gen.GetSettings200JSONResponse(entry), nil
 }
 
-// PutSettings implements gen.StrictServerInterface.
 func (h *Handlers) PutSettings(ctx context.Context, call *gen.Call, r gen.PutSettingsRequestObject) (gen.PutSettingsResponseObject, error) {
 	match, err := etag.Parse(convert.Text(r.Params.IfMatch))
 	if err != nil {
@@ -38,7 +36,6 @@ func (h *Handlers) PutSettings(ctx context.Context, call *gen.Call, r gen.PutSet
 	return gen.PutSettings200JSONResponse(edited.Entry), nil
 }
 
-// ListPrices implements gen.StrictServerInterface.
 func (h *Handlers) ListPrices(ctx context.Context, _ *gen.Call, r gen.ListPricesRequestObject) (gen.ListPricesResponseObject, error) {
 	prices, err := h.Catalog.Prices(ctx, r.ModelID)
 	if err != nil {
@@ -61,7 +58,6 @@ func pricePosition(v *catalog.PriceVersion) []byte {
 	return fmt.Appendf(nil, "0%016x%x", ^uint64(v.EffectiveFrom.UnixMicro()), last[:])
 }
 
-// CreatePrice implements gen.StrictServerInterface.
 func (h *Handlers) CreatePrice(ctx context.Context, call *gen.Call, r gen.CreatePriceRequestObject) (gen.CreatePriceResponseObject, error) {
 	match, err := etag.Parse(convert.Text(r.Params.IfMatch))
 	if err != nil {
@@ -88,7 +84,6 @@ func (h *Handlers) CreatePrice(ctx context.Context, call *gen.Call, r gen.Create
 	return gen.CreatePrice201JSONResponse{Data: convert.All(prices, priceView)}, nil
 }
 
-// CancelPrice implements gen.StrictServerInterface.
 func (h *Handlers) CancelPrice(ctx context.Context, call *gen.Call, r gen.CancelPriceRequestObject) (gen.CancelPriceResponseObject, error) {
 	id, err := catalog.ParsePriceID(r.PriceID)
 	if err != nil {
@@ -127,7 +122,6 @@ func priceView(p *catalog.PriceVersion) gen.PriceVersion {
 // maxPreviewDays bounds the period of a preview.
 const maxPreviewDays = 31
 
-// PreviewPrices implements gen.StrictServerInterface.
 func (h *Handlers) PreviewPrices(
 	ctx context.Context,
 	_ *gen.Call,

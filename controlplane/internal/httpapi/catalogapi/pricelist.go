@@ -12,7 +12,6 @@ import (
 // maxListed bounds the entries of a price list that a response names, of those that change nothing.
 const maxListed = 1000
 
-// ProposePriceList implements gen.StrictServerInterface.
 func (h *Handlers) ProposePriceList(
 	ctx context.Context,
 	call *gen.Call,

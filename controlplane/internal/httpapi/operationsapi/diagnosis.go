@@ -8,7 +8,6 @@ import (
 	"modelgateway/controlplane/internal/httpapi/gen"
 )
 
-// GetDiagnosis implements gen.StrictServerInterface.
 func (h *Handlers) GetDiagnosis(ctx context.Context, _ *gen.Call, r gen.GetDiagnosisRequestObject) (gen.GetDiagnosisResponseObject, error) {
 	run := h.Diagnosis.Run
 	if ledger := r.Params.Ledger; ledger != nil && !*ledger {

@@ -10,7 +10,6 @@ import (
 	"modelgateway/shared/catalogkv"
 )
 
-// ListMaintenance implements gen.StrictServerInterface.
 func (h *Handlers) ListMaintenance(
 	ctx context.Context,
 	_ *gen.Call,
@@ -23,7 +22,6 @@ func (h *Handlers) ListMaintenance(
 	return gen.ListMaintenance200JSONResponse{CatalogRevision: rev, Data: convert.All(closed, maintenanceView)}, nil
 }
 
-// MaintainSystem implements gen.StrictServerInterface.
 func (h *Handlers) MaintainSystem(
 	ctx context.Context,
 	call *gen.Call,
@@ -33,12 +31,10 @@ func (h *Handlers) MaintainSystem(
 	return gen.MaintainSystem200JSONResponse(view), err
 }
 
-// OpenSystem implements gen.StrictServerInterface.
 func (h *Handlers) OpenSystem(ctx context.Context, call *gen.Call, _ gen.OpenSystemRequestObject) (gen.OpenSystemResponseObject, error) {
 	return gen.OpenSystem204Response{}, h.endMaintenance(ctx, call, catalog.WholeSystem, "")
 }
 
-// MaintainModel implements gen.StrictServerInterface.
 func (h *Handlers) MaintainModel(
 	ctx context.Context,
 	call *gen.Call,
@@ -48,12 +44,10 @@ func (h *Handlers) MaintainModel(
 	return gen.MaintainModel200JSONResponse(view), err
 }
 
-// OpenModel implements gen.StrictServerInterface.
 func (h *Handlers) OpenModel(ctx context.Context, call *gen.Call, r gen.OpenModelRequestObject) (gen.OpenModelResponseObject, error) {
 	return gen.OpenModel204Response{}, h.endMaintenance(ctx, call, catalog.OneModel, r.ModelID)
 }
 
-// MaintainProvider implements gen.StrictServerInterface.
 func (h *Handlers) MaintainProvider(
 	ctx context.Context,
 	call *gen.Call,
@@ -63,7 +57,6 @@ func (h *Handlers) MaintainProvider(
 	return gen.MaintainProvider200JSONResponse(view), err
 }
 
-// OpenProvider implements gen.StrictServerInterface.
 func (h *Handlers) OpenProvider(
 	ctx context.Context,
 	call *gen.Call,

@@ -17,7 +17,6 @@ import (
 	"modelgateway/controlplane/internal/validation"
 )
 
-// ListProxies implements gen.StrictServerInterface.
 func (h *Handlers) ListProxies(ctx context.Context, _ *gen.Call, _ gen.ListProxiesRequestObject) (gen.ListProxiesResponseObject, error) {
 	f, err := h.Fleet.Fleet(ctx)
 	if err != nil {
@@ -60,7 +59,6 @@ func (h *Handlers) ListProxies(ctx context.Context, _ *gen.Call, _ gen.ListProxi
 	}, nil
 }
 
-// ListAudit implements gen.StrictServerInterface.
 func (h *Handlers) ListAudit(ctx context.Context, _ *gen.Call, r gen.ListAuditRequestObject) (gen.ListAuditResponseObject, error) {
 	p, err := convert.ReadPage(r.Params.Limit, r.Params.Cursor)
 	if err != nil {
@@ -119,7 +117,6 @@ func whole(text json.RawMessage) any {
 	return text
 }
 
-// GetIdentity implements gen.StrictServerInterface.
 func (h *Handlers) GetIdentity(ctx context.Context, _ *gen.Call, _ gen.GetIdentityRequestObject) (gen.GetIdentityResponseObject, error) {
 	p := admin.PrincipalOf(ctx)
 	view := gen.Identity{
@@ -137,7 +134,6 @@ func (h *Handlers) GetIdentity(ctx context.Context, _ *gen.Call, _ gen.GetIdenti
 	return gen.GetIdentity200JSONResponse(view), nil
 }
 
-// CreateToken implements gen.StrictServerInterface.
 func (h *Handlers) CreateToken(ctx context.Context, call *gen.Call, r gen.CreateTokenRequestObject) (gen.CreateTokenResponseObject, error) {
 	wanted := admin.Token{ID: admin.ID(call.OperationID), Name: r.Body.Name, ExpiresAt: r.Body.ExpiresAt}
 	for _, scope := range r.Body.Scopes {
@@ -155,7 +151,6 @@ func (h *Handlers) CreateToken(ctx context.Context, call *gen.Call, r gen.Create
 	return gen.CreateToken201JSONResponse{Token: tokenView(&t), Secret: text}, nil
 }
 
-// ListTokens implements gen.StrictServerInterface.
 func (h *Handlers) ListTokens(ctx context.Context, _ *gen.Call, r gen.ListTokensRequestObject) (gen.ListTokensResponseObject, error) {
 	tokens, err := h.Tokens.List(ctx)
 	if err != nil {
@@ -165,7 +160,6 @@ func (h *Handlers) ListTokens(ctx context.Context, _ *gen.Call, r gen.ListTokens
 	return gen.ListTokens200JSONResponse{Data: convert.All(tokens, tokenView), NextCursor: cursor}, err
 }
 
-// RevokeToken implements gen.StrictServerInterface.
 func (h *Handlers) RevokeToken(ctx context.Context, _ *gen.Call, r gen.RevokeTokenRequestObject) (gen.RevokeTokenResponseObject, error) {
 	id, err := admin.ParseID(r.TokenID)
 	if err != nil {

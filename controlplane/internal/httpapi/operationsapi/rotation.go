@@ -11,7 +11,6 @@ import (
 	"modelgateway/shared/ident"
 )
 
-// GetMasterKey implements gen.StrictServerInterface.
 func (h *Handlers) GetMasterKey(ctx context.Context, _ *gen.Call, _ gen.GetMasterKeyRequestObject) (gen.GetMasterKeyResponseObject, error) {
 	m, err := h.Rotations.MasterKeys(ctx)
 	if err != nil {
@@ -41,7 +40,6 @@ func (h *Handlers) GetMasterKey(ctx context.Context, _ *gen.Call, _ gen.GetMaste
 	return view, nil
 }
 
-// RotateMasterKey implements gen.StrictServerInterface.
 func (h *Handlers) RotateMasterKey(
 	ctx context.Context,
 	_ *gen.Call,
@@ -54,7 +52,6 @@ func (h *Handlers) RotateMasterKey(
 	return gen.RotateMasterKey202JSONResponse(*rotationView(&r)), nil
 }
 
-// GetPepper implements gen.StrictServerInterface.
 func (h *Handlers) GetPepper(ctx context.Context, _ *gen.Call, _ gen.GetPepperRequestObject) (gen.GetPepperResponseObject, error) {
 	p, err := h.Rotations.Peppers(ctx)
 	if err != nil {
@@ -70,7 +67,6 @@ func (h *Handlers) GetPepper(ctx context.Context, _ *gen.Call, _ gen.GetPepperRe
 	}, nil
 }
 
-// ListHashOnlyKeys implements gen.StrictServerInterface.
 func (h *Handlers) ListHashOnlyKeys(
 	ctx context.Context,
 	_ *gen.Call,
@@ -108,7 +104,6 @@ func (h *Handlers) ListHashOnlyKeys(
 	}, nil
 }
 
-// RotatePepper implements gen.StrictServerInterface.
 func (h *Handlers) RotatePepper(ctx context.Context, _ *gen.Call, _ gen.RotatePepperRequestObject) (gen.RotatePepperResponseObject, error) {
 	r, err := h.Rotations.Start(ctx, rotation.Pepper)
 	if err != nil {

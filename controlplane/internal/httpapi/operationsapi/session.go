@@ -10,7 +10,6 @@ import (
 	"modelgateway/controlplane/internal/signin"
 )
 
-// ListConsoleSessions implements gen.StrictServerInterface.
 func (h *Handlers) ListConsoleSessions(
 	ctx context.Context,
 	_ *gen.Call,
@@ -25,7 +24,6 @@ func (h *Handlers) ListConsoleSessions(
 	return gen.ListConsoleSessions200JSONResponse{Data: convert.All(sessions, sessionView), NextCursor: cursor}, err
 }
 
-// EndConsoleSession implements gen.StrictServerInterface.
 func (h *Handlers) EndConsoleSession(
 	ctx context.Context,
 	_ *gen.Call,
@@ -59,7 +57,6 @@ func sessionView(s *signin.Session) gen.ConsoleSession {
 	return view
 }
 
-// Search implements gen.StrictServerInterface.
 func (h *Handlers) Search(ctx context.Context, _ *gen.Call, r gen.SearchRequestObject) (gen.SearchResponseObject, error) {
 	found, err := h.Finder.Find(ctx, r.Params.Q)
 	if err != nil {

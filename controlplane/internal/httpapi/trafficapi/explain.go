@@ -13,7 +13,6 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// ExplainRequest implements gen.StrictServerInterface.
 func (h *Handlers) ExplainRequest(
 	ctx context.Context,
 	_ *gen.Call,

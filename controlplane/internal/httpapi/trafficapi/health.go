@@ -55,7 +55,6 @@ func (h *Handlers) storedRoutes(ctx context.Context) (*storedRoutes, error) {
 	return &storedRoutes{at: at, routes: routes, refused: f.RefusedCredentials}, nil
 }
 
-// GetRoutesHealth implements gen.StrictServerInterface.
 func (h *Handlers) GetRoutesHealth(
 	ctx context.Context,
 	_ *gen.Call,
@@ -158,7 +157,6 @@ func breakerView(b *traffic.ProxyBreaker) gen.Breaker {
 	return view
 }
 
-// ResetRoute implements gen.StrictServerInterface.
 func (h *Handlers) ResetRoute(ctx context.Context, call *gen.Call, r gen.ResetRouteRequestObject) (gen.ResetRouteResponseObject, error) {
 	rev, err := h.Catalog.ResetRoute(ctx, r.RouteID)
 	if err != nil {

@@ -15,7 +15,6 @@ import (
 	"modelgateway/shared/pulse"
 )
 
-// GetTrafficSeries implements gen.StrictServerInterface.
 func (h *Handlers) GetTrafficSeries(
 	ctx context.Context,
 	_ *gen.Call,
@@ -92,7 +91,6 @@ func describe(value *gen.SeriesValue, m pulse.Measure, sum *traffic.Sum) {
 	value.P50Ms, value.P95Ms, value.P99Ms = quantile(0.5), quantile(0.95), quantile(0.99)
 }
 
-// ListRefusals implements gen.StrictServerInterface.
 func (h *Handlers) ListRefusals(ctx context.Context, _ *gen.Call, r gen.ListRefusalsRequestObject) (gen.ListRefusalsResponseObject, error) {
 	p, err := convert.ReadPage(r.Params.Limit, r.Params.Cursor)
 	if err != nil {

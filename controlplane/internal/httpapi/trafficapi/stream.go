@@ -115,19 +115,16 @@ type (
 	}
 )
 
-// VisitStreamTrafficResponse implements gen.StreamTrafficResponseObject.
 func (s trafficStream) VisitStreamTrafficResponse(w http.ResponseWriter) error {
 	defer s.done()
 	return s.write(w)
 }
 
-// VisitTailRequestsResponse implements gen.TailRequestsResponseObject.
 func (s tailStream) VisitTailRequestsResponse(w http.ResponseWriter) error {
 	defer s.tail.Close()
 	return s.write(w)
 }
 
-// StreamTraffic implements gen.StrictServerInterface.
 func (h *Handlers) StreamTraffic(
 	ctx context.Context,
 	_ *gen.Call,
@@ -156,7 +153,6 @@ func (h *Handlers) StreamTraffic(
 	return trafficStream{s, func() { h.Tails.Watchers.Leave(reader) }}, nil
 }
 
-// TailRequests implements gen.StrictServerInterface.
 func (h *Handlers) TailRequests(ctx context.Context, _ *gen.Call, r gen.TailRequestsRequestObject) (gen.TailRequestsResponseObject, error) {
 	p := r.Params
 	filter := pulse.Filter{

@@ -36,7 +36,6 @@ type Handlers struct {
 	routes atomic.Pointer[storedRoutes]
 }
 
-// GetTraffic implements gen.StrictServerInterface.
 func (h *Handlers) GetTraffic(context.Context, *gen.Call, gen.GetTrafficRequestObject) (gen.GetTrafficResponseObject, error) {
 	return gen.GetTraffic200JSONResponse(trafficView(h.Live.Now())), nil
 }

@@ -12,7 +12,6 @@ import (
 	"modelgateway/shared/ident"
 )
 
-// ListEvents implements gen.StrictServerInterface.
 func (h *Handlers) ListEvents(ctx context.Context, _ *gen.Call, r gen.ListEventsRequestObject) (gen.ListEventsResponseObject, error) {
 	p, err := convert.ReadPage(r.Params.Limit, r.Params.Cursor)
 	if err != nil {

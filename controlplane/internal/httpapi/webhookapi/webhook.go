@@ -16,7 +16,6 @@ import (
 	"modelgateway/shared/ident"
 )
 
-// GetAlerts implements gen.StrictServerInterface.
 func (h *Handlers) GetAlerts(ctx context.Context, _ *gen.Call, r gen.GetAlertsRequestObject) (gen.GetAlertsResponseObject, error) {
 	id, err := account.ParseID(r.AccountID)
 	if err != nil {
@@ -29,7 +28,6 @@ func (h *Handlers) GetAlerts(ctx context.Context, _ *gen.Call, r gen.GetAlertsRe
 	return gen.GetAlerts200JSONResponse(alertsView(&a)), nil
 }
 
-// SetAlerts implements gen.StrictServerInterface.
 func (h *Handlers) SetAlerts(ctx context.Context, _ *gen.Call, r gen.SetAlertsRequestObject) (gen.SetAlertsResponseObject, error) {
 	id, err := account.ParseID(r.AccountID)
 	if err != nil {
@@ -54,7 +52,6 @@ func alertsView(a *webhook.Alerts) gen.Alerts {
 	return view
 }
 
-// CreateWebhook implements gen.StrictServerInterface.
 func (h *Handlers) CreateWebhook(
 	ctx context.Context,
 	call *gen.Call,
@@ -78,7 +75,6 @@ func (h *Handlers) CreateWebhook(
 	return gen.CreateWebhook201JSONResponse{Webhook: webhookView(&made), Secret: secret}, nil
 }
 
-// ListWebhooks implements gen.StrictServerInterface.
 func (h *Handlers) ListWebhooks(ctx context.Context, _ *gen.Call, r gen.ListWebhooksRequestObject) (gen.ListWebhooksResponseObject, error) {
 	p, err := convert.ReadPage(r.Params.Limit, r.Params.Cursor)
 	if err != nil {
@@ -96,7 +92,6 @@ func (h *Handlers) ListWebhooks(ctx context.Context, _ *gen.Call, r gen.ListWebh
 	return gen.ListWebhooks200JSONResponse{Data: convert.All(found, webhookView), NextCursor: cursor}, nil
 }
 
-// GetWebhook implements gen.StrictServerInterface.
 func (h *Handlers) GetWebhook(ctx context.Context, call *gen.Call, r gen.GetWebhookRequestObject) (gen.GetWebhookResponseObject, error) {
 	id, err := webhook.ParseID(r.WebhookID)
 	if err != nil {
@@ -114,7 +109,6 @@ func (h *Handlers) GetWebhook(ctx context.Context, call *gen.Call, r gen.GetWebh
 	return gen.GetWebhook200JSONResponse(webhookView(&e)), nil
 }
 
-// UpdateWebhook implements gen.StrictServerInterface.
 func (h *Handlers) UpdateWebhook(
 	ctx context.Context,
 	call *gen.Call,
@@ -162,7 +156,6 @@ func (h *Handlers) UpdateWebhook(
 	return gen.UpdateWebhook200JSONResponse(webhookView(&e)), nil
 }
 
-// DeleteWebhook implements gen.StrictServerInterface.
 func (h *Handlers) DeleteWebhook(
 	ctx context.Context,
 	_ *gen.Call,
@@ -182,7 +175,6 @@ func (h *Handlers) DeleteWebhook(
 	return gen.DeleteWebhook204Response{}, nil
 }
 
-// RotateWebhookSecret implements gen.StrictServerInterface.
 func (h *Handlers) RotateWebhookSecret(
 	ctx context.Context,
 	call *gen.Call,
@@ -203,7 +195,6 @@ func (h *Handlers) RotateWebhookSecret(
 	return gen.RotateWebhookSecret200JSONResponse{Secret: secret}, nil
 }
 
-// TestWebhook implements gen.StrictServerInterface.
 func (h *Handlers) TestWebhook(ctx context.Context, call *gen.Call, r gen.TestWebhookRequestObject) (gen.TestWebhookResponseObject, error) {
 	id, err := webhook.ParseID(r.WebhookID)
 	if err != nil {
@@ -220,7 +211,6 @@ func (h *Handlers) TestWebhook(ctx context.Context, call *gen.Call, r gen.TestWe
 	return gen.TestWebhook200JSONResponse{EventID: event}, nil
 }
 
-// RedeliverFailed implements gen.StrictServerInterface.
 func (h *Handlers) RedeliverFailed(
 	ctx context.Context,
 	_ *gen.Call,
@@ -241,7 +231,6 @@ func (h *Handlers) RedeliverFailed(
 	return gen.RedeliverFailed200JSONResponse{Deliveries: n}, nil
 }
 
-// ListDeliveries implements gen.StrictServerInterface.
 func (h *Handlers) ListDeliveries(
 	ctx context.Context,
 	_ *gen.Call,
@@ -276,7 +265,6 @@ func (h *Handlers) ListDeliveries(
 	return gen.ListDeliveries200JSONResponse{Data: convert.All(found, deliveryView), NextCursor: cursor}, nil
 }
 
-// GetDelivery implements gen.StrictServerInterface.
 func (h *Handlers) GetDelivery(ctx context.Context, _ *gen.Call, r gen.GetDeliveryRequestObject) (gen.GetDeliveryResponseObject, error) {
 	id, err := webhook.ParseDeliveryID(r.DeliveryID)
 	if err != nil {
@@ -289,7 +277,6 @@ func (h *Handlers) GetDelivery(ctx context.Context, _ *gen.Call, r gen.GetDelive
 	return gen.GetDelivery200JSONResponse{Delivery: deliveryView(&d), Attempts: convert.All(attempts, attemptView), Event: d.Body}, nil
 }
 
-// Redeliver implements gen.StrictServerInterface.
 func (h *Handlers) Redeliver(ctx context.Context, _ *gen.Call, r gen.RedeliverRequestObject) (gen.RedeliverResponseObject, error) {
 	id, err := webhook.ParseDeliveryID(r.DeliveryID)
 	if err != nil {

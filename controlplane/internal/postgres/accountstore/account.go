@@ -31,7 +31,6 @@ type Store struct{ db *postgres.DB }
 // New returns a store that uses db.
 func New(db *postgres.DB) *Store { return &Store{db} }
 
-// Create implements account.Store.
 func (s *Store) Create(ctx context.Context, a account.Account) (made account.Account, err error) {
 	err = s.db.InRevision(ctx, "create account", func(q *sqlcgen.Queries, rev int64) error {
 		row, err := q.InsertAccount(ctx, sqlcgen.InsertAccountParams{
@@ -81,7 +80,6 @@ func existingAccount(ctx context.Context, q *sqlcgen.Queries, id account.ID) (ac
 	return withBalance(ctx, q, &row)
 }
 
-// Get implements account.Store.
 func (s *Store) Get(ctx context.Context, id account.ID) (account.Account, error) {
 	row, err := s.db.Queries().GetAccount(ctx, ident.UUID(id))
 	if err != nil {
@@ -91,7 +89,6 @@ func (s *Store) Get(ctx context.Context, id account.ID) (account.Account, error)
 	return a, postgres.Translate("get account", err)
 }
 
-// List implements account.Store.
 func (s *Store) List(ctx context.Context, query account.Query) ([]account.Account, error) {
 	rows, err := s.list(ctx, &query)
 	if err != nil {
@@ -142,7 +139,6 @@ func (s *Store) list(ctx context.Context, query *account.Query) ([]sqlcgen.Accou
 	return rows, err
 }
 
-// Update implements account.Store.
 func (s *Store) Update(
 	ctx context.Context, id account.ID, decide func(account.Account) (account.Update, error),
 ) (after account.Account, announce *wire.KeyChange, err error) {
@@ -323,7 +319,6 @@ func BalanceOf(row *sqlcgen.AccountBalancesRow) account.Balance {
 	}
 }
 
-// SummarizeBalances implements account.BalanceReader.
 func (s *Store) SummarizeBalances(ctx context.Context) (account.BalanceSummary, error) {
 	row, err := s.db.Queries().SummarizeBalances(ctx)
 	return account.BalanceSummary{

@@ -45,13 +45,11 @@ func (s *Store) RunExclusively(ctx context.Context, fn func(context.Context) err
 	return err
 }
 
-// Now implements archive.Store.
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	now, err := s.db.Queries().Now(ctx)
 	return now, postgres.Translate("read the clock", err)
 }
 
-// CloseBefore implements archive.Store.
 func (s *Store) CloseBefore(ctx context.Context, end time.Time) error {
 	span, err := s.db.Queries().UsageSpan(ctx)
 	if err != nil {
@@ -95,7 +93,6 @@ type monthName time.Time
 // String returns a text such as "usage 2026-10".
 func (m monthName) String() string { return "usage " + time.Time(m).Format("2006-01") }
 
-// Months implements archive.Store.
 func (s *Store) Months(ctx context.Context) ([]archive.Month, error) {
 	rows, err := s.db.Queries().UsageMonths(ctx)
 	if err != nil {
@@ -122,7 +119,6 @@ func toMonth(row *sqlcgen.UsageMonth) archive.Month {
 	}
 }
 
-// MarkExported implements archive.Store.
 func (s *Store) MarkExported(ctx context.Context, m archive.Month) error {
 	month := pgconv.Day(m.Month, pgtype.Finite)
 	return s.db.InTx(ctx, func(tx pgx.Tx) error {
@@ -165,7 +161,6 @@ func (s *Store) Drop(ctx context.Context, month time.Time) (dropped bool, err er
 	return dropped && err == nil, err
 }
 
-// AuditBefore implements archive.Store.
 func (s *Store) AuditBefore(ctx context.Context, before time.Time, after int64, limit int) ([]audit.Entry, error) {
 	rows, err := s.db.Queries().AuditBefore(ctx, sqlcgen.AuditBeforeParams{AfterID: after, BeforeMoment: before, RowLimit: int32(limit)})
 	entries := make([]audit.Entry, len(rows))
@@ -186,7 +181,6 @@ func (s *Store) AuditBefore(ctx context.Context, before time.Time, after int64, 
 	return entries, postgres.Translate("read audit log", err)
 }
 
-// RemoveAudit implements archive.Store.
 func (s *Store) RemoveAudit(ctx context.Context, lastID, entries int64, file string, sha256 []byte) error {
 	return postgres.Translate("remove audit entries", s.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)

@@ -62,7 +62,6 @@ type Store struct{ db *postgres.DB }
 // New returns a store that uses db.
 func New(db *postgres.DB) *Store { return &Store{db} }
 
-// Record implements audit.Store.
 func (s *Store) Record(ctx context.Context, action, object string) error {
 	by := audit.By(ctx)
 	err := s.db.Queries().InsertAudit(ctx, sqlcgen.InsertAuditParams{
@@ -74,7 +73,6 @@ func (s *Store) Record(ctx context.Context, action, object string) error {
 	return postgres.Translate("write audit entry", err)
 }
 
-// List implements audit.Store.
 func (s *Store) List(ctx context.Context, query audit.Query) ([]audit.Entry, error) {
 	rows, err := s.db.PlannedQueries().ListAudit(ctx, sqlcgen.ListAuditParams{
 		Object:    query.Object,

@@ -47,7 +47,6 @@ func (s *Store) Load(ctx context.Context) (state *catalog.State, err error) {
 // errNothing rolls back the transaction of an empty plan.
 var errNothing = errors.New("nothing to write")
 
-// Apply implements catalog.Store.
 func (s *Store) Apply(ctx context.Context, plan catalog.PlanFunc, entries catalog.EntriesFunc) (applied catalog.Applied, err error) {
 	err = s.db.InRevision(ctx, "apply catalog", func(q *sqlcgen.Queries, rev int64) error {
 		applied, err = apply(ctx, q, rev, plan, entries)
@@ -235,7 +234,6 @@ func (l *loader) scheduled() error {
 	return err
 }
 
-// Prices implements catalog.Store.
 func (s *Store) Prices(ctx context.Context, model string) ([]catalog.PriceVersion, error) {
 	rows, err := s.db.Queries().ListPrices(ctx, model)
 	versions := make([]catalog.PriceVersion, len(rows))
@@ -254,7 +252,6 @@ func (s *Store) Prices(ctx context.Context, model string) ([]catalog.PriceVersio
 	return versions, postgres.Translate("list prices", err)
 }
 
-// PriceDue implements catalog.Store.
 func (s *Store) PriceDue(ctx context.Context) (bool, error) {
 	due, err := s.db.Queries().AnyPriceDue(ctx)
 	return due, postgres.Translate("read due prices", err)

@@ -32,7 +32,6 @@ func (s *Store) Active(ctx context.Context, models []string, since time.Time) (b
 	return byModel, total, postgres.Translate("count active accounts", err)
 }
 
-// Traffic implements catalog.Store.
 func (s *Store) Traffic(ctx context.Context, models []string, since time.Time, limit int) ([]catalog.Traffic, error) {
 	rows, err := sqlcgen.New(s.db.Pool()).
 		ModelTraffic(ctx, sqlcgen.ModelTrafficParams{

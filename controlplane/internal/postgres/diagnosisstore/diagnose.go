@@ -18,7 +18,6 @@ type Store struct{ db *postgres.DB }
 // New returns a store that uses db.
 func New(db *postgres.DB) *Store { return &Store{db} }
 
-// Diagnose implements diagnosis.Database.
 func (s *Store) Diagnose(ctx context.Context) (facts diagnosis.Postgres, err error) {
 	facts.Newest = postgres.LatestMigration
 	if facts.Migration, err = s.db.SchemaVersion(ctx); err != nil {

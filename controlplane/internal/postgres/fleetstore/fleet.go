@@ -19,7 +19,6 @@ type Store struct{ db *postgres.DB }
 // New returns a store that uses db.
 func New(db *postgres.DB) *Store { return &Store{db} }
 
-// Fleet implements fleet.Store.
 func (s *Store) Fleet(ctx context.Context) (fleet.Fleet, error) {
 	rows, err := s.db.Queries().ListSessions(ctx)
 	if err != nil {
@@ -48,7 +47,6 @@ func (s *Store) Fleet(ctx context.Context) (fleet.Fleet, error) {
 	return f, postgres.Translate("read catalog head", err)
 }
 
-// LastChange implements fleet.ChangeStore.
 func (s *Store) LastChange(ctx context.Context) (*wire.KeyChange, error) {
 	rev, err := s.db.Queries().LatestChange(ctx)
 	if err != nil {

@@ -20,7 +20,6 @@ type Store struct{ db *postgres.DB }
 // New returns a store that uses db.
 func New(db *postgres.DB) *Store { return &Store{db} }
 
-// Pools implements holding.Store.
 func (s *Store) Pools(ctx context.Context, id account.ID, after wire.PoolID, limit int) ([]holding.Pool, error) {
 	q := s.db.Queries()
 	rows, err := q.ListAccountPools(

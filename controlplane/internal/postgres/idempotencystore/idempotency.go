@@ -20,7 +20,6 @@ type Store struct{ db *postgres.DB }
 // New returns a store that uses db.
 func New(db *postgres.DB) *Store { return &Store{db} }
 
-// Begin implements idempotency.Store.
 func (s *Store) Begin(ctx context.Context, fresh idempotency.Stored) (idempotency.Stored, error) {
 	r := &fresh.Request
 	inserted, err := s.db.Queries().InsertIdempotencyKey(ctx, sqlcgen.InsertIdempotencyKeyParams{
@@ -59,7 +58,6 @@ func (s *Store) Begin(ctx context.Context, fresh idempotency.Stored) (idempotenc
 	}, nil
 }
 
-// Finish implements idempotency.Store.
 func (s *Store) Finish(ctx context.Context, done idempotency.Stored) error {
 	return postgres.Translate("write response", s.db.Queries().FinishIdempotencyKey(ctx, sqlcgen.FinishIdempotencyKeyParams{
 		Actor:       done.Request.Actor,
@@ -73,14 +71,12 @@ func (s *Store) Finish(ctx context.Context, done idempotency.Stored) error {
 	}))
 }
 
-// Release implements idempotency.Store.
 func (s *Store) Release(ctx context.Context, refused idempotency.Stored) error {
 	return postgres.Translate("release idempotency key", s.db.Queries().ReleaseIdempotencyKey(ctx, sqlcgen.ReleaseIdempotencyKeyParams{
 		Actor: refused.Request.Actor, Key: refused.Request.Key, OperationID: refused.Operation,
 	}))
 }
 
-// Expire implements idempotency.Store.
 func (s *Store) Expire(ctx context.Context, age time.Duration) (int64, error) {
 	removed, err := postgres.DeleteInBatches(func() (int64, error) {
 		return s.db.Queries().

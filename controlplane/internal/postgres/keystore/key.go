@@ -35,7 +35,6 @@ type Store struct{ db *postgres.DB }
 // New returns a store that uses db.
 func New(db *postgres.DB) *Store { return &Store{db} }
 
-// Create implements key.Store.
 func (s *Store) Create(ctx context.Context, records []key.Record) (made []key.Record, err error) {
 	err = s.db.InRevision(ctx, "create keys", func(q *sqlcgen.Queries, rev int64) error {
 		made, err = createKeys(ctx, q, rev, records)
@@ -122,7 +121,6 @@ func newRows(rev int64, records []key.Record) sqlcgen.InsertKeysParams {
 // unlimited stands for no limit among the limits of InsertKeys.
 const unlimited = -1
 
-// Import implements key.Store.
 func (s *Store) Import(ctx context.Context, records []key.Record) (made []key.Record, announce *wire.KeyChange, err error) {
 	err = s.db.InRevision(ctx, "import keys", func(q *sqlcgen.Queries, rev int64) error {
 		announce = nil
@@ -174,7 +172,6 @@ func recordPepper(ctx context.Context, q *sqlcgen.Queries, row *sqlcgen.ApiKey, 
 	return auditstore.Insert(ctx, q, "key.pepper", key.ID(row.ID), nil, map[string]string{"pepper": r.Secret.Pepper})
 }
 
-// Get implements key.Store.
 func (s *Store) Get(ctx context.Context, id key.ID) (key.Key, error) {
 	row, err := s.db.Queries().GetKey(ctx, ident.UUID(id))
 	if err != nil {
@@ -184,7 +181,6 @@ func (s *Store) Get(ctx context.Context, id key.ID) (key.Key, error) {
 	return k, postgres.Translate("get key", err)
 }
 
-// ByHash implements key.Store.
 func (s *Store) ByHash(ctx context.Context, hash apikey.Hash) (key.ID, error) {
 	row, err := s.db.Queries().GetKeyByHash(ctx, hash[:])
 	if err != nil {
@@ -193,7 +189,6 @@ func (s *Store) ByHash(ctx context.Context, hash apikey.Hash) (key.ID, error) {
 	return key.ID(row.ID), nil
 }
 
-// List implements key.Store.
 func (s *Store) List(ctx context.Context, query key.Query) ([]key.Key, error) {
 	rows, err := s.db.Queries().ListKeys(ctx, sqlcgen.ListKeysParams{
 		AccountID:  ident.UUID(query.AccountID),
@@ -211,7 +206,6 @@ func (s *Store) List(ctx context.Context, query key.Query) ([]key.Key, error) {
 	return keys, postgres.Translate("list keys", fillSpending(ctx, s.db.Queries(), keys))
 }
 
-// Update implements key.Store.
 func (s *Store) Update(
 	ctx context.Context, id key.ID, decide func(key.Key) (key.Update, error),
 ) (after key.Key, announce *wire.KeyChange, err error) {
@@ -264,7 +258,6 @@ func (s *Store) Update(
 	return after, announce, err
 }
 
-// Revoke implements key.Store.
 func (s *Store) Revoke(ctx context.Context, id key.ID) (revoked key.Key, c wire.KeyChange, err error) {
 	err = s.db.InRevision(ctx, "revoke key", func(q *sqlcgen.Queries, rev int64) error {
 		row, err := q.LockKey(ctx, ident.UUID(id))
@@ -301,7 +294,6 @@ func (s *Store) Revoke(ctx context.Context, id key.ID) (revoked key.Key, c wire.
 	return revoked, c, err
 }
 
-// Sealed implements key.Store.
 func (s *Store) Sealed(ctx context.Context, id key.ID) (sealed vault.Sealed, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)

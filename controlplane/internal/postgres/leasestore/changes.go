@@ -13,7 +13,6 @@ import (
 
 var _ changestream.Store = (*Store)(nil)
 
-// ChangesToStream implements changestream.Store.
 func (l *Store) ChangesToStream(ctx context.Context, after int64, limit int) (streamed int64, changes []wire.KeyChange, err error) {
 	q := l.db.Queries()
 	if streamed, err = q.StreamedRevision(ctx); err != nil {
@@ -29,7 +28,6 @@ func (l *Store) ChangesToStream(ctx context.Context, after int64, limit int) (st
 	return streamed, changes, nil
 }
 
-// EndingSessions implements changestream.Store.
 func (l *Store) EndingSessions(ctx context.Context) (sessions []changestream.EndingSession, epoch int64, err error) {
 	q := l.db.Queries()
 	rows, err := q.EndingSessions(ctx)
@@ -46,7 +44,6 @@ func (l *Store) EndingSessions(ctx context.Context) (sessions []changestream.End
 	return sessions, epoch, postgres.Translate("read the recovery wait", err)
 }
 
-// FenceEnding implements changestream.Store.
 func (l *Store) FenceEnding(ctx context.Context, ids []wire.SessionID) (fenced int, err error) {
 	list := make([]int64, len(ids))
 	for i, id := range ids {
@@ -56,13 +53,11 @@ func (l *Store) FenceEnding(ctx context.Context, ids []wire.SessionID) (fenced i
 	return int(rows), postgres.Translate("fence sessions", err)
 }
 
-// LongestWindow implements changestream.Store.
 func (l *Store) LongestWindow(ctx context.Context) (time.Duration, error) {
 	longest, err := l.db.Queries().LongestWindow(ctx)
 	return time.Duration(longest) * time.Millisecond, postgres.Translate("read windows of sessions", err)
 }
 
-// RaiseStreamed implements changestream.Store.
 func (l *Store) RaiseStreamed(ctx context.Context, revision int64) error {
 	return postgres.Translate("raise the streamed revision", l.db.Queries().RaiseStreamedRevision(ctx, revision))
 }

@@ -17,7 +17,6 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// Register implements leasing.Store.
 func (l *Store) Register(ctx context.Context, r *wire.RegisterRequest, window time.Duration) (*wire.RegisterResponse, error) {
 	reply := &wire.RegisterResponse{V: wire.Version, Status: wire.Done, WindowMS: window.Milliseconds()}
 	err := l.db.InTx(ctx, func(tx pgx.Tx) error {

@@ -13,19 +13,16 @@ import (
 
 var _ keybucket.Store = (*Store)(nil)
 
-// Head implements keybucket.Store.
 func (l *Store) Head(ctx context.Context) (wire.KeyMark, error) {
 	row, err := l.db.Queries().KeyHead(ctx)
 	return wire.KeyMark{V: wire.Version, Epoch: row.ClusterEpoch, Revision: row.Revision}, postgres.Translate("read revision", err)
 }
 
-// CountKeys implements keybucket.Store.
 func (l *Store) CountKeys(ctx context.Context) (int64, error) {
 	n, err := l.db.Queries().CountAllKeys(ctx)
 	return n, postgres.Translate("count keys", err)
 }
 
-// Keys implements keybucket.Store.
 func (l *Store) Keys(ctx context.Context, since int64, after ident.UUID, limit int) (page keybucket.Page, err error) {
 	var rows []sqlcgen.HashesOfChangedKeysRow
 	if since == 0 {
@@ -55,7 +52,6 @@ func (l *Store) Keys(ctx context.Context, since int64, after ident.UUID, limit i
 	return page, nil
 }
 
-// KeyEntries implements keybucket.Store.
 func (l *Store) KeyEntries(ctx context.Context, hashes []apikey.Hash) ([]wire.KeyEntry, error) {
 	loaded, epoch, err := l.loadKeys(ctx, hashes)
 	if err != nil {

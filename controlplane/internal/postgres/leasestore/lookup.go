@@ -16,7 +16,6 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// LoadKeys implements leasing.Store.
 func (l *Store) LoadKeys(ctx context.Context, hashes []apikey.Hash) (map[apikey.Hash]*wire.LoadKeyResponse, error) {
 	loaded, _, err := l.loadKeys(ctx, hashes)
 	return loaded, err
@@ -82,7 +81,6 @@ func setMultipliers(record *wire.KeyRecord, own int64, models []byte) error {
 	return nil
 }
 
-// Balance implements leasing.Store.
 func (l *Store) Balance(ctx context.Context, r *wire.BalanceRequest) (*wire.BalanceResponse, error) {
 	account, err := ident.Account.Parse(r.AccountID)
 	if err != nil {
@@ -113,7 +111,6 @@ func (l *Store) Balance(ctx context.Context, r *wire.BalanceRequest) (*wire.Bala
 	}, nil
 }
 
-// KeyRecord implements explain.Store.
 func (l *Store) KeyRecord(ctx context.Context, ofAccount *account.ID, ofKey *key.ID) (record *wire.KeyRecord, suspended bool, err error) {
 	row, err := l.db.Queries().
 		ReadKeyRecord(ctx, sqlcgen.ReadKeyRecordParams{AccountID: (*ident.UUID)(ofAccount), KeyID: (*ident.UUID)(ofKey)})

@@ -14,7 +14,6 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// LiveSessions implements leasing.Store.
 func (l *Store) LiveSessions(ctx context.Context) (map[wire.SessionID]string, error) {
 	rows, err := l.db.Queries().ActiveSessions(ctx)
 	live := make(map[wire.SessionID]string, len(rows))

@@ -27,7 +27,6 @@ func New(db *postgres.DB) *Store { return &Store{db} }
 
 var _ ledgercheck.Store = (*Store)(nil)
 
-// Start implements ledgercheck.Store.
 func (s *Store) Start(ctx context.Context, r ledgercheck.Run) (kept ledgercheck.Run, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
@@ -55,7 +54,6 @@ func (s *Store) Start(ctx context.Context, r ledgercheck.Run) (kept ledgercheck.
 	return kept, err
 }
 
-// Get implements ledgercheck.Store.
 func (s *Store) Get(ctx context.Context, id ledgercheck.ID) (ledgercheck.Run, error) {
 	row, err := s.db.Queries().GetLedgerCheck(ctx, ident.UUID(id))
 	if err != nil {
@@ -64,7 +62,6 @@ func (s *Store) Get(ctx context.Context, id ledgercheck.ID) (ledgercheck.Run, er
 	return toRun(&row)
 }
 
-// List implements ledgercheck.Store.
 func (s *Store) List(ctx context.Context, query ledgercheck.Query) ([]ledgercheck.Run, error) {
 	rows, err := s.db.Queries().ListLedgerChecks(ctx, sqlcgen.ListLedgerChecksParams{
 		Kind: string(query.Kind), Before: ident.UUID(query.Before), RowLimit: int32(query.Limit),
@@ -81,7 +78,6 @@ func (s *Store) List(ctx context.Context, query ledgercheck.Query) ([]ledgerchec
 	return runs, nil
 }
 
-// Claim implements ledgercheck.Store.
 func (s *Store) Claim(ctx context.Context, duration time.Duration) (run ledgercheck.Run, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		row, err := sqlcgen.New(tx).ClaimLedgerCheck(ctx, duration.Seconds())
@@ -94,7 +90,6 @@ func (s *Store) Claim(ctx context.Context, duration time.Duration) (run ledgerch
 	return run, err
 }
 
-// Advance implements ledgercheck.Store.
 func (s *Store) Advance(ctx context.Context, r *ledgercheck.Run, duration time.Duration) error {
 	return s.change(ctx, "advance ledger check", func(q *sqlcgen.Queries) (int64, error) {
 		return q.AdvanceLedgerCheck(ctx, sqlcgen.AdvanceLedgerCheckParams{
@@ -107,7 +102,6 @@ func (s *Store) Advance(ctx context.Context, r *ledgercheck.Run, duration time.D
 	})
 }
 
-// End implements ledgercheck.Store.
 func (s *Store) End(ctx context.Context, r *ledgercheck.Run) error {
 	p := sqlcgen.EndLedgerCheckParams{
 		ID:          ident.UUID(r.ID),
@@ -139,7 +133,6 @@ func (s *Store) change(ctx context.Context, what string, change func(*sqlcgen.Qu
 	})
 }
 
-// Record implements ledgercheck.Store.
 func (s *Store) Record(ctx context.Context, id ledgercheck.ID, kind ledgercheck.Kind, report *ledger.Report) error {
 	checks, err := json.Marshal(report.Checks)
 	if err != nil {
@@ -161,7 +154,6 @@ func (s *Store) Record(ctx context.Context, id ledgercheck.ID, kind ledgercheck.
 	})
 }
 
-// DeleteOld implements ledgercheck.Store.
 func (s *Store) DeleteOld(ctx context.Context, kind ledgercheck.Kind, kept int) error {
 	return s.db.InTx(ctx, func(tx pgx.Tx) error {
 		return postgres.Translate(

@@ -10,7 +10,6 @@ import (
 	"modelgateway/shared/money"
 )
 
-// Books implements ledger.Store.
 func (s *Store) Books(ctx context.Context, p ledger.Period) (ledger.Books, error) {
 	books := ledger.NewBooks()
 	rows, err := s.sums(ctx, p)

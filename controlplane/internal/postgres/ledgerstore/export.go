@@ -19,7 +19,6 @@ import (
 // distantFuture is later than every transaction.
 var distantFuture = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Entries implements ledger.Store.
 func (s *Store) Entries(ctx context.Context, query ledger.EntryQuery) ([]ledger.Entry, error) {
 	if query.To.IsZero() {
 		query.To = distantFuture

@@ -31,7 +31,6 @@ type Store struct{ db *postgres.DB }
 // New returns a store that uses db.
 func New(db *postgres.DB) *Store { return &Store{db} }
 
-// Post implements ledger.Store.
 func (s *Store) Post(ctx context.Context, t ledger.Transaction) (booked ledger.Transaction, posted bool, err error) {
 	about, err := requestOf(&t)
 	if err != nil {
@@ -135,7 +134,6 @@ func requestText(id *ident.UUID) string {
 	return ident.Request.Format(*id)
 }
 
-// Corrections implements ledger.Store.
 func (s *Store) Corrections(ctx context.Context, request ident.UUID) ([]ledger.Transaction, error) {
 	rows, err := s.db.Queries().CorrectionsOfRequest(ctx, request)
 	if err != nil {
@@ -193,7 +191,6 @@ func existingTransaction(ctx context.Context, q *sqlcgen.Queries, t ledger.Trans
 	return TransactionOf(sqlcgen.ListAccountTransactionsRow(row)), nil
 }
 
-// List implements ledger.Store.
 func (s *Store) List(ctx context.Context, query ledger.Query) ([]ledger.Transaction, error) {
 	rows, err := s.db.PlannedQueries().ListAccountTransactions(ctx, sqlcgen.ListAccountTransactionsParams{
 		AccountID: ident.UUID(query.AccountID),
@@ -212,7 +209,6 @@ func (s *Store) List(ctx context.Context, query ledger.Query) ([]ledger.Transact
 	return found, nil
 }
 
-// Balance implements ledger.Store.
 func (s *Store) Balance(ctx context.Context, id account.ID) (account.Balance, error) {
 	rows, err := s.db.Queries().AccountBalances(ctx, []ident.UUID{ident.UUID(id)})
 	if err != nil {

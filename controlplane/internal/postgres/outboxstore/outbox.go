@@ -23,7 +23,6 @@ type Store struct{ db *postgres.DB }
 // New returns a store that uses db.
 func New(db *postgres.DB) *Store { return &Store{db} }
 
-// Drain implements outbox.Store.
 func (s *Store) Drain(
 	ctx context.Context, publish func(context.Context, []catalog.Entry) error,
 ) (found int, leads bool, err error) {
@@ -53,7 +52,6 @@ func (s *Store) Drain(
 	return found, leads, err
 }
 
-// Age implements outbox.Store.
 func (s *Store) Age(ctx context.Context) (time.Duration, error) {
 	seconds, err := s.db.Queries().OutboxAge(ctx)
 	return time.Duration(seconds * float64(time.Second)), postgres.Translate("read outbox age", err)

@@ -16,7 +16,7 @@ import (
 	"modelgateway/controlplane/internal/settle"
 )
 
-// Store implements settle.QuarantineStore.
+// Store reads and resolves the events in quarantine.
 type Store struct{ db *postgres.DB }
 
 // New returns a store that uses db.
@@ -24,7 +24,6 @@ func New(db *postgres.DB) *Store { return &Store{db} }
 
 var _ settle.QuarantineStore = (*Store)(nil)
 
-// List implements settle.QuarantineStore.
 func (s *Store) List(ctx context.Context, q settle.QuarantineQuery) ([]settle.Quarantined, error) {
 	rows, err := s.db.Queries().ListQuarantined(ctx, sqlcgen.ListQuarantinedParams{
 		Resolution: string(q.Resolution), BeforeID: q.Before, RowLimit: int32(q.Limit),
@@ -47,7 +46,6 @@ func (s *Store) List(ctx context.Context, q settle.QuarantineQuery) ([]settle.Qu
 	return found, postgres.Translate("list quarantine", err)
 }
 
-// Get implements settle.QuarantineStore.
 func (s *Store) Get(ctx context.Context, id int64) (settle.Quarantined, error) {
 	return getQuarantined(ctx, s.db.Queries(), id)
 }
@@ -90,7 +88,6 @@ func resolvedOf(q *settle.Quarantined) resolved {
 	return resolved{q.RequestID, q.Reason, q.Resolution, q.Note, q.ResolvedAt}
 }
 
-// Resolve implements settle.QuarantineStore.
 func (s *Store) Resolve(ctx context.Context, id int64, r settle.Resolution, why string) (after settle.Quarantined, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
@@ -115,7 +112,6 @@ func (s *Store) Resolve(ctx context.Context, id int64, r settle.Resolution, why 
 	return after, postgres.Translate("resolve quarantine", err)
 }
 
-// CountOpen implements settle.QuarantineStore.
 func (s *Store) CountOpen(ctx context.Context) (int64, error) {
 	n, err := s.db.Queries().CountOpenQuarantined(ctx)
 	return n, postgres.Translate("count quarantine", err)

@@ -36,7 +36,7 @@ func find(ctx context.Context, db sqlcgen.DBTX) (f rollback.Observation, err err
 	return f, err
 }
 
-// Store implements recovery.Store.
+// Store has the markers, replicas and epochs of the cluster, and declares losses.
 type Store struct {
 	db     *postgres.DB
 	others []*postgres.DB
@@ -48,7 +48,6 @@ func New(db *postgres.DB, others ...*postgres.DB) *Store { return &Store{db, oth
 
 var _ recovery.Store = (*Store)(nil)
 
-// SetGuard implements recovery.Store.
 func (s *Store) SetGuard(g *recovery.Guard) {
 	s.db.SetGuard(g)
 	for _, other := range s.others {
@@ -56,7 +55,6 @@ func (s *Store) SetGuard(g *recovery.Guard) {
 	}
 }
 
-// CloseConnections implements recovery.Store.
 func (s *Store) CloseConnections() {
 	s.db.Pool().Reset()
 	for _, other := range s.others {
@@ -75,7 +73,6 @@ func (s *Store) withOwnConnection(ctx context.Context, do func(conn *pgx.Conn) e
 	return do(conn)
 }
 
-// Observe implements recovery.Store.
 func (s *Store) Observe(ctx context.Context, markers []rollback.CommitMarker) (f rollback.Observation, err error) {
 	var arg sqlcgen.MissingCommitMarkersParams
 	for _, w := range markers {
@@ -94,7 +91,6 @@ func (s *Store) Observe(ctx context.Context, markers []rollback.CommitMarker) (f
 	return f, err
 }
 
-// AddReplica implements recovery.Store.
 func (s *Store) AddReplica(ctx context.Context, id string, clusterEpoch int64) (known bool, err error) {
 	err = s.withOwnConnection(ctx, func(conn *pgx.Conn) error {
 		q := sqlcgen.New(conn)
@@ -163,7 +159,6 @@ func (s *Store) terminate(ctx context.Context, replicas []string) error {
 	return postgres.Translate("close the connections of fenced replicas", err)
 }
 
-// LastCheckpoint implements recovery.Store.
 func (s *Store) LastCheckpoint(ctx context.Context) (until time.Time, err error) {
 	err = s.withOwnConnection(ctx, func(conn *pgx.Conn) error {
 		until, err = sqlcgen.New(conn).LastCommitMarker(ctx)
@@ -175,7 +170,6 @@ func (s *Store) LastCheckpoint(ctx context.Context) (until time.Time, err error)
 	return until, err
 }
 
-// DeclareLoss implements recovery.Store.
 func (s *Store) DeclareLoss(
 	ctx context.Context, clusterEpoch int64, seen rollback.HighWaterMark, window time.Duration, backup recovery.Backup,
 ) (mark rollback.HighWaterMark, err error) {

@@ -37,7 +37,6 @@ type rotationName string
 // String returns the name.
 func (n rotationName) String() string { return string(n) }
 
-// DataKeys implements rotation.Store.
 func (s *Store) DataKeys(ctx context.Context) ([]vault.DataKey, error) {
 	rows, err := s.db.Queries().ListDataKeys(ctx)
 	keys := make([]vault.DataKey, len(rows))
@@ -60,7 +59,6 @@ func toDataKey(id string, text []byte, master string) vault.DataKey {
 	return vault.DataKey{ID: id, Sealed: vault.Sealed{Text: text, KeyID: master}}
 }
 
-// FirstDataKey implements rotation.Store.
 func (s *Store) FirstDataKey(ctx context.Context, makeKey func() vault.DataKey) error {
 	return s.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
@@ -79,7 +77,6 @@ func insertDataKey(ctx context.Context, q *sqlcgen.Queries, k vault.DataKey) err
 	return q.InsertDataKey(ctx, sqlcgen.InsertDataKeyParams{ID: k.ID, Sealed: k.Sealed.Text, MasterKeyID: k.Sealed.KeyID})
 }
 
-// Start implements rotation.Store.
 func (s *Store) Start(ctx context.Context, r rotation.Rotation, with *vault.DataKey) (kept rotation.Rotation, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
@@ -112,7 +109,6 @@ func (s *Store) Start(ctx context.Context, r rotation.Rotation, with *vault.Data
 	return kept, err
 }
 
-// Last implements rotation.Store.
 func (s *Store) Last(ctx context.Context, kind rotation.Kind) (*rotation.Rotation, error) {
 	row, err := s.db.Queries().LastRotation(ctx, string(kind))
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -133,7 +129,6 @@ func toRotation(row *sqlcgen.Rotation) rotation.Rotation {
 	}
 }
 
-// Holdings implements rotation.Store.
 func (s *Store) Holdings(ctx context.Context) ([]rotation.Holding, error) {
 	rows, err := s.db.Queries().CountUnrotatedSecrets(ctx)
 	holdings := make([]rotation.Holding, len(rows))
@@ -143,13 +138,11 @@ func (s *Store) Holdings(ctx context.Context) ([]rotation.Holding, error) {
 	return holdings, postgres.Translate("count secrets", err)
 }
 
-// Keys implements rotation.Store.
 func (s *Store) Keys(ctx context.Context, pepper string) (rotation.Keys, error) {
 	r, err := s.db.Queries().CountPeppers(ctx, pepper)
 	return rotation.Keys{Ready: r.Ready, Waiting: r.Waiting, HashOnly: r.HashOnly}, postgres.Translate("count hashes", err)
 }
 
-// HashOnly implements rotation.Store.
 func (s *Store) HashOnly(ctx context.Context, pepper string, after key.ID, limit int) ([]rotation.HashOnlyKey, error) {
 	rows, err := s.db.Queries().
 		HashOnlyKeys(ctx, sqlcgen.HashOnlyKeysParams{Pepper: pepper, After: ident.UUID(after), RowLimit: int32(limit)})

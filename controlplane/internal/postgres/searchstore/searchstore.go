@@ -20,7 +20,6 @@ type Store struct{ db *postgres.DB }
 // New returns a store that uses db.
 func New(db *postgres.DB) *Store { return &Store{db} }
 
-// ByText implements search.Store.
 func (s *Store) ByText(ctx context.Context, text string) ([]search.Result, error) {
 	q := s.db.PlannedQueries()
 	part, exact := pgconv.Beginning(strings.ToLower(text)), pgconv.Beginning(text)
@@ -64,7 +63,6 @@ func (s *Store) ByText(ctx context.Context, text string) ([]search.Result, error
 	return found, nil
 }
 
-// ByID implements search.Store.
 func (s *Store) ByID(ctx context.Context, r search.Range) (found []search.Result, err error) {
 	q := s.db.PlannedQueries()
 	switch r.Type {
@@ -111,7 +109,6 @@ func (s *Store) ByID(ctx context.Context, r search.Range) (found []search.Result
 	return found, postgres.Translate("search by id", err)
 }
 
-// ByHash implements search.Store.
 func (s *Store) ByHash(ctx context.Context, hashes []apikey.Hash) (found []search.Result, err error) {
 	raw := make([][]byte, len(hashes))
 	for i := range hashes {

@@ -14,7 +14,6 @@ import (
 
 var _ settle.Facts = (*Store)(nil)
 
-// PriceVersions implements settle.Facts.
 func (s *Store) PriceVersions(ctx context.Context, versions []int64) (map[int64]settle.PriceVersion, error) {
 	rows, err := s.db.Queries().PriceVersions(ctx, versions)
 	if err != nil {
@@ -32,7 +31,6 @@ func (s *Store) PriceVersions(ctx context.Context, versions []int64) (map[int64]
 	return found, nil
 }
 
-// WithoutLease implements settle.Facts.
 func (s *Store) WithoutLease(ctx context.Context, holders []settle.Holder) ([]settle.Holder, error) {
 	var arg sqlcgen.WithoutLeaseParams
 	for _, h := range holders {
@@ -49,7 +47,6 @@ func (s *Store) WithoutLease(ctx context.Context, holders []settle.Holder) ([]se
 	return without, nil
 }
 
-// Owners implements settle.Facts.
 func (s *Store) Owners(ctx context.Context, publishers []settle.Publisher) (map[settle.Publisher]bool, error) {
 	var arg sqlcgen.SessionOwnersParams
 	for _, p := range publishers {

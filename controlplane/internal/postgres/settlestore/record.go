@@ -39,7 +39,6 @@ type recordCopy struct {
 // copyChunk is about the number of bytes that are encoded at a time.
 const copyChunk = 32 << 10
 
-// Read implements io.Reader.
 func (c *recordCopy) Read(into []byte) (int, error) {
 	if len(c.unread) == 0 {
 		if c.finished {

@@ -46,7 +46,6 @@ func (s *Store) RequestTimes(ctx context.Context) (from, to, now time.Time, err 
 	return row.Lowest.Time(), row.Highest.Time(), row.Now, postgres.Translate("read span of usage partitions", err)
 }
 
-// Settle implements settle.Store.
 func (s *Store) Settle(ctx context.Context, items []settle.Item) (settle.Result, error) {
 	result, err := s.attempt(ctx, items, false)
 	for again := 1; isRepeated(err) && again < settleAttempts; again++ {

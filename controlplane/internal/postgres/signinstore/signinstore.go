@@ -24,7 +24,6 @@ func New(db *postgres.DB) *Store { return &Store{db} }
 
 var _ signin.Store = (*Store)(nil)
 
-// Create implements signin.Store.
 func (s *Store) Create(ctx context.Context, session *signin.Session, secret signin.Hash, length time.Duration) error {
 	return s.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
@@ -56,7 +55,6 @@ func (s *Store) Create(ctx context.Context, session *signin.Session, secret sign
 	})
 }
 
-// Use implements signin.Store.
 func (s *Store) Use(ctx context.Context, secret signin.Hash, idle time.Duration) (*signin.Session, error) {
 	row, err := s.db.Queries().UseConsoleSession(ctx, sqlcgen.UseConsoleSessionParams{SecretHash: secret[:], IdleSeconds: idle.Seconds()})
 	if err != nil {
@@ -80,7 +78,6 @@ func (s *Store) Use(ctx context.Context, secret signin.Hash, idle time.Duration)
 	return &session, nil
 }
 
-// List implements signin.Store.
 func (s *Store) List(ctx context.Context, idle time.Duration) ([]signin.Session, error) {
 	rows, err := s.db.Queries().ListConsoleSessions(ctx, idle.Seconds())
 	sessions := make([]signin.Session, len(rows))
@@ -90,7 +87,6 @@ func (s *Store) List(ctx context.Context, idle time.Duration) ([]signin.Session,
 	return sessions, postgres.Translate("list console sessions", err)
 }
 
-// End implements signin.Store.
 func (s *Store) End(ctx context.Context, id signin.ID) error {
 	return s.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
@@ -103,7 +99,6 @@ func (s *Store) End(ctx context.Context, id signin.ID) error {
 	})
 }
 
-// Failed implements signin.Store.
 func (s *Store) Failed(ctx context.Context, reason string) error {
 	return auditstore.New(s.db).Record(ctx, "console.sign_in_failed", reason)
 }

@@ -22,7 +22,6 @@ type Store struct{ db *postgres.DB }
 // New returns a store that uses db.
 func New(db *postgres.DB) *Store { return &Store{db} }
 
-// Create implements admin.Store.
 func (s *Store) Create(ctx context.Context, t admin.Token, h admin.Hash) (made admin.Token, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
@@ -48,7 +47,6 @@ func (s *Store) Create(ctx context.Context, t admin.Token, h admin.Hash) (made a
 	return made, err
 }
 
-// List implements admin.Store.
 func (s *Store) List(ctx context.Context) ([]admin.Token, error) {
 	rows, err := s.db.Queries().ListTokens(ctx)
 	tokens := make([]admin.Token, len(rows))
@@ -58,7 +56,6 @@ func (s *Store) List(ctx context.Context) ([]admin.Token, error) {
 	return tokens, postgres.Translate("list tokens", err)
 }
 
-// Revoke implements admin.Store.
 func (s *Store) Revoke(ctx context.Context, id admin.ID) error {
 	return s.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
@@ -70,7 +67,6 @@ func (s *Store) Revoke(ctx context.Context, id admin.ID) error {
 	})
 }
 
-// Use implements admin.Store.
 func (s *Store) Use(ctx context.Context, h admin.Hash) (t admin.Token, expired bool, err error) {
 	row, err := s.db.Queries().GetToken(ctx, h[:])
 	if err != nil {

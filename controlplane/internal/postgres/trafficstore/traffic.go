@@ -28,7 +28,6 @@ func New(db *postgres.DB) *Store { return &Store{db} }
 
 var _ traffic.Store = (*Store)(nil)
 
-// Written implements traffic.Store.
 func (s *Store) Written(ctx context.Context, from, to time.Time) ([]traffic.Written, error) {
 	rows, err := s.db.Queries().WrittenTraffic(ctx, sqlcgen.WrittenTrafficParams{FromTime: from, ToTime: to})
 	written := make([]traffic.Written, len(rows))
@@ -75,7 +74,6 @@ type refusal struct {
 	Reason    string       `json:"reason"`
 }
 
-// Write implements traffic.Store.
 func (s *Store) Write(ctx context.Context, m *traffic.Minute) error {
 	counts := make([]count, len(m.Rows))
 	for i, r := range m.Rows {
@@ -166,7 +164,6 @@ func parse(kind ident.Kind, text string) *string {
 	return &digits
 }
 
-// Read implements traffic.Store.
 func (s *Store) Read(ctx context.Context, q *traffic.Query) ([]traffic.Stored, error) {
 	if q.Step < time.Hour {
 		rows, err := s.db.Queries().TrafficByMinute(ctx, sqlcgen.TrafficByMinuteParams{
@@ -200,7 +197,6 @@ func (s *Store) Read(ctx context.Context, q *traffic.Query) ([]traffic.Stored, e
 	return found, postgres.Translate("read traffic by hour", err)
 }
 
-// Coverage implements traffic.Store.
 func (s *Store) Coverage(ctx context.Context, q *traffic.Query) ([]traffic.Written, error) {
 	rows, err := s.db.Queries().TrafficCoverage(ctx, sqlcgen.TrafficCoverageParams{Step: q.Step.Seconds(), FromTime: q.From, ToTime: q.To})
 	found := make([]traffic.Written, len(rows))
@@ -215,7 +211,6 @@ func (s *Store) Coverage(ctx context.Context, q *traffic.Query) ([]traffic.Writt
 	return found, postgres.Translate("read the coverage of the traffic", err)
 }
 
-// Records implements traffic.Store.
 func (s *Store) Records(ctx context.Context, q *traffic.Query) ([]traffic.Stored, error) {
 	rows, err := s.db.Queries().UsageByDay(ctx, sqlcgen.UsageByDayParams{
 		ByModel: q.By != "", FromDay: pgtype.Date{Time: q.From, Valid: true}, ToDay: pgtype.Date{Time: q.To, Valid: true},
@@ -230,7 +225,6 @@ func (s *Store) Records(ctx context.Context, q *traffic.Query) ([]traffic.Stored
 	return found, postgres.Translate("read usage by day", err)
 }
 
-// Refusals implements traffic.Store.
 func (s *Store) Refusals(ctx context.Context, q *traffic.RefusalQuery) ([]traffic.HourlyRefusal, error) {
 	rows, err := s.db.Queries().ListRefusals(ctx, sqlcgen.ListRefusalsParams{
 		Before:    q.Before,

@@ -15,7 +15,6 @@ import (
 	"modelgateway/shared/ident"
 )
 
-// Export implements usage.Store.
 func (s *Store) Export(ctx context.Context, query usage.ExportQuery) ([]usage.Record, error) {
 	after, ceiling := ident.UUID(query.After), pgconv.HighestID
 	if floor := pgconv.LowestID(query.From); string(after[:]) < string(floor[:]) {

@@ -16,7 +16,6 @@ import (
 	"modelgateway/shared/ident"
 )
 
-// List implements usage.Store.
 func (s *Store) List(ctx context.Context, query usage.Query) (usage.Page, error) {
 	list := reader{s, s.db.PlannedQueries(), &query}
 	page, err := list.page(ctx)

@@ -18,7 +18,6 @@ import (
 	"modelgateway/shared/money"
 )
 
-// Totals implements usage.Store.
 func (s *Store) Totals(ctx context.Context, query usage.TotalQuery) ([]usage.Total, error) {
 	if query.KeyID != (key.ID{}) && query.AccountID == (account.ID{}) {
 		owner, err := s.db.Queries().AccountOfKey(ctx, ident.UUID(query.KeyID))

@@ -29,7 +29,6 @@ type Store struct {
 // New returns a store that uses db.
 func New(db *postgres.DB) *Store { return &Store{db, 2_000, 200_000, 20_000} }
 
-// Get implements usage.Store.
 func (s *Store) Get(ctx context.Context, id usage.RequestID) (usage.Record, error) {
 	row, err := s.db.Queries().GetUsage(ctx, ident.UUID(id))
 	if err != nil {
@@ -59,13 +58,11 @@ func (s *Store) nameCredentials(ctx context.Context, attempts []usage.Attempt) e
 	return postgres.Translate("read the names of credentials", err)
 }
 
-// Count implements usage.Store.
 func (s *Store) Count(ctx context.Context) (int64, error) {
 	n, err := s.db.Queries().CountUsage(ctx)
 	return n, postgres.Translate("count usage", err)
 }
 
-// Sheet implements usage.Store.
 func (s *Store) Sheet(ctx context.Context, version int64) (price.Sheet, error) {
 	text, err := s.db.Queries().GetSheet(ctx, version)
 	if err != nil {

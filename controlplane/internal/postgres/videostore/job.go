@@ -16,7 +16,6 @@ import (
 
 var _ videojob.Jobs = (*Store)(nil)
 
-// Jobs implements videojob.Jobs.
 func (s *Store) Jobs(ctx context.Context, q videojob.JobQuery) ([]videojob.Job, error) {
 	arg := sqlcgen.ListVideoJobsParams{
 		Floor:    pgconv.LowestID(q.From),
@@ -40,7 +39,6 @@ func (s *Store) Jobs(ctx context.Context, q videojob.JobQuery) ([]videojob.Job, 
 	return s.jobs(ctx, arg)
 }
 
-// Job implements videojob.Jobs.
 func (s *Store) Job(ctx context.Context, id ident.UUID) (videojob.Job, error) {
 	found, err := s.jobs(ctx, sqlcgen.ListVideoJobsParams{Below: pgconv.HighestID, ID: &id, RowLimit: 1})
 	if err == nil && len(found) == 0 {
@@ -76,7 +74,6 @@ func (s *Store) jobs(ctx context.Context, arg sqlcgen.ListVideoJobsParams) ([]vi
 	return found, nil
 }
 
-// Summary implements videojob.Jobs.
 func (s *Store) Summary(ctx context.Context) (videojob.Summary, error) {
 	rows, err := s.db.Queries().SummarizeVideoJobs(ctx, sqlcgen.SummarizeVideoJobsParams{
 		UnknownSeconds: videojob.UnknownAfter.Seconds(), StuckSeconds: videojob.StuckAfter.Seconds(),

@@ -30,7 +30,6 @@ var _ videojob.Store = (*Store)(nil)
 // settling is how long a completed job counts as unbilled at most, if it has no usage record.
 const settling = 10 * time.Minute
 
-// Insert implements videojob.Store.
 func (s *Store) Insert(ctx context.Context, v *event.Video) (refusal *event.VideoRefusal, err error) {
 	arg := sqlcgen.InsertVideoJobParams{Status: v.Status, ExpectedCost: int64(v.ExpectedCost)}
 	for _, id := range []struct {
@@ -94,7 +93,6 @@ func checkUnbilled(ctx context.Context, q *sqlcgen.Queries, arg *sqlcgen.InsertV
 	return nil, nil //nolint:nilnil // the job is not refused
 }
 
-// Get implements videojob.Store.
 func (s *Store) Get(ctx context.Context, id, account string) (*event.Video, error) {
 	job, err := ident.Video.Parse(id)
 	if err != nil {
@@ -127,7 +125,6 @@ func (s *Store) Get(ctx context.Context, id, account string) (*event.Video, erro
 	return v, nil
 }
 
-// Update implements videojob.Store.
 func (s *Store) Update(ctx context.Context, v *event.Video) (*event.Video, error) {
 	id, err := ident.Video.Parse(v.ID)
 	if err != nil {
@@ -160,7 +157,6 @@ func (s *Store) Update(ctx context.Context, v *event.Video) (*event.Video, error
 	return &updated, nil
 }
 
-// Open implements videojob.Store.
 func (s *Store) Open(ctx context.Context, idle time.Duration, after videojob.Place, limit int) ([]videojob.Idle, error) {
 	rows, err := s.db.Queries().OpenVideoJobs(ctx, sqlcgen.OpenVideoJobsParams{
 		IdleSeconds:  idle.Seconds(),

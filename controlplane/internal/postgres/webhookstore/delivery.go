@@ -19,7 +19,6 @@ import (
 	"modelgateway/shared/money"
 )
 
-// FanOut implements webhook.Queue.
 func (s *Store) FanOut(ctx context.Context, limit int, body func(*webhook.Event, *webhook.Subject) ([]byte, error)) (found int, err error) {
 	err = s.tx(ctx, "create deliveries", func(q *sqlcgen.Queries) error {
 		rows, err := q.LockNewEvents(ctx, int32(limit))
@@ -96,7 +95,6 @@ func toEvent(row *sqlcgen.WebhookEvent) (*webhook.Event, error) {
 	return e, nil
 }
 
-// Claim implements webhook.Queue.
 func (s *Store) Claim(ctx context.Context, limit, perEndpoint int, duration time.Duration) (claims []webhook.Claim, err error) {
 	err = s.tx(ctx, "claim deliveries", func(q *sqlcgen.Queries) error {
 		rows, err := q.ClaimDeliveries(ctx, sqlcgen.ClaimDeliveriesParams{
@@ -143,7 +141,6 @@ func (s *Store) Claim(ctx context.Context, limit, perEndpoint int, duration time
 	return claims, err
 }
 
-// Conclude implements webhook.Queue.
 func (s *Store) Conclude(ctx context.Context, o *webhook.Outcome) error {
 	return s.tx(ctx, "finish delivery", func(q *sqlcgen.Queries) error {
 		n, err := q.FinishDelivery(ctx, sqlcgen.FinishDeliveryParams{
@@ -203,7 +200,6 @@ func endpointFailed(ctx context.Context, q *sqlcgen.Queries, o *webhook.Outcome)
 	return auditstore.Insert(ctx, q, "webhook.disable", after.ID, before, after)
 }
 
-// Release implements webhook.Queue.
 func (s *Store) Release(ctx context.Context, c *webhook.Claim) error {
 	return postgres.Translate(
 		"release delivery",
@@ -211,7 +207,6 @@ func (s *Store) Release(ctx context.Context, c *webhook.Claim) error {
 	)
 }
 
-// Backlog implements webhook.Queue.
 func (s *Store) Backlog(ctx context.Context) (webhook.Backlog, error) {
 	row, err := s.db.Queries().Backlog(ctx)
 	if err != nil {
@@ -229,13 +224,11 @@ func (s *Store) Backlog(ctx context.Context) (webhook.Backlog, error) {
 	return b, postgres.Translate("count endpoints", err)
 }
 
-// Expire implements webhook.Queue.
 func (s *Store) Expire(ctx context.Context, age time.Duration) (int64, error) {
 	n, err := s.db.Queries().ExpireEvents(ctx, age.Seconds())
 	return n, postgres.Translate("expire events", err)
 }
 
-// Deliveries implements webhook.DeliveryStore.
 func (s *Store) Deliveries(ctx context.Context, query webhook.DeliveryQuery) ([]webhook.Delivery, error) {
 	rows, err := s.db.Queries().ListDeliveries(ctx, sqlcgen.ListDeliveriesParams{
 		EndpointID: ident.UUID(query.EndpointID),
@@ -279,7 +272,6 @@ func withLast(r *sqlcgen.ListDeliveriesRow) webhook.Delivery {
 	return d
 }
 
-// Delivery implements webhook.DeliveryStore.
 func (s *Store) Delivery(ctx context.Context, id webhook.DeliveryID) (webhook.Delivery, []webhook.Attempt, error) {
 	row, err := s.db.Queries().GetDelivery(ctx, ident.UUID(id))
 	if err != nil {
@@ -297,7 +289,6 @@ func (s *Store) Delivery(ctx context.Context, id webhook.DeliveryID) (webhook.De
 	return d, attempts, nil
 }
 
-// Redeliver implements webhook.DeliveryStore.
 func (s *Store) Redeliver(ctx context.Context, id webhook.DeliveryID) (d webhook.Delivery, err error) {
 	err = s.tx(ctx, "redeliver", func(q *sqlcgen.Queries) error {
 		n, err := q.RedeliverOne(ctx, ident.UUID(id))
@@ -317,7 +308,6 @@ func (s *Store) Redeliver(ctx context.Context, id webhook.DeliveryID) (d webhook
 	return d, err
 }
 
-// RedeliverFailed implements webhook.DeliveryStore.
 func (s *Store) RedeliverFailed(ctx context.Context, id webhook.ID, since time.Time) (n int64, err error) {
 	err = s.tx(ctx, "redeliver failed", func(q *sqlcgen.Queries) error {
 		if _, err := q.GetEndpoint(ctx, ident.UUID(id)); err != nil {
@@ -331,7 +321,6 @@ func (s *Store) RedeliverFailed(ctx context.Context, id webhook.ID, since time.T
 	return n, err
 }
 
-// Test implements webhook.DeliveryStore.
 func (s *Store) Test(ctx context.Context, endpoint webhook.ID, event ident.UUID) error {
 	return s.tx(ctx, "write test event", func(q *sqlcgen.Queries) error {
 		row, err := q.GetEndpoint(ctx, ident.UUID(endpoint))

@@ -39,7 +39,6 @@ func (s *Store) tx(ctx context.Context, operation string, fn func(q *sqlcgen.Que
 	})
 }
 
-// Create implements webhook.EndpointStore.
 func (s *Store) Create(
 	ctx context.Context, e webhook.Endpoint, secret webhook.Secret,
 ) (made webhook.Endpoint, kept webhook.Secret, err error) {
@@ -84,7 +83,6 @@ func insertSecret(ctx context.Context, q *sqlcgen.Queries, id webhook.ID, s webh
 	return err
 }
 
-// Get implements webhook.EndpointStore.
 func (s *Store) Get(ctx context.Context, id webhook.ID) (webhook.Endpoint, error) {
 	row, err := s.db.Queries().GetEndpoint(ctx, ident.UUID(id))
 	if err != nil {
@@ -93,7 +91,6 @@ func (s *Store) Get(ctx context.Context, id webhook.ID) (webhook.Endpoint, error
 	return toEndpoint(&row), nil
 }
 
-// List implements webhook.EndpointStore.
 func (s *Store) List(ctx context.Context, query webhook.Query) ([]webhook.Endpoint, error) {
 	rows, err := s.db.Queries().
 		ListEndpoints(ctx, sqlcgen.ListEndpointsParams{After: ident.UUID(query.After), RowLimit: int32(query.Limit)})
@@ -104,7 +101,6 @@ func (s *Store) List(ctx context.Context, query webhook.Query) ([]webhook.Endpoi
 	return endpoints, postgres.Translate("list endpoints", err)
 }
 
-// Update implements webhook.EndpointStore.
 func (s *Store) Update(
 	ctx context.Context, id webhook.ID, decide func(webhook.Endpoint) (webhook.Endpoint, error),
 ) (after webhook.Endpoint, err error) {
@@ -139,7 +135,6 @@ func (s *Store) Update(
 	return after, err
 }
 
-// Delete implements webhook.EndpointStore.
 func (s *Store) Delete(ctx context.Context, id webhook.ID) error {
 	return s.tx(ctx, "delete endpoint", func(q *sqlcgen.Queries) error {
 		row, err := q.LockEndpoint(ctx, ident.UUID(id))
@@ -153,7 +148,6 @@ func (s *Store) Delete(ctx context.Context, id webhook.ID) error {
 	})
 }
 
-// Rotate implements webhook.EndpointStore.
 func (s *Store) Rotate(ctx context.Context, id webhook.ID, secret webhook.Secret, overlap time.Duration) (kept webhook.Secret, err error) {
 	err = s.tx(ctx, "rotate secret", func(q *sqlcgen.Queries) error {
 		if _, err := q.LockEndpoint(ctx, ident.UUID(id)); err != nil {
@@ -182,7 +176,6 @@ func (s *Store) Rotate(ctx context.Context, id webhook.ID, secret webhook.Secret
 	return kept, err
 }
 
-// Alerts implements webhook.AlertStore.
 func (s *Store) Alerts(ctx context.Context, id account.ID) (webhook.Alerts, error) {
 	return readAlerts(ctx, s.db.Queries(), id)
 }
@@ -195,7 +188,6 @@ func readAlerts(ctx context.Context, q *sqlcgen.Queries, id account.ID) (webhook
 	return webhook.Alerts{LowBalance: (*money.Nano)(row.LowBalanceThreshold), LimitPercent: int(row.LimitAlertPercent)}, nil
 }
 
-// SetAlerts implements webhook.AlertStore.
 func (s *Store) SetAlerts(ctx context.Context, id account.ID, a webhook.Alerts) error {
 	return s.tx(ctx, "set alerts", func(q *sqlcgen.Queries) error {
 		pools, err := q.LockAlertPools(ctx, ident.UUID(id))

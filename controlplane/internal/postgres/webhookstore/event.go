@@ -12,7 +12,6 @@ import (
 	"modelgateway/shared/ident"
 )
 
-// Events implements webhook.DeliveryStore.
 func (s *Store) Events(ctx context.Context, query webhook.EventQuery) ([]webhook.Listed, error) {
 	rows, err := s.events(ctx, &query)
 	if err != nil {

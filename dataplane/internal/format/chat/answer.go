@@ -13,7 +13,7 @@ import (
 	"modelgateway/shared/price"
 )
 
-// reader implements format.Answer.
+// reader reads an answer of the format chat completions.
 type reader struct {
 	answer.Base
 	wantsUsage bool   // whether the client requested usage
@@ -32,7 +32,6 @@ var readers = sync.Pool{New: func() any { return new(reader) }}
 // echoed are the replaced parameters that an answer may repeat.
 var echoed = []string{"user", "safety_identifier", "prompt_cache_key", "metadata", "store"}
 
-// NewAnswer implements format.Dialect.
 func (Dialect) NewAnswer(cfg format.AnswerConfig) format.Answer {
 	a := readers.Get().(*reader)
 	a.Begin(cfg)
@@ -46,7 +45,6 @@ func (Dialect) NewAnswer(cfg format.AnswerConfig) format.Answer {
 	return a
 }
 
-// Release implements format.Answer.
 func (a *reader) Release() { readers.Put(a) }
 
 // Usage returns the last reported usage. It is not final if text came after it: some providers report usage first,

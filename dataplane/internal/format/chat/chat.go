@@ -28,13 +28,10 @@ var spec = format.Spec{
 	Tools:     format.NewTools([]string{"tools[]"}, toolClass, func([]byte) format.ToolChoice { return format.ToolChoice{} }),
 }
 
-// Format implements format.Dialect.
 func (Dialect) Format() catalogkv.Format { return spec.Format }
 
-// Policy implements format.Dialect.
 func (Dialect) Policy() *format.Policy { return spec.Policy }
 
-// Read implements format.Dialect.
 func (Dialect) Read(obj *jsonspan.Object) (*format.Request, *apierr.Error) { return spec.Read(obj) }
 
 // read reads the number of choices, and whether the client wants the stream's usage.

@@ -13,7 +13,7 @@ import (
 	"modelgateway/shared/price"
 )
 
-// reader implements format.Answer.
+// reader reads an answer of the format image generation.
 type reader struct {
 	answer.Base
 	// size and quality are those of the request, for answers that report none.
@@ -28,7 +28,6 @@ var readers = sync.Pool{New: func() any { return new(reader) }}
 // echoed are the replaced parameters that an answer may repeat.
 var echoed = []string{"user", "safety_identifier"}
 
-// NewAnswer implements format.Dialect.
 func (Dialect) NewAnswer(cfg format.AnswerConfig) format.Answer {
 	a := readers.Get().(*reader)
 	a.Begin(cfg)
@@ -40,7 +39,6 @@ func (Dialect) NewAnswer(cfg format.AnswerConfig) format.Answer {
 	return a
 }
 
-// Release implements format.Answer.
 func (a *reader) Release() { readers.Put(a) }
 
 // JSON reads a complete answer: one with an image and without an error.

@@ -34,13 +34,10 @@ var spec = format.Spec{
 	EditFunc:  edit,
 }
 
-// Format implements format.Dialect.
 func (Dialect) Format() catalogkv.Format { return spec.Format }
 
-// Policy implements format.Dialect.
 func (Dialect) Policy() *format.Policy { return spec.Policy }
 
-// Read implements format.Dialect.
 func (Dialect) Read(obj *jsonspan.Object) (*format.Request, *apierr.Error) { return spec.Read(obj) }
 
 // read reads the parameters on which the price depends.

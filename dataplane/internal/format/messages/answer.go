@@ -13,7 +13,7 @@ import (
 	"modelgateway/shared/price"
 )
 
-// reader implements format.Answer.
+// reader reads an answer of the format messages.
 type reader struct {
 	answer.Base
 	// iterations is the usage of summaries and advisors, which the totals do not include.
@@ -27,7 +27,6 @@ type reader struct {
 
 var readers = sync.Pool{New: func() any { return new(reader) }}
 
-// NewAnswer implements format.Dialect.
 func (Dialect) NewAnswer(cfg format.AnswerConfig) format.Answer {
 	a := readers.Get().(*reader)
 	a.Begin(cfg)
@@ -36,7 +35,6 @@ func (Dialect) NewAnswer(cfg format.AnswerConfig) format.Answer {
 	return a
 }
 
-// Release implements format.Answer.
 func (a *reader) Release() { readers.Put(a) }
 
 // Usage returns the usage of the totals so far. Until the last of them have come, the output is a placeholder and is

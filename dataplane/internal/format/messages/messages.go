@@ -30,13 +30,10 @@ var spec = format.Spec{
 	}, toolClass, readChoice),
 }
 
-// Format implements format.Dialect.
 func (Dialect) Format() catalogkv.Format { return spec.Format }
 
-// Policy implements format.Dialect.
 func (Dialect) Policy() *format.Policy { return spec.Policy }
 
-// Read implements format.Dialect.
 func (Dialect) Read(obj *jsonspan.Object) (*format.Request, *apierr.Error) { return spec.Read(obj) }
 
 // edit sets the pseudonym of the user in metadata. The value that a client sends there may be a document with ids of

@@ -11,7 +11,7 @@ import (
 	"modelgateway/dataplane/internal/sse"
 )
 
-// reader implements format.Answer.
+// reader reads an answer of the format responses.
 type reader struct {
 	answer.Base
 	// sequence is the number of the last event, -1 before the first.
@@ -32,7 +32,6 @@ var readers = sync.Pool{New: func() any { return new(reader) }}
 // echoed are the replaced parameters that a response repeats.
 var echoed = []string{"user", "safety_identifier", "prompt_cache_key", "metadata", "store"}
 
-// NewAnswer implements format.Dialect.
 func (Dialect) NewAnswer(cfg format.AnswerConfig) format.Answer {
 	a := readers.Get().(*reader)
 	a.Begin(cfg)
@@ -42,7 +41,6 @@ func (Dialect) NewAnswer(cfg format.AnswerConfig) format.Answer {
 	return a
 }
 
-// Release implements format.Answer.
 func (a *reader) Release() { readers.Put(a) }
 
 // JSON reads a complete response: one with output that did not fail.

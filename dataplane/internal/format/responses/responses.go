@@ -27,13 +27,10 @@ var spec = format.Spec{
 	Tools:     format.NewTools([]string{"tools[]", "input[].tools[]"}, toolClass, readChoice),
 }
 
-// Format implements format.Dialect.
 func (Dialect) Format() catalogkv.Format { return spec.Format }
 
-// Policy implements format.Dialect.
 func (Dialect) Policy() *format.Policy { return spec.Policy }
 
-// Read implements format.Dialect.
 func (Dialect) Read(obj *jsonspan.Object) (*format.Request, *apierr.Error) { return spec.Read(obj) }
 
 // edit removes the stream options from a request without a stream.

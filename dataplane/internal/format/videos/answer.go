@@ -13,7 +13,7 @@ import (
 	"modelgateway/shared/price"
 )
 
-// reader implements format.Answer.
+// reader reads an answer of the format video jobs.
 type reader struct {
 	answer.Base
 	clientID []byte // the id of the job for the client, as JSON; empty keeps the provider's id
@@ -38,7 +38,6 @@ func (Dialect) NewAnswer(cfg format.AnswerConfig) format.Answer {
 	return a
 }
 
-// Release implements format.Answer.
 func (a *reader) Release() { readers.Put(a) }
 
 // JSON reads the object of a job. Only a completed job has usage.

@@ -28,10 +28,8 @@ var spec = format.Spec{
 	EncodeFunc: encodeForm,
 }
 
-// Format implements format.Dialect.
 func (Dialect) Format() catalogkv.Format { return spec.Format }
 
-// Policy implements format.Dialect.
 func (Dialect) Policy() *format.Policy { return spec.Policy }
 
 // Read reads a request body that is JSON; see ReadForm for forms.

@@ -76,10 +76,8 @@ type Room interface {
 // Pooled implements Get and Put of Room with the pools.
 type Pooled struct{}
 
-// Get implements Room.
 func (Pooled) Get(n int) *[]byte { return GetSized(n) }
 
-// Put implements Room.
 func (Pooled) Put(b *[]byte) { Put(b) }
 
 // firstRoom is the room for a body of unknown length, in bytes.

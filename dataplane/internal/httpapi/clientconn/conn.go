@@ -35,7 +35,6 @@ type listener struct {
 // Listen returns a Listener whose connections are Conns.
 func Listen(l net.Listener, cfg Config) net.Listener { return &listener{Listener: l, cfg: cfg} }
 
-// Accept implements net.Listener.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
@@ -84,7 +83,6 @@ type Conn struct {
 	readDeadline
 }
 
-// Close implements net.Conn.
 func (c *Conn) Close() error {
 	if !c.closed.Swap(true) {
 		c.listener.open.Add(-1)
@@ -101,7 +99,6 @@ func (c *Conn) CloseWrite() error {
 	return nil
 }
 
-// Write implements io.Writer.
 func (c *Conn) Write(p []byte) (int, error) {
 	switch {
 	case c.corked != nil:

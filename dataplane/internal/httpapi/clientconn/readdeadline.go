@@ -14,7 +14,6 @@ type readDeadline struct {
 	reading     bool
 }
 
-// SetReadDeadline implements net.Conn.
 func (c *Conn) SetReadDeadline(at time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -31,7 +31,6 @@ func Sockets(l net.Listener) net.Listener { return socketListener{l} }
 
 type socketListener struct{ net.Listener }
 
-// Accept implements net.Listener.
 func (l socketListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
@@ -86,7 +85,6 @@ func (c *Conn) read(p []byte) (int, error) {
 	return n, err
 }
 
-// Read implements io.Reader.
 func (s *socket) Read(p []byte) (int, error) {
 	if s.turn == nil {
 		return s.TCPConn.Read(p)

@@ -33,13 +33,11 @@ func (w *Watch) TakeOver(c *Conn) {
 	w.conn, c.selfWatched = c, true
 }
 
-// Done implements context.Context.
 func (w *Watch) Done() <-chan struct{} { return w.begin().Done() }
 
 // Err implements context.Context. Before the first call of Done, it does not know that the client has gone; see Gone.
 func (w *Watch) Err() error { return w.current().Err() }
 
-// Value implements context.Context.
 func (w *Watch) Value(key any) any { return w.current().Value(key) }
 
 // current returns the context that ends first.

@@ -25,13 +25,10 @@ type caller struct {
 	calls   []string
 }
 
-// Context implements failover.Caller.
 func (c *caller) Context() context.Context { return context.Background() }
 
-// Ready implements failover.Caller.
 func (c *caller) Ready() error { return nil }
 
-// Call implements failover.Caller.
 func (c *caller) Call(choice route.Choice, _ *route.Attempt) error {
 	c.calls = append(c.calls, choice.ID)
 	if c.limited {
@@ -40,7 +37,6 @@ func (c *caller) Call(choice route.Choice, _ *route.Attempt) error {
 	return nil
 }
 
-// Skipped implements failover.Caller.
 func (c *caller) Skipped(choice route.Choice, reason string) {
 	c.calls = append(c.calls, choice.ID+" "+reason)
 }

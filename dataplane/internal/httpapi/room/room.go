@@ -79,7 +79,6 @@ func (a *Answer) Grow(to int64) error {
 	return err
 }
 
-// Get implements buffer.Room.
 func (a *Answer) Get(n int) *[]byte {
 	if b := a.next; b != nil {
 		a.next = nil
@@ -88,7 +87,6 @@ func (a *Answer) Get(n int) *[]byte {
 	return buffer.GetSized(n)
 }
 
-// Put implements buffer.Room.
 func (a *Answer) Put(b *[]byte) {
 	i := slices.IndexFunc(a.files, func(f file) bool { return f.buffer == b })
 	if i < 0 {

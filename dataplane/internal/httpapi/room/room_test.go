@@ -18,7 +18,6 @@ const mib = 1 << 20
 // owner counts how often it has yielded.
 type owner struct{ yielded int }
 
-// Yield implements room.Owner.
 func (o *owner) Yield() { o.yielded++ }
 
 func newRooms(t *testing.T) *room.Rooms {

@@ -20,7 +20,6 @@ type metric[K comparable] struct {
 	labels func(K) []string
 }
 
-// Describe implements prometheus.Collector.
 func (m *metric[K]) Describe(descriptions chan<- *prometheus.Desc) { descriptions <- m.desc }
 
 // sum adds up the values of keys with the same labels.
@@ -72,7 +71,6 @@ func (c *Counters[K]) Of(key K) *atomic.Int64 { return c.by.Of(key) }
 // All returns the counts so far.
 func (c *Counters[K]) All() iter.Seq2[K, *atomic.Int64] { return c.by.All() }
 
-// Collect implements prometheus.Collector.
 func (c *Counters[K]) Collect(metrics chan<- prometheus.Metric) {
 	for labels, n := range sum(&c.metric, c.All(), func(sum *int64, n *atomic.Int64) { *sum += n.Load() }) {
 		metrics <- prometheus.MustNewConstMetric(c.desc, c.kind, float64(*n)/c.unit, split(labels)...)
@@ -130,7 +128,6 @@ func (h *Histograms[K]) Of(key K) *Histogram { return h.by.Of(key) }
 // All returns the histograms so far.
 func (h *Histograms[K]) All() iter.Seq2[K, *Histogram] { return h.by.All() }
 
-// Collect implements prometheus.Collector.
 func (h *Histograms[K]) Collect(metrics chan<- prometheus.Metric) {
 	type total struct {
 		buckets []int64

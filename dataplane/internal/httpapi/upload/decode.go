@@ -19,7 +19,6 @@ var ErrCompressed = errors.New("upload: the compressed body is not valid")
 // EncodingError says that bodies with this Content-Encoding are not accepted.
 type EncodingError struct{ Encoding string }
 
-// Error implements error.
 func (e *EncodingError) Error() string { return "upload: a body with an unknown content encoding" }
 
 // maxWindow is the largest window of a zstd frame in bytes, the one that RFC 8878 asks decoders to support.
@@ -79,7 +78,6 @@ func (b *Body) decoder(encoding string) (*decoder, error) {
 	return d, nil
 }
 
-// Read implements io.Reader.
 func (d *decoder) Read(p []byte) (int, error) {
 	n, err := d.plain.Read(p)
 	return n, d.fault(err)

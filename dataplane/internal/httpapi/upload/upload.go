@@ -133,7 +133,6 @@ func (b *Body) read(q *Request) (err error) {
 	return err
 }
 
-// Grow implements buffer.Room.
 func (b *Body) Grow(to int64) error {
 	if to > Large && !b.large {
 		if err := b.gate.AdmitLarge(); err != nil {
@@ -213,7 +212,6 @@ type source struct {
 // least rate is not late before the next move.
 func (l *Limits) step() int64 { return l.Rate * int64(Grace/time.Second) / 2 }
 
-// Read implements io.Reader.
 func (s *source) Read(p []byte) (int, error) {
 	if s.aside && s.turn.Running() {
 		s.turn.End()

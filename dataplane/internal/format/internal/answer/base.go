@@ -101,13 +101,10 @@ func (b *Base) update(c usagereport.Counts, found, readable bool) Found {
 	return Counts
 }
 
-// Usage implements format.Answer.
 func (b *Base) Usage() (usage price.Usage, reported bool) { return b.Total, b.Reported }
 
-// DeliveredTokens implements format.Answer.
 func (b *Base) DeliveredTokens() int64 { return format.EstimateTokens(b.Delivered.Bytes) }
 
-// Evidence implements format.Answer.
 func (b *Base) Evidence() usagereport.Evidence {
 	return usagereport.Evidence{
 		Unreadable: b.Unreadable,
@@ -125,7 +122,6 @@ const (
 	tokensPerImage = 4160
 )
 
-// AddDelivered implements format.Answer.
 func (b *Base) AddDelivered(u *price.Usage) {
 	audio, images := (b.Audio+audioPerToken-1)/audioPerToken, b.Images*tokensPerImage
 	u.AudioOut, u.ImageOut, u.Images = max(u.AudioOut, audio), max(u.ImageOut, images), max(u.Images, b.Images)
@@ -142,13 +138,10 @@ func (b *Base) AddDelivered(u *price.Usage) {
 	}
 }
 
-// Progress implements format.Answer.
 func (b *Base) Progress() format.Progress { return b.Now }
 
-// ProviderID implements format.Answer.
 func (b *Base) ProviderID() string { return string(b.id) }
 
-// Failure implements format.Answer.
 func (b *Base) Failure() []byte {
 	if !b.failed {
 		return nil
