@@ -5,6 +5,11 @@
 // Reservations, charges and receipts all come from the same computation, so they
 // cannot disagree. It is exact: products are summed in 128 bits, and the sum is
 // rounded once, half up.
+//
+// An example: 1,000 input tokens at 2.50 and 200 output tokens at 10.00 per million cost 0.0025 + 0.0020 = 0.0045, or
+// 4,500,000 nano-units. The proxy reserves by Cost of an estimate, charges by Cost of the report, settlement computes
+// Cost of the same report again from its own copy of the sheet and refuses another amount, and Receipt lists the two lines
+// whose sum it is.
 package price
 
 // Usage is the usage of one request, normalized over all formats. No count is

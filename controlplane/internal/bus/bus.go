@@ -4,6 +4,14 @@
 //
 // It translates between messages and calls of the domain services, and makes no
 // decisions of its own.
+//
+// A lease request of proxy p arrives on mgw.lease.request.p. The subject's last token must be the proxy of the session and the reply
+// subject must be in p's inbox, or the message is dropped. It is decoded and given to leasing.Service.Request, with a function
+// that publishes the response: that is called after the commit, from another goroutine.
+//
+// A usage message is fetched from the consumer with those of the next moments, given to settle.Settler as one batch, and
+// acknowledged after the commit; then the new watermark of each session is pushed to its proxy. If the transaction fails,
+// nothing is acknowledged, and JetStream delivers the messages again.
 package bus
 
 import (

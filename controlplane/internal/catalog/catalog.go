@@ -5,6 +5,17 @@
 // since receipts refer to it; a model that usage refers to is hidden, never deleted; a credential
 // never changes, since another secret makes another credential; secrets leave this package only
 // encrypted.
+//
+// A new price on its way:
+//
+//	Edit of one part, or a Document of all   becomes a PlanFunc: from the State to a Plan
+//	Plan                                     the changes one by one, which a dry run shows
+//	apply                                    one transaction with the next revision: rows, audit entry, outbox rows
+//	outbox                                   publishes the entries to the KV bucket, the head with the revision last
+//	each proxy                               builds a Snapshot when it has read the head, and reports the revision in
+//	                                         its next heartbeat: ?wait=applied waits for that
+//
+// A request that was admitted before keeps the snapshot of its arrival, and is charged by the price that it saw.
 package catalog
 
 import (

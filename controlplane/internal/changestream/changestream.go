@@ -1,10 +1,21 @@
 // Package changestream appends every committed change of a key or an account to
 // the stream of changes, from which proxies learn that they have missed none
-// (docs/decisions/0018-freshness-and-cover.md).
+// (docs/protocol/stream.md).
 //
 // A change is appended after its commit, by any replica, until the stream has had
 // it for the window of the sessions: session.Confirmation decides. Postgres has the
-// revision up to which this is done, so that a replica that starts goes on there.
+// revision up to which this is done, so that a replica that starts continues there.
+//
+// A revocation with revision 42:
+//
+//	Appender.Append   right after the commit, without Postgres: the stream has it, and NATS repeats it to all proxies
+//	Appender.Round    a second later: the revision is new in Postgres, and the stream has the change at some place
+//	Appender.Round    after the window and a margin: the stream still has it there, so it is confirmed, and Postgres gets
+//	                  revision 42 as the one up to which this is done
+//
+// If the stream has lost it in between, the place has another message: it is appended again, and its time starts again.
+// Ends of sessions and cluster epochs (ends.go) take the same way, and so do revocations that an operator has appended
+// while no control plane ran (direct.go).
 package changestream
 
 import (

@@ -5,6 +5,15 @@
 // All state is in Postgres, so that any replica can handle any message. Package
 // allocator decides about leases; this package collects messages into batches,
 // commits them and sends the responses, always after the commit.
+//
+// A lease request: Request gives it to the batcher; a goroutine takes the next transaction from the batcher, Store.Batch
+// runs it, and after the commit the responses and recalls are sent. All requests that arrive meanwhile share the next
+// transaction.
+//
+// A revocation: package key commits it, and calls Announce. Announce pushes the change to all proxies, appends it to the
+// stream of changes and records it in the recovery bucket, none of which needs Postgres; then it reads the active sessions,
+// and repeats the push until each of them has acknowledged the change, or the stream has confirmed it. A replica that ends in
+// between is no loss: package changestream appends what was committed, and heartbeats bring it to the proxies.
 package leasing
 
 import (

@@ -1,4 +1,4 @@
-// Package settle implements settlement: it books usage events so that each request
+// Package settle books usage events so that each request
 // is charged once, even if events are delivered twice, late or out of order.
 //
 // A batch is settled in one transaction, and acknowledged only after its
@@ -6,6 +6,18 @@
 // transaction and count as settled for the watermark, so that a bad event is not
 // lost and does not block the others. Settlement checks no limits: the request
 // has already been served.
+//
+// A batch on its way, from a message of the usage stream with two events of session 7:
+//
+//	DecodeBatch      two Items; an event that cannot be read is an Item with a reason for quarantine
+//	RejectForeign    the subject names session 7, too
+//	Settler.Settle   the cost is the price of the usage, the session holds a lease of the account, the usage is plausible
+//	Store.Settle     one transaction: usage records by request id, charges of leases and pools, ledger, roll-ups,
+//	                 quarantine, sequence numbers
+//	Result           the watermark of session 7, which package bus pushes to its proxy after it has acknowledged the message
+//
+// If the message comes again, the usage records exist: nothing is charged, and the same watermark is pushed. If an
+// event comes again with another cost, its fingerprint differs, and it goes into quarantine.
 package settle
 
 import (

@@ -1,7 +1,7 @@
 // Package traffic shows operators what the proxies do: now, minute by minute, and request by request.
 //
-// Each control plane hears the reports of all proxies and keeps the last minutes in memory. One of them writes minutes
-// and hours to the database. What was not heard is unknown, which is not zero: figures say how many proxies they are of.
+// Each control plane receives the reports of all proxies and keeps the last minutes in memory. One of them writes minutes
+// and hours to the database. What did not arrive is unknown, which is not zero: each figure carries the number of proxies that it covers.
 package traffic
 
 import (

@@ -6,6 +6,18 @@
 // records the usage event of the request and charges its cost; Release is for a
 // request that was not sent to a provider. Only the control plane refuses a
 // request; in any doubt the result is ErrUnavailable.
+//
+// A request on its way:
+//
+//	Acquire    the needs (price of the estimate, one slot) go to the account's holder.Queue; it answers at once from
+//	           idle units, or waits for the control plane. Then session and key are checked again
+//	Start      the started record is in the spool: now the request may be sent to a provider
+//	Progress   what a stream has cost so far, in case the process is killed
+//	Finish     the usage event is in the spool, its cost is charged to the leases, the rest is idle again
+//
+// If no provider takes the request, Release gives everything back. When a key is revoked, OnChange marks the
+// reservations of the key, and calls what OnRevoke has registered: the streams end, and are billed for what they have
+// produced.
 package admission
 
 import (

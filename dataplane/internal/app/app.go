@@ -1,5 +1,10 @@
 // Package app builds the proxy out of its components. The order in which they
 // start is in build; they stop in the opposite order.
+//
+// The order is that of need: the spool is open before the session is, because a registration reports its capacity, and
+// the listener for clients comes last. At a stop the process reports not ready first, serves for a moment more so that
+// clients connect elsewhere, drains the requests that run, publishes their usage, returns all units and closes the session,
+// and then leaves NATS.
 package app
 
 import (

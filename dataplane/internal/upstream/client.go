@@ -3,8 +3,12 @@
 //
 // It has its own HTTP/1.1 client: the goroutine that serves a request writes the call and reads the answer itself.
 // The transport of net/http hands both over to further goroutines, which costs more than everything else in a request.
-// Heads, chunks and trailers are still parsed by net/http, HTTP/2 is left to its transport, and a setting leaves
-// everything to it.
+// Heads, chunks and trailers are still parsed by net/http, and HTTP/2 is left to its transport.
+//
+// A call on its way: a connection is taken from the pool of the provider's address, after a look at its socket: one that
+// the provider has closed, or on which bytes wait, is not used. Head and body are written, the head of the answer is read
+// within its time limit, and the caller reads the body. A connection whose answer was read to its end goes back to the
+// pool. When something fails, provider.Failure says whether nothing was sent, and whether the provider has answered.
 package upstream
 
 import (

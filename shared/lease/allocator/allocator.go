@@ -5,6 +5,22 @@
 // idle units of the pool (invariant I5). For every pool, at all times:
 // Total = Free + the outstanding units of all leases + Settled (I1), and no
 // lease has negative outstanding units.
+//
+// A lease request on its way:
+//
+//	Batcher.AddRequest   it waits for the next batch, with the function that sends its response
+//	Batcher.Next         a Transaction of some messages, whose pools and leases the caller locks and reads
+//	Batch.Decide         granted, refused, or pending while returned units could prevent a refusal
+//	Batcher.Commit       after the commit: the responses and recalls to send
+//
+// An example: 50 of a balance are free, proxy A holds 40 idle units, and a request at proxy B needs 80. The pool leaves
+// escrow mode, A gets a recall, and the request is pending. A returns its 40 with totals of the new generation: 90 are
+// free, B gets exactly 80, and nothing on top. Had A used its units, the request would have been refused (402), after a last
+// recall that began later than the request. Until A has answered or its session has ended, there is no decision, and
+// B's proxy repeats the request.
+//
+// All needs of one request are granted together or not at all. EscrowPolicy lets a pool with headroom enter escrow mode
+// again. Batches of different replicas meet in the locks of Postgres only; the package has no lock, clock or I/O.
 package allocator
 
 import "modelgateway/shared/wire"

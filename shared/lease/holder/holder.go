@@ -1,6 +1,23 @@
-// Package holder implements a proxy's side of the leases of one account in one
+// Package holder is a proxy's side of the leases of one account in one
 // session: it admits requests from idle units, queues the others, and composes
 // lease requests and returns. It has no lock, clock or I/O of its own.
+//
+// A request that needs 30 of the balance and a slot, at a proxy that holds nothing of its account:
+//
+//	Queue.Reserve          a Waiter that waits: no idle units cover its needs
+//	Queue.Next             lease request 1, with the needs of all waiters
+//	Queue.HandleResponse   granted, with an allotment on top if the pools are in escrow mode: the waiter is admitted
+//	Queue.Release          the call has cost 21: they are charged, and the other 9 are idle
+//
+// While idle units last, Reserve admits the requests that follow, without a message. A recall of the pool
+// (Queue.HandleRecall) makes Next return what is idle.
+//
+// Granted, returned and charged are totals that only grow. So a message that is lost is sent again, one that comes twice
+// changes nothing, and no order of messages makes units out of nothing. What the holder does not know it takes for
+// uncertain: it admits by it no request, and refuses none. Only the control plane refuses.
+//
+// Holder has the numbers; Queue adds when to send, to repeat and to give up. The proxy runs a Queue for each account with a
+// lock and timers (package admission), the simulation runs it with its own clock.
 package holder
 
 import (

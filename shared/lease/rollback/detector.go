@@ -1,5 +1,16 @@
 // Package rollback detects that Postgres has lost commits, because it was
 // restored from an older copy or failed over to a standby without them.
+//
+// A failover to a standby that lacks the last commit of replica A, as the Detectors of A and B see it:
+//
+//	Begin, Committed   A commits with marker A-17, and reports the result to a proxy
+//	Observe            A connects to the standby: another incarnation. A-17 is not there: the action is to declare a loss
+//	Observe            B connects first: its own markers are there, but A has not verified its own, so B waits for A, and
+//	                   after its time limit declares the loss as well, or releases A if the server keeps its commits
+//	StartServing       in the new cluster epoch, in which nothing is granted until the recovery wait is over
+//
+// So nothing is granted or confirmed on a server that lacks a commit whose result anybody knows. Package recovery of
+// the control plane runs a Detector with Postgres and NATS.
 package rollback
 
 import (

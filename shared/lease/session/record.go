@@ -2,6 +2,24 @@
 // that registers and sends heartbeats, the control plane's record of a session,
 // the order of key changes at a proxy, the invalidation of cached key records,
 // and the barrier that confirms a change.
+//
+// A session on its way:
+//
+//	Client.Next               a registration; HandleRegistered starts the session, with its window and floor
+//	Freshness.Beat, ReadBack  every quarter of the window: the proxy has missed no change, and may admit
+//	Client.Next               every sixth of the window: a heartbeat with the applied revision
+//	Closer                    asks to close earlier sessions until all their usage is settled
+//
+// A revocation on its way, with revision 42. The control plane pushes it and appends it to the stream of changes:
+//
+//	Client.HandlePushed   a proxy that has applied 41 applies 42 and acknowledges it: Barrier.Ack
+//	                      one that lacks 41 applies 42 at once, too, but acknowledges nothing: it sends a heartbeat, whose
+//	                      response has both, and which reports 42 then
+//	Confirmation          the stream has had the change for the window and a margin: Barrier.Confirm, for the proxies
+//	                      that have said nothing
+//
+// Either way Barrier.Done holds only when no valid session can admit the key. Invalidations keeps the key from coming back
+// with a record that was read before the change.
 package session
 
 import (
