@@ -640,7 +640,7 @@ type Breaker struct {
 	Proxy      string     `json:"proxy"`
 	ReportedAt time.Time  `json:"reported_at"`
 
-	// Silent Whether the proxy is not heard any more; then the state is that of `reported_at`.
+	// Silent Whether the proxy does not report any more; then the state is that of `reported_at`.
 	Silent bool `json:"silent"`
 
 	// Since When it opened.
@@ -2734,7 +2734,7 @@ type RouteAttempt struct {
 // RouteAttemptResult A stream that broke off after its beginning counts as served; the status of the request says how it ended.
 type RouteAttemptResult string
 
-// RouteCalls Calls since `counted_since`; absent if no proxy is heard.
+// RouteCalls Calls since `counted_since`; absent if no proxy reports.
 type RouteCalls struct {
 	Last5Minutes Calls `json:"last_5_minutes"`
 	LastHour     Calls `json:"last_hour"`
@@ -2745,7 +2745,7 @@ type RouteCalls struct {
 type RouteHealth struct {
 	Breakers []Breaker `json:"breakers"`
 
-	// Calls Calls since `counted_since`; absent if no proxy is heard.
+	// Calls Calls since `counted_since`; absent if no proxy reports.
 	Calls      *RouteCalls `json:"calls,omitempty"`
 	Enabled    bool        `json:"enabled"`
 	Model      string      `json:"model"`
@@ -2765,7 +2765,7 @@ type RoutesHealth struct {
 	CountedSince time.Time     `json:"counted_since"`
 	Data         []RouteHealth `json:"data"`
 
-	// Heard The number of proxies that the figures are of.
+	// Heard The number of proxies that the figures cover.
 	Heard              int                 `json:"heard"`
 	RefusedCredentials []RefusedCredential `json:"refused_credentials"`
 
@@ -2987,10 +2987,10 @@ type TokenList struct {
 type Traffic struct {
 	At time.Time `json:"at"`
 
-	// Current What the heard proxies do now; absent if no proxy is heard.
+	// Current What the reporting proxies do now; absent if no proxy reports.
 	Current *TrafficFigures `json:"current,omitempty"`
 
-	// Heard The number of proxies that the figures are of.
+	// Heard The number of proxies that the figures cover.
 	Heard int `json:"heard"`
 
 	// History The last 15 minutes in periods of ten seconds, oldest first.
@@ -3000,11 +3000,11 @@ type Traffic struct {
 	// Silent The number of proxies that have a session but have not reported for six seconds. What they do is unknown.
 	Silent int `json:"silent"`
 
-	// WindowSeconds The time that the rates are of.
+	// WindowSeconds The time that the rates cover.
 	WindowSeconds int `json:"window_seconds"`
 }
 
-// TrafficFigures What the heard proxies do now; absent if no proxy is heard.
+// TrafficFigures What the reporting proxies do now; absent if no proxy reports.
 type TrafficFigures struct {
 	// Attempts Calls of providers per second by outcome: ok, or the error class.
 	Attempts map[string]float64 `json:"attempts"`
@@ -3029,7 +3029,7 @@ type TrafficFigures struct {
 	TtftMS *Quantiles `json:"ttft_ms,omitempty"`
 }
 
-// TrafficPoint Figures of ten seconds, per second. They are absent if no proxy was heard.
+// TrafficPoint Figures of ten seconds, per second. They are absent if no proxy reported.
 type TrafficPoint struct {
 	// At The beginning.
 	At time.Time `json:"at"`
@@ -3037,7 +3037,7 @@ type TrafficPoint struct {
 	// Failed Those with the outcome failed.
 	Failed *float64 `json:"failed,omitempty"`
 
-	// Heard The number of proxies that the figures are of.
+	// Heard The number of proxies that the figures cover.
 	Heard    int    `json:"heard"`
 	InFlight *int64 `json:"in_flight,omitempty"`
 
@@ -5110,7 +5110,7 @@ func (c *Client) CancelPrice(ctx context.Context, modelID string, priceID string
 
 // PreviewPrices: Compute what a price would have charged for past requests
 //
-// It changes nothing. Each settled request of the model that began in the period is charged anew, exactly and with the price
+// It changes nothing. Each settled request of the model that began in the period is charged again, exactly and with the price
 // multiplier that applied to it. It reads every such request, so a long period takes long; it ends when the client closes the
 // connection. A period with more than 5 million requests is refused with 422. Each control plane computes two previews at a
 // time and refuses others with 429.
@@ -5390,7 +5390,7 @@ func (c *Client) ExplainRequest(ctx context.Context, params *ExplainRequestParam
 // One line for each finished or refused request that matches all given filters, as the access log has it, for 15 minutes at most:
 // as lines of JSON, or as server-sent events if `Accept` is `text/event-stream`. The name of an event is its `type`: `request`;
 // `dropped`, with the number of lines that were left out because there were more than 200 in a second; `coverage`, every five
-// seconds, with the number of proxies that are heard and silent; and `end`. At most 10 tails are open at each control plane, and 3 of them by one token or person.
+// seconds, with the number of reporting and silent proxies; and `end`. At most 10 tails are open at each control plane, and 3 of them by one token or person.
 // The stream ends at once when the control plane stops; connect again.
 //
 // GET /admin/v1/requests/tail
@@ -5403,10 +5403,10 @@ func (c *Client) TailRequests(ctx context.Context, params *TailRequestsParams, o
 // GetRoutesHealth: Show the circuit breakers and calls of all routes
 //
 // For each route of the catalog: its circuit breaker on each proxy on which it has failed, its calls, and the times to the first
-// token; then the credentials that providers refuse, and the answers whose usage is in doubt. On heard proxies that are not listed the breaker is closed. What silent
+// token; then the credentials that providers refuse, and the answers whose usage is in doubt. On reporting proxies that are not listed the breaker is closed. What silent
 // proxies do is unknown: `reported_at` is the time of their last word.
 //
-// While the database does not answer, the breakers and calls go on, of the routes that this control plane has read last:
+// While the database does not answer, the breakers and calls continue, of the routes that this control plane has read last:
 // `routes_read_at` says when.
 //
 // GET /admin/v1/routes/health
@@ -5505,7 +5505,7 @@ func (c *Client) GetTraffic(ctx context.Context, options ...CallOption) (*Respon
 // `status`, `code`, `outcome`, `model`, `provider` or `route`; not every measure has every label. A minute is written some seconds
 // after its end. Tokens and cost by day, in all or by model, are sums of settled requests and exact; `from_records` says so.
 //
-// A period of which nothing was heard has `known_minutes: 0` and no values: it is unknown, not zero. At most 30 labels are told
+// A period of which nothing was reported has `known_minutes: 0` and no values: it is unknown, not zero. At most 30 labels are told
 // apart; the smallest are added up as `other`.
 //
 // GET /admin/v1/traffic/series

@@ -77,7 +77,7 @@ func (w *world) checkToldWithoutPostgres() {
 }
 
 // checkToldWithoutStream plays requests of a key whose revocation the stream does not
-// take before all control planes stop. The stream goes on, so proxies are fresh: no
+// take before all control planes stop. The stream continues, so proxies are fresh: no
 // time may have been told after which they refuse the key.
 func (w *world) checkToldWithoutStream() {
 	const delay = longestDelay

@@ -198,7 +198,7 @@ var directedProfiles = []struct {
 	{"row locks", func(p *Profile, _ *rand.Rand) {
 		p.Customers, p.Replicas, p.HaltInTx = 4, 3, .02
 	}},
-	// Postgres, the bus or all replicas are away for longer than an expired session is kept.
+	// Postgres, the bus or all replicas are unavailable for longer than an expired session is kept.
 	{"outages", func(p *Profile, _ *rand.Rand) {
 		p.Outage, p.FaultEvery, p.Length, p.LoseCommits = 3, 6*time.Second, 40*time.Second, 0
 		p.RequestEvery = 60 * time.Millisecond

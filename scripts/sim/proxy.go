@@ -38,7 +38,7 @@ type proxy struct {
 	// alone means that the last heartbeat of the session was not answered. history has the changes that the session knows.
 	alone   bool
 	history checkpoint.ChangeHistory
-	// resumable is the freshness with which this process can go on in the session of an earlier one, idle its idle units.
+	// resumable is the freshness with which this process can continue in the session of an earlier one, idle its idle units.
 	// isResumed means that session is that one.
 	resumable *proxyFreshness
 	idle      map[string][]checkpoint.IdleUnits

@@ -9,7 +9,7 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// ResumeRules are the steps by which a new process goes on in the session of an
+// ResumeRules are the steps by which a new process continues in the session of an
 // earlier one. The correct ones are those of the data plane.
 type ResumeRules struct {
 	// Void removes the checkpoint before the proxy acts on something that it does not say.
@@ -82,7 +82,7 @@ func (p *proxy) saveCheckpoint() {
 	p.w.stats.count("checkpoints")
 }
 
-// loadCheckpoint prepares a new process to go on in the session of the one before.
+// loadCheckpoint prepares a new process to continue in the session of the one before.
 func (p *proxy) loadCheckpoint() {
 	p.resumable, p.isResumed, p.idle, p.alone, p.history = nil, false, nil, false, checkpoint.ChangeHistory{}
 	kept := p.disk.checkpoint
@@ -118,7 +118,7 @@ func (p *proxy) loadCheckpoint() {
 	p.client.MayResume(kept.Session)
 }
 
-// resume goes on in the session of the process before, because no control plane has
+// resume continues in the session of the process before, because no control plane has
 // answered.
 func (p *proxy) resumeSession() {
 	kept := p.disk.checkpoint

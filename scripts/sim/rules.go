@@ -66,7 +66,7 @@ type Rules struct {
 	// messages whose rows are free.
 	LocksRows, SkipsLockedRows bool
 
-	// Resume has the steps by which a process goes on in the session of an earlier one.
+	// Resume has the steps by which a process continues in the session of an earlier one.
 	Resume *ResumeRules
 
 	// The steps of a proxy.

@@ -18,7 +18,7 @@ func (a *app) watchFleet(fleets fleet.Store, jobs *jobs) {
 	jobs.every("fleet_metrics", 15*time.Second, fleet.NewMetrics(fleets, a.registry).Update)
 }
 
-// knowSessions tells which proxies should be heard.
+// knowSessions says which proxies should report.
 func (a *app) knowSessions(ctx context.Context, fleets fleet.Store) error {
 	f, err := fleets.Fleet(ctx)
 	if err != nil {

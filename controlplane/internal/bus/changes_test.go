@@ -168,7 +168,7 @@ func TestReplicasAppendEachChangeOnceAndTellProxies(t *testing.T) {
 	}
 }
 
-// Another replica goes on with a change whose replica has ended.
+// Another replica continues with a change whose replica has ended.
 func TestChangeThatTheStreamLosesIsAppendedAgain(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)

@@ -281,7 +281,7 @@ func TestAcknowledgementInTheRecoveryBucketIsNoMembership(t *testing.T) {
 	if got, _, err := b.Membership(t.Context()); err == nil {
 		t.Errorf("the acknowledgement was read as the membership %+v", got)
 	}
-	// An operator removes the entry. Then the control planes write it anew.
+	// An operator removes the entry. Then the control planes write it again.
 	if err := bucket.Delete(t.Context(), subject.RecoveryMembership); err != nil {
 		t.Fatal(err)
 	}

@@ -171,7 +171,7 @@ func (a *Appender) Wake() {
 }
 
 // Begin declares the stream for new sessions and the active ones, whose window may be
-// longer. It must be called before a proxy is told of the window.
+// longer. Call it before announcing the window to any proxy.
 func (a *Appender) Begin(ctx context.Context) error {
 	longest, err := a.store.LongestWindow(ctx)
 	if err != nil {

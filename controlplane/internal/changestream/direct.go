@@ -110,7 +110,7 @@ func (i *Intake) Round(ctx context.Context) error {
 }
 
 // Revoke appends the revocations of keys to the stream, and returns when no proxy
-// admits one of the keys. note is told what happens.
+// admits one of the keys. note receives progress messages.
 func Revoke(
 	ctx context.Context,
 	stream DirectStream,

@@ -67,7 +67,7 @@ func TestMaintenanceShowsNoZeroWhileNoProxyIsHeard(t *testing.T) {
 	if _, page := b.get("/console/maintenance"); !strings.Contains(page, "How much is in use now is not known") || !strings.Contains(page, `data-label="Calls, last 5 min">unknown</td>`) {
 		t.Errorf("the page: %s", page)
 	}
-	if _, page := b.get("/console/maintenance/close?scope=system"); !strings.Contains(page, "is not known: no proxy is heard") || !strings.Contains(page, "No request of the last hour has used it") {
+	if _, page := b.get("/console/maintenance/close?scope=system"); !strings.Contains(page, "is not known: no proxy is reporting") || !strings.Contains(page, "No request of the last hour has used it") {
 		t.Errorf("the form: %s", page)
 	}
 }

@@ -195,7 +195,7 @@ func quarantined(ctx context.Context, api *adminclient.Client) ([]kit.Need, int,
 	return []kit.Need{n}, 0, nil
 }
 
-// refusalsAndLosses tells of credentials that providers refuse, and of commits that Postgres has lost lately.
+// refusalsAndLosses returns the credentials that providers refuse, and a recent loss of commits.
 func refusalsAndLosses(ctx context.Context, api *adminclient.Client) ([]kit.Need, int, error) {
 	answer, err := api.ListProxies(ctx)
 	if err != nil {
@@ -223,10 +223,10 @@ func refusalsAndLosses(ctx context.Context, api *adminclient.Client) ([]kit.Need
 	return found, 0, nil
 }
 
-// lossShownFor is how long a loss of commits is told of: as long as usage from before it may be settled again.
+// lossShownFor is how long a loss of commits is shown: as long as usage from before it may be settled again.
 const lossShownFor = 24 * time.Hour
 
-// lostCommits tells of a loss of commits that the fleet has recovered from. While it recovers, the diagnosis tells of it.
+// lostCommits returns a loss of commits that the fleet has recovered from. While it recovers, the diagnosis reports it.
 func lostCommits(f *adminclient.Fleet, now time.Time) []kit.Need {
 	if f.Recovering || f.CommitsLostAt == nil || now.Sub(*f.CommitsLostAt) >= lossShownFor {
 		return nil
@@ -241,7 +241,7 @@ func lostCommits(f *adminclient.Fleet, now time.Time) []kit.Need {
 	}}
 }
 
-// openMaintenance tells of what is closed without an end. What has an end opens by itself, and needs nobody.
+// openMaintenance returns what is closed without an end. What has an end opens by itself.
 func openMaintenance(ctx context.Context, api *adminclient.Client) ([]kit.Need, int, error) {
 	answer, err := api.ListMaintenance(ctx)
 	if err != nil {

@@ -55,11 +55,11 @@ func TestOverviewTellsTheAgeOfTheOldestUnsettledRequest(t *testing.T) {
 		ages []int64
 		want string
 	}{
-		"no proxy is heard":    {nil, `<span>Unsettled</span><b><span class="soft">unknown</span></b>`},
-		"all is settled":       {[]int64{0, 0}, `<span>Unsettled</span><b>0 ms</b>`},
-		"the oldest counts":    {[]int64{300, 1200}, `<span>Unsettled</span><b>1.2 s</b>`},
-		"settlement is behind": {[]int64{62_000, 0}, `<a class="tile warn" href="/console/proxies"><span>Unsettled</span><b>1 min 2 s</b>`},
-		"settlement stands":    {[]int64{300_000}, `<a class="tile bad" href="/console/proxies"><span>Unsettled</span><b>5 min 0 s</b>`},
+		"no proxy is reporting": {nil, `<span>Unsettled</span><b><span class="soft">unknown</span></b>`},
+		"all is settled":        {[]int64{0, 0}, `<span>Unsettled</span><b>0 ms</b>`},
+		"the oldest counts":     {[]int64{300, 1200}, `<span>Unsettled</span><b>1.2 s</b>`},
+		"settlement is behind":  {[]int64{62_000, 0}, `<a class="tile warn" href="/console/proxies"><span>Unsettled</span><b>1 min 2 s</b>`},
+		"settlement stands":     {[]int64{300_000}, `<a class="tile bad" href="/console/proxies"><span>Unsettled</span><b>5 min 0 s</b>`},
 	} {
 		w := setup(t)
 		for i, age := range c.ages {

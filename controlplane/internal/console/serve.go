@@ -179,7 +179,7 @@ func (o *outage) began(now time.Time) *time.Time {
 	return o.since
 }
 
-// banner tells of the outage, while only live data is shown.
+// banner describes the outage, while only live data is shown.
 func (o *outage) banner(now time.Time) kit.Banner {
 	return kit.Banner{
 		Kind:  "bad",

@@ -105,7 +105,7 @@ func (o *operation) long() string {
 		text += "\n" + o.op.Description + "\n"
 	}
 	if o.op.ID == "getDiagnosis" {
-		text += "\n`gwctl doctor` runs the same checks; it shows the problems only, with advice, and its exit code tells of failures.\n"
+		text += "\n`gwctl doctor` runs the same checks; it shows the problems only, with advice, and its exit code reports failures.\n"
 	}
 	text += "\n" + o.op.Method + " " + o.op.Path
 	if o.op.Scope != "" {

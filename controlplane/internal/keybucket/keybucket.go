@@ -1,11 +1,11 @@
 // Package keybucket writes the record of every API key to a bucket in NATS, from
 // which proxies read the keys that they do not know while no control plane
-// responds or Postgres is away.
+// responds or Postgres is unavailable.
 //
 // The bucket has an entry for each lookup hash, and a mark: a cluster epoch and a
 // revision up to which every change is in the bucket. What is missing follows from
 // the mark and from the revisions of the rows in Postgres, so a Writer needs no
-// other state: it goes on wherever another one has ended, and writes all keys only
+// other state: it continues wherever another one has ended, and writes all keys only
 // if there is no mark of this cluster epoch.
 //
 // Any replica may write. Each write names the number of the last message of the

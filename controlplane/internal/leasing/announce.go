@@ -107,7 +107,7 @@ func (a *announcement) run(ctx context.Context) error {
 
 // round pushes the change once, appends and records it if that has not succeeded yet,
 // reads the sessions, and collects acknowledgements until pushInterval has passed since
-// the push. Neither the push nor the stream waits for Postgres: while it is away, all
+// the push. Neither the push nor the stream waits for Postgres: while it is unavailable, all
 // proxies that can be reached get the change. A later error with Postgres does not end
 // the wait, unless the change is lost.
 func (a *announcement) round(ctx context.Context) error {

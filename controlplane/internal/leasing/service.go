@@ -63,8 +63,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// RevocationBound returns how long a revocation waits at most for a proxy that is stopped or cut off, while NATS serves: until the
-// stream of changes has had it for the window, and has been asked for it.
+// RevocationBound returns the longest time that a revocation waits for a proxy that is stopped or cut off, while NATS serves: until
+// the change has been in the stream for one window and its presence was verified.
 func (c Config) RevocationBound() time.Duration {
 	return session.Lasts(c.withDefaults().Window) + askInterval + askTimeout
 }

@@ -30,7 +30,7 @@ const (
 )
 
 // streamed has the confirmations of changes by the stream of changes, by revision.
-// A change that is announced again goes on waiting where it was.
+// A change that is announced again continues waiting where it was.
 type streamed struct {
 	mu         sync.Mutex
 	byRevision map[int64]*streamedChange

@@ -4,7 +4,7 @@
 // effect. The bucket rejects a replica that was paused while another one took over, because it
 // would overwrite newer entries with older ones.
 //
-// The publisher also restores the bucket if it has lost entries or was created anew.
+// The publisher also restores the bucket if it has lost entries or was created again.
 package outbox
 
 import (

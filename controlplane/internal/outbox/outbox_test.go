@@ -294,7 +294,7 @@ func TestNewInstallationPublishesAnEmptyCatalog(t *testing.T) {
 	}
 }
 
-// A bucket that is created anew while the publisher runs is restored.
+// A bucket that is created again while the publisher runs is restored.
 func TestRecreatedBucketIsRestored(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

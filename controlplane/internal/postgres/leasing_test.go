@@ -400,7 +400,7 @@ func TestSessionIsClosedOnlyAfterItsProxyCouldBeHeard(t *testing.T) {
 	}
 	w.expire(s, int((10 * closeAfter).Seconds()))
 	clock.Boot += 10 * closeAfter // the machine was suspended
-	pass(window, false)           // NATS is away
+	pass(window, false)           // NATS is unavailable
 	clock = clock.Add(time.Minute + time.Second)
 	sweep(false, 1, 0)
 	pass(closeAfter, false)

@@ -16,7 +16,7 @@ func (db *DB) PlannedQueries() *sqlcgen.Queries { return Planned(db.Pool()) }
 // Planned is PlannedQueries for a transaction.
 func Planned(tx sqlcgen.DBTX) *sqlcgen.Queries { return sqlcgen.New(customPlans{tx}) }
 
-// customPlans describes a statement anew for each execution, so that no plan is kept.
+// customPlans describes a statement again for each execution, so that no plan is kept.
 type customPlans struct{ sqlcgen.DBTX }
 
 func (p customPlans) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {

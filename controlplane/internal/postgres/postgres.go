@@ -103,7 +103,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 var statedMode = regexp.MustCompile(`(^|[?&\s])(sslmode|service)\s*=\s*'?\w`)
 
 // withVerification returns the connection string with sslmode=verify-full, unless it or the environment selects another
-// mode. The driver's default goes on without TLS when the server, or somebody in its place, offers none.
+// mode. The driver's default continues without TLS when the server, or somebody in its place, offers none.
 func withVerification(url string) string {
 	if os.Getenv("PGSSLMODE") != "" || os.Getenv("PGSERVICE") != "" || statedMode.MatchString(url) {
 		return url

@@ -210,7 +210,7 @@ const leaderLimit = 30 * time.Second
 // errWaiting means that other replicas have not verified their commits yet.
 var errWaiting = errors.New("recovery: waiting for other control planes to verify their commits in this postgres")
 
-// Start verifies the current incarnation of Postgres, and goes on checking until
+// Start verifies the current incarnation of Postgres, and continues checking until
 // Stop.
 func (m *Monitor) Start(ctx context.Context) error {
 	for began := time.Now(); ; {

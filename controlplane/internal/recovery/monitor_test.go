@@ -307,7 +307,7 @@ func (b *readOnlyBus) PutMembership(ctx context.Context, m rollback.Membership, 
 	return b.Bus.PutMembership(ctx, m, revision)
 }
 
-// A replica goes on committing checkpoints while the bus cannot be written. It
+// A replica continues committing checkpoints while the bus cannot be written. It
 // keeps the last marker of the membership, so a restart does not count as a
 // loss.
 func TestLastMarkerIsKeptWhileTheBusIsReadOnly(t *testing.T) {

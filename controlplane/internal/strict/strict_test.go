@@ -183,7 +183,7 @@ func FuzzJSON(f *testing.F) {
 		if err := json.Unmarshal(data, &want); err != nil {
 			t.Fatalf("encoding/json refuses %q: %v", data, err)
 		}
-		// Raw is encoded anew; numbers in text types keep their written form.
+		// Raw is encoded again; numbers in text types keep their written form.
 		got.Raw, want.Raw, got.Exact, want.Exact = nil, nil, "", ""
 		if diff := cmp.Diff(want, got, cmp.AllowUnexported(document{})); diff != "" {
 			t.Errorf("decoded %q (-want +got):\n%s", data, diff)

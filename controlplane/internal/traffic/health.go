@@ -10,7 +10,7 @@ import (
 
 // RouteHealth is how a route does, as the proxies report it.
 type RouteHealth struct {
-	// Breakers are those of the proxies on which the route has failed; on the others that are heard it is closed.
+	// Breakers are those of the proxies on which the route has failed; on the others that report it is closed.
 	Breakers []ProxyBreaker
 	// Calls are the calls of the last 1, 5 and 60 minutes, in the order of CallSpans.
 	Calls [3]Calls
@@ -28,7 +28,7 @@ type Calls struct{ Attempts, Failures int64 }
 type ProxyBreaker struct {
 	Proxy string
 	State pulse.BreakerState
-	// ReportedAt is when the proxy said so; Silent means that it is not heard any more.
+	// ReportedAt is when the proxy said so; Silent means that it does not report any more.
 	ReportedAt time.Time
 	Silent     bool
 	// Since is when the breaker opened, NextTry when a request may call the route; zero while it is closed.

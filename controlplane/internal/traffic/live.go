@@ -14,14 +14,14 @@ const (
 	shortWidth, shortPeriods   = pulse.Interval, 32
 	middleWidth, middlePeriods = 10 * time.Second, 92
 	longWidth, longPeriods     = time.Minute, 64
-	// nowPeriods are the short periods that current rates are of.
+	// nowPeriods are the short periods that current rates cover.
 	nowPeriods = 5
 )
 
 // Live has what the proxies have reported in the last hour. It is safe for concurrent use.
 type Live struct {
 	now func() time.Time
-	// began is when reports could first be heard.
+	// began is when reports could first arrive.
 	began time.Time
 
 	mu                  sync.Mutex
@@ -55,7 +55,7 @@ type breaker struct {
 	at time.Time
 }
 
-// NewLive returns a Live that has heard nothing. now is the clock; nil means time.Now.
+// NewLive returns a Live without reports. now is the clock; nil means time.Now.
 func NewLive(now func() time.Time) *Live {
 	if now == nil {
 		now = time.Now
@@ -79,7 +79,7 @@ func (l *Live) Receive(r *pulse.Report) {
 	p := l.processes[r.Process]
 	if p == nil {
 		p = &process{totals: map[pulse.Series]*pulse.Total{}, breakers: map[string]breaker{}}
-		if now.Add(-time.Duration(r.UptimeMS) * time.Millisecond).Before(l.began) { // its totals are of a time that was not heard
+		if now.Add(-time.Duration(r.UptimeMS) * time.Millisecond).Before(l.began) { // its totals include a time without reports
 			p.settled = now
 			if r.Partial {
 				p.settled = now.Add(time.Minute)
@@ -159,14 +159,14 @@ func (p *process) running() (n int64) {
 	return n
 }
 
-// SetSessions tells which sessions are active, so that a proxy can be missed that was never heard.
+// SetSessions sets the active sessions, so that a proxy that never reported is noticed.
 func (l *Live) SetSessions(active []Session) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.sessions = active
 }
 
-// Proxy is a proxy that was heard, or should be heard.
+// Proxy is a proxy that reports, or should.
 type Proxy struct {
 	Name string
 	// Session is zero if the proxy has none.
@@ -218,7 +218,7 @@ type Coverage struct {
 	Proxies       []Proxy
 }
 
-// Coverage returns the proxies that are heard and those that are silent.
+// Coverage returns the proxies that report and those that are silent.
 func (l *Live) Coverage() Coverage {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -240,10 +240,10 @@ func (l *Live) coverage(now time.Time) Coverage {
 // Now is the traffic at a moment.
 type Now struct {
 	At time.Time
-	// Window is the time that the rates are of.
+	// Window is the time that the rates cover.
 	Window time.Duration
 	Coverage
-	// InFlight has the requests that the heard proxies handle, by endpoint.
+	// InFlight has the requests that the reporting proxies handle, by endpoint.
 	InFlight map[string]int64
 	// Recent has what was counted in the window, Minute what was counted in the last minute.
 	Recent, Minute *Period

@@ -14,8 +14,8 @@ const (
 	maxRows = 2000
 	// other is the outcome of rows that are added up because there were too many.
 	other = "other"
-	// dueAfter is how long after its end a minute is written. A control plane that has not heard every proxy, or has not
-	// heard the whole minute because it has just started, lets others write first.
+	// dueAfter is how long after its end a minute is written. A control plane that lacks reports of a proxy, or of a
+	// part of the minute because it has just started, lets others write first.
 	dueAfter, dueSilent, dueBegun = 4 * time.Second, 20 * time.Second, 30 * time.Second
 )
 
@@ -28,7 +28,7 @@ type Row struct {
 // Minute is what was counted in a minute.
 type Minute struct {
 	At time.Time
-	// Heard and Silent are the numbers of proxies that were heard, and that were not although they have a session.
+	// Heard and Silent are the numbers of proxies that reported, and that did not although they have a session.
 	Heard, Silent int
 	Rows          []Row
 	Refusals      []Refusal
@@ -37,7 +37,7 @@ type Minute struct {
 // Written is a minute, or several, as they are stored.
 type Written struct {
 	At time.Time
-	// Minutes is how many are written, Heard the least number of proxies heard in one of them, Silent the greatest number of
+	// Minutes is how many are written, Heard the least number of proxies that reported in one of them, Silent the greatest number of
 	// those that were not.
 	Minutes, Heard, Silent int
 }
@@ -57,7 +57,7 @@ type Store interface {
 	Refusals(ctx context.Context, q *RefusalQuery) ([]HourlyRefusal, error)
 }
 
-// Recorder writes what Live has heard.
+// Recorder writes what Live has received.
 type Recorder struct {
 	live  *Live
 	store Store
@@ -91,8 +91,8 @@ func (r *Recorder) Run(ctx context.Context) error {
 	return nil
 }
 
-// minutes returns the minutes that are over and were heard, oldest first. Of the minute in which it started, a control
-// plane that is alone writes what it has heard: the refusals would be lost otherwise.
+// minutes returns the minutes that are over and have reports, oldest first. Of the minute in which it started, a control
+// plane that is alone writes what it has received: the refusals would be lost otherwise.
 func (l *Live) minutes() []Minute {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -100,7 +100,7 @@ func (s *Sum) Quantile(m pulse.Measure, q float64) *time.Duration {
 type Period struct {
 	From time.Time
 	Sums map[pulse.Series]*Sum
-	// Heard has the requests in flight at the last report of each proxy that was heard in the period, by name.
+	// Heard has the requests in flight at the last report of each proxy that reported in the period, by name.
 	Heard map[string]int64
 }
 
@@ -169,7 +169,7 @@ func (w *window) place(from time.Time) int {
 	return int(from.UnixMilli() / w.width.Milliseconds() % int64(len(w.periods)))
 }
 
-// last returns n complete periods before a time, oldest first. Periods in which nothing was heard are empty.
+// last returns n complete periods before a time, oldest first. Periods in which nothing was reported are empty.
 func (w *window) last(now time.Time, n int) []*Period {
 	periods := make([]*Period, n)
 	for i := range periods {

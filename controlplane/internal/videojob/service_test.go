@@ -363,7 +363,7 @@ func TestSweepQueuesOpenJobs(t *testing.T) {
 		if sweeps, _ := m.seen(); sweeps != 1 {
 			t.Errorf("%d sweeps before the end of the interval; want 1", sweeps)
 		}
-		m.set(errDown, nil) // errors are logged, and sweeps go on
+		m.set(errDown, nil) // errors are logged, and sweeps continue
 		time.Sleep(sweepPause)
 		synctest.Wait()
 		m.set(nil, errDown)

@@ -54,7 +54,7 @@ type DeliveryStore interface {
 	Events(ctx context.Context, q EventQuery) ([]Listed, error)
 	// Delivery returns a delivery with all its attempts, oldest first.
 	Delivery(ctx context.Context, id DeliveryID) (Delivery, []Attempt, error)
-	// Redeliver makes a delivery due now and starts its delays anew.
+	// Redeliver makes a delivery due now and starts its delays again.
 	Redeliver(ctx context.Context, id DeliveryID) (Delivery, error)
 	// RedeliverFailed redelivers all deliveries of an endpoint that failed since a time, and returns their number.
 	RedeliverFailed(ctx context.Context, id ID, since time.Time) (int64, error)

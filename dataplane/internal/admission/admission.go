@@ -70,7 +70,7 @@ func (e *RefusedError) Error() string { return "admission: refused: " + string(e
 type Sessions interface {
 	// Current returns the current session, nil if there is none.
 	Current() *session.Session
-	// Act calls do, which acts on a message of a control plane. What a later process needs to go on in the session is out of
+	// Act calls do, which acts on a message of a control plane. What a later process needs to continue in the session is out of
 	// date from then on.
 	Act(do func())
 }
@@ -199,7 +199,7 @@ func (a *Admission) OnSession(s *session.Session) {
 	}
 }
 
-// OnResume is called when the proxy goes on in a session of an earlier process, with
+// OnResume is called when the proxy continues in a session of an earlier process, with
 // the idle units that are left.
 func (a *Admission) OnResume(s *session.Session, idle map[string][]checkpoint.IdleUnits) {
 	a.mu.Lock()

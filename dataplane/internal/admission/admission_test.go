@@ -998,7 +998,7 @@ func TestContinuedSessionDropsUnitsThatAChangeMayHaveReduced(t *testing.T) {
 }
 
 // While the control plane is silent, a request of a key with a spend limit waits
-// for it. The other keys of the account go on with the idle units.
+// for it. The other keys of the account continue with the idle units.
 func TestLimitedKeyDoesNotStopItsAccountInAnOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -39,7 +39,7 @@ const (
 	proxyCutOff       = "the proxy is cut off from NATS"
 )
 
-// Control planes, Postgres or NATS are away for four hours, or the proxy is cut off, while it runs. As long as it reads the stream of
+// Control planes, Postgres or NATS are unavailable for four hours, or the proxy is cut off, while it runs. As long as it reads the stream of
 // changes, requests are admitted from granted units, and no request is admitted when the window has passed without that. At the end all usage is settled exactly once and no units are outstanding.
 //
 // The clock is fake, the components of the proxy and NATS are real.
@@ -341,7 +341,7 @@ func (p *controlPlane) hasPostgres() bool {
 	return !p.noPostgres
 }
 
-// serve answers requests, with unavailable while Postgres is away.
+// serve answers requests, with unavailable while Postgres is unavailable.
 func serve[Q, A any](t *testing.T, p *controlPlane, name string, unavailable A, answer func(*Q) A) {
 	t.Helper()
 	_, err := p.conn.QueueSubscribe(subject.FromAll(name), subject.Queue, func(m *nats.Msg) {

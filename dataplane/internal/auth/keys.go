@@ -311,7 +311,7 @@ func (k *Keys) session() (number, epoch int64) {
 // calls for the same hash share one load.
 func (k *Keys) load(ctx context.Context, hash apikey.Hash, mac string) (*Key, error) {
 	result := k.loadGroup.DoChan(string(hash[:]), func() (any, error) {
-		// The load goes on if the first caller gives up: others may wait for it.
+		// The load continues if the first caller gives up: others may wait for it.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)
 		defer cancel()
 		if mac == macNone && k.wasGood(hash) {

@@ -246,7 +246,7 @@ func TestConcurrentLookupsShareOneLoad(t *testing.T) {
 	for i := range joined {
 		joined[i] = k.joinLoad(hash)
 	}
-	cancel() // the load goes on without the lookup that began it
+	cancel() // the load continues without the lookup that began it
 	wg.Wait()
 	close(release)
 	for _, done := range joined {

@@ -295,7 +295,7 @@ func cutOff(t *testing.T) {
 	}
 }
 
-// While every control plane is away, a proxy serves as long as it reads its beats in the stream.
+// While every control plane is unavailable, a proxy serves as long as it reads its beats in the stream.
 func TestSessionOutlivesTheControlPlanes(t *testing.T) {
 	t.Parallel()
 	natstest.InBubble(t, outlives)

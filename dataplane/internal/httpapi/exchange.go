@@ -103,7 +103,7 @@ func (x *exchange) noteAttempt(a event.Attempt) {
 }
 
 // attemptsNoted returns the attempts of the usage event: nil if the first route serves the request. class is that of the failure
-// of the call that goes on, for a stream that breaks off; otherwise empty.
+// of the call that continues, for a stream that breaks off; otherwise empty.
 func (x *exchange) attemptsNoted(class string) []event.Attempt {
 	if x.calling == "" || x.noted == nil && class == "" {
 		return x.noted

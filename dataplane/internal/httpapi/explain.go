@@ -63,7 +63,7 @@ func (e *explanation) refuse(step wire.ExplainStep, err error) {
 	e.answer.Refusals = append(e.answer.Refusals, refusal)
 }
 
-// run makes the steps in the order of those of a request. It goes on after a refusal as long as the next step has a meaning.
+// run makes the steps in the order of those of a request. It continues after a refusal as long as the next step has a meaning.
 func (e *explanation) run() {
 	if !e.key.Active {
 		e.refuse(wire.ExplainKey, &auth.InactiveError{Key: e.key})

@@ -72,7 +72,7 @@ func (l *leaving) allow(patience time.Duration) {
 	}
 }
 
-// readOn lets the call go on for the patience, all in all for no longer than a model that reasons has. The caller holds
+// readOn lets the call continue for the patience, all in all for no longer than a model that reasons has. The caller holds
 // the lock.
 func (l *leaving) readOn() {
 	if l.timer != nil {

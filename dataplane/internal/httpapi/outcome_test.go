@@ -38,7 +38,7 @@ func (g *gateway) outcomes() map[string]float64 {
 	return counts
 }
 
-// What an operator has closed has an outcome of its own, so that alerts on refusals and errors go on for everything else.
+// What an operator has closed has an outcome of its own, so that alerts on refusals and errors continue for everything else.
 func TestRefusalsBecauseOfMaintenanceAreCountedApart(t *testing.T) {
 	t.Parallel()
 	for name, closing := range map[string]func(*gateway){

@@ -88,7 +88,7 @@ func (p *pricedRequest) admitVideo() error {
 	return nil
 }
 
-// videoCreation is an admitted request for a video that calls its routes. It goes on without its client: the job is
+// videoCreation is an admitted request for a video that calls its routes. It continues without its client: the job is
 // recorded, and a provider may already work on it.
 type videoCreation struct {
 	routableRequest

@@ -34,13 +34,13 @@ func (k *Keeper) handlerOf(status wire.Status) func(do func(now session.Instant)
 	return k.actOn
 }
 
-// resumable is a session of the earlier process in which this one can go on.
+// resumable is a session of the earlier process in which this one can continue.
 type resumable struct {
 	*checkpoint.Checkpoint
 	fresh *session.Freshness
 }
 
-// loadCheckpoint finds out whether the proxy can go on in the session of its earlier
+// loadCheckpoint finds out whether the proxy can continue in the session of its earlier
 // process, should no control plane respond.
 func (k *Keeper) loadCheckpoint() {
 	c := k.usage.Checkpoint()
@@ -54,7 +54,7 @@ func (k *Keeper) loadCheckpoint() {
 	k.guard.Act(func() {}) // this process closes the session
 }
 
-// resume goes on in the session of the earlier process, because a registration has
+// resume continues in the session of the earlier process, because a registration has
 // failed. Requests are admitted when the proxy has read the stream of changes. The
 // lock is held.
 func (k *Keeper) resume(now session.Instant) {
@@ -120,7 +120,7 @@ func (k *Keeper) EndResumed() (ended bool) {
 	return ended
 }
 
-// saveCheckpoint keeps what the next process needs to go on in the session, if no
+// saveCheckpoint keeps what the next process needs to continue in the session, if no
 // control plane responds. It reports whether there is a checkpoint now.
 func (k *Keeper) saveCheckpoint() bool {
 	k.mu.Lock()

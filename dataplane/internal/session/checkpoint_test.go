@@ -275,7 +275,7 @@ func TestContinuedSessionLeavesOutUnitsThatAChangeMayHaveReduced(t *testing.T) {
 	}
 }
 
-// Sequence numbers begin anew in a stream that was created again.
+// Sequence numbers start again in a stream that was created again.
 func TestChangesOfANewStreamAreReadAfterARestart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -119,7 +119,7 @@ type Keeper struct {
 	alone   bool
 	history checkpoint.ChangeHistory
 	epoch   int64
-	// resumable is a session of the earlier process in which this one can go on; nil if there is none.
+	// resumable is a session of the earlier process in which this one can continue; nil if there is none.
 	resumable *resumable
 	// trouble, freshTrouble and checkpointTrouble suppress the log lines of an error that was logged before.
 	trouble, freshTrouble, checkpointTrouble logdedup.Filter
@@ -138,7 +138,7 @@ type Report struct {
 // Hooks connect the Keeper to the rest of the proxy.
 type Hooks struct {
 	OnSession func(*Session)
-	// OnResume is called when the proxy goes on in a session of its earlier process, with the idle units that are left by
+	// OnResume is called when the proxy continues in a session of its earlier process, with the idle units that are left by
 	// account. Idle returns those of the current session. Both may be nil: then no session is continued.
 	OnResume func(*Session, map[string][]checkpoint.IdleUnits)
 	Idle     func() map[string][]checkpoint.IdleUnits

@@ -32,7 +32,7 @@ type plane struct {
 	begun time.Time
 	delay time.Duration
 	cut   bool // no message gets through
-	// undecided means that Postgres is away: each response is that nothing can be decided.
+	// undecided means that Postgres is unavailable: each response is that nothing can be decided.
 	undecided  bool
 	lose       bool // messages arrive, the responses to heartbeats are lost
 	rev        int64

@@ -48,7 +48,7 @@ func (s *Session) Valid() bool {
 // refresh sets until when the proxy is fresh.
 func (s *Session) refresh(until session.Instant) { s.freshUntil.Store(&until) }
 
-// Remaining returns how long the session is still valid if nothing is heard; zero
+// Remaining returns how long the session is still valid if no message arrives; zero
 // once it has ended.
 func (s *Session) Remaining() time.Duration {
 	until := s.freshUntil.Load()

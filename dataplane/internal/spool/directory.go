@@ -122,7 +122,7 @@ func (s *Spool) beginAnew() {
 
 	s.segments, s.hasOwnSegment, s.bytes, s.unwritten = nil, false, 0, nil
 	s.directory, s.lost, s.skipCount = nil, nil, 0
-	s.log.Warn("spool begins anew in an empty directory")
+	s.log.Warn("spool starts again in an empty directory")
 }
 
 // sameDevice reports whether the directory is, or would be made, on the file

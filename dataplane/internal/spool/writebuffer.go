@@ -15,7 +15,7 @@ import (
 // is mapped into memory. What is stored in it survives the death of the process,
 // as what write(2) has taken does, but costs no system call. When it is full, and
 // some times a second, its records are written to the segment with one call, and
-// it begins anew.
+// it starts again.
 //
 // The buffer is a sequence of chunks, one for each write. A chunk names the segment
 // and the offset that its records belong to, and has a checksum. So the rest of a
@@ -192,7 +192,7 @@ func (b *writeBuffer) remove() {
 	b.unmap()
 }
 
-// flush writes the records to the segment's file, and begins the buffer anew.
+// flush writes the records to the segment's file, and starts the buffer again.
 // After a failed write the records stay in the buffer, and the file may have the
 // first ones of them.
 func (b *writeBuffer) flush() error {

@@ -62,7 +62,7 @@ type recordConn struct {
 
 func (r *recordConn) Read(p []byte) (int, error) {
 	if r.paused {
-		return 0, os.ErrDeadlineExceeded // crypto/tls goes on after this error
+		return 0, os.ErrDeadlineExceeded // crypto/tls continues after this error
 	}
 	n, err := r.Conn.Read(p)
 	r.follow(p[:n])

@@ -165,7 +165,7 @@ func older(ctx context.Context) (string, error) {
 	}
 }
 
-// toolRunner plays the task with the tool runner. It asks for a thread first and goes on without one.
+// toolRunner plays the task with the tool runner. It asks for a thread first and continues without one.
 func toolRunner(ctx context.Context, client anthropic.Client) (string, error) {
 	tool, err := toolrunner.NewBetaToolFromJSONSchema(
 		"weather",

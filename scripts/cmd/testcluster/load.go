@@ -47,7 +47,7 @@ func less(now, before map[string]int) map[string]int {
 	return rest
 }
 
-// failures is the number of requests without a complete answer. Refusals with 503 do not count if something is away.
+// failures is the number of requests without a complete answer. Refusals with 503 do not count if something is unavailable.
 func (f figures) failures(refuses bool) int {
 	n := 0
 	for reason, count := range f.refused {

@@ -37,7 +37,7 @@ type step struct {
 	name   string
 	loaded bool // under load
 	play   func(context.Context) error
-	// refuses is true if answers of 503 are right: something is away that requests need.
+	// refuses is true if answers of 503 are right: something is unavailable that requests need.
 	refuses bool
 }
 

@@ -80,7 +80,7 @@ func TestPagesSaySinceWhenTheDatabaseIsAwayKeepLiveDataAndReturnByThemselves(t *
 			t.Errorf("the overview in the outage has no %s: %q", want, text)
 		}
 	}
-	// A live view goes on, and one can be opened.
+	// A live view continues, and one can be opened.
 	if status := live.visit("/console/live"); status != http.StatusOK {
 		t.Errorf("the live view in the outage: got %d", status)
 	}

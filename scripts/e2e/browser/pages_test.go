@@ -191,7 +191,7 @@ func (w *walk) next() (path string, ok bool) {
 	}
 }
 
-// look visits a page and looks at it in every way. If the test ends on it, the other tabs go on.
+// look visits a page and looks at it in every way. If the test ends on it, the other tabs continue.
 func (w *walk) look(b *tab, path string) {
 	b.t.Helper()
 	var p shownPage
@@ -271,7 +271,7 @@ const weight = `performance.getEntries().filter((e) => ["navigation", "resource"
 // notWalked are the routes of the console that are no page that the walk visits.
 var notWalked = []string{
 	"/console", "/console/", // the way to the overview, and the page for what does not exist, which the browser reports as an error
-	"GET /console/live/stream",                                                                 // goes on for minutes
+	"GET /console/live/stream",                                                                 // continues for minutes
 	"GET /console/sign-in/provider", "GET /console/sign-in/callback", "GET /console/signed-in", // redirects
 }
 

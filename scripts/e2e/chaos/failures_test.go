@@ -263,7 +263,7 @@ var failureTables = []struct {
 			tests:   []string{"TestBusyAdminConnectionsDelayNoLeases"},
 		},
 		{
-			what:    "all are away for longer than the window",
+			what:    "all are unavailable for longer than the window",
 			holds:   "I1 I4",
 			how:     "proxies stay fresh by NATS, and serve with the units that they have",
 			clients: "[by kind of client](../operations/outages.md#by-length)",
@@ -273,14 +273,14 @@ var failureTables = []struct {
 			},
 		},
 		{
-			what:    "they, Postgres or NATS are away for longer than 15 minutes",
+			what:    "they, Postgres or NATS are unavailable for longer than 15 minutes",
 			holds:   "I1 I7",
 			how:     "no session is closed for its silence before a replica could have heard its proxy",
-			clients: "503 meanwhile; unless NATS was away, the same sessions continue",
+			clients: "503 meanwhile; unless NATS was unavailable, the same sessions continue",
 			tests:   []string{"controlplane/internal/postgres.TestSessionIsClosedOnlyAfterItsProxyCouldBeHeard"},
 		},
 		{
-			what:    "they, Postgres or NATS are away for hours",
+			what:    "they, Postgres or NATS are unavailable for hours",
 			holds:   "I1 I2 I3 I4 I5 I6",
 			how:     "freshness; spools",
 			clients: "[by kind of client](../operations/outages.md#by-length)",

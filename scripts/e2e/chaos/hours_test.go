@@ -23,7 +23,7 @@ const (
 	hoursWarmUp = time.Minute
 )
 
-// While every control plane and Postgres are away, customers with money notice nothing, whether a proxy has seen their keys or not. An
+// While every control plane and Postgres are unavailable, customers with money notice nothing, whether a proxy has seen their keys or not. An
 // operator can revoke a key, the NATS server that leads the stream of changes can fail, and a proxy can be killed on top of it. make chaos
 // plays a minute, make outages half an hour.
 func TestCustomersNoticeNothingWithoutControlPlanesAndPostgres(t *testing.T) {
@@ -193,7 +193,7 @@ func (c *customers) killProxy(t *testing.T, r *rig.Rig, proxy int) {
 	t.Logf("the killed proxy served again %s after it had been started", time.Since(began))
 }
 
-// wait lets the customers go on for a time.
+// wait lets the customers continue for a time.
 func (c *customers) wait(t *testing.T, d time.Duration) {
 	t.Helper()
 	select {

@@ -38,7 +38,7 @@ func awaitKeyBucket(t *testing.T, r *rig.Rig) {
 	})
 }
 
-// A proxy serves keys that it has not seen while every control plane, or Postgres, is away. It refuses
+// A proxy serves keys that it has not seen while every control plane, or Postgres, is unavailable. It refuses
 // those that were revoked or suspended before, and decides nothing about keys that the bucket does not have.
 func TestKeysThatTheProxyHasNotSeenComeFromTheBucket(t *testing.T) {
 	r := rig.Start(t, rig.Options{ControlPlanes: 2, ControlSettings: []string{"MGW_SESSION_WINDOW=3s"}})

@@ -16,7 +16,7 @@ type view string
 
 const (
 	// goesOn: the answer is complete.
-	goesOn view = "goes on"
+	goesOn view = "continues"
 	// served: every request is answered.
 	served view = "served"
 	// untilLapse: answered until the proxy is not fresh any more, then 503.
@@ -69,10 +69,10 @@ func sameForAll(views [4]view) cells { return cells{short: views, minute: views,
 // outages are the table of docs/operations/outages.md. TestOutages plays each cell, and fails if clients see
 // something else. Change a cell here and run make generate.
 var outages = []outage{
-	{"every control plane is away", controlPlanesAway, servesOn},
-	{"Postgres is away", postgresAway, servesOn},
-	{"one of three NATS servers is away", natsServerAway, servesOn},
-	{"two of three NATS servers are away", natsQuorumAway, cells{
+	{"every control plane is unavailable", controlPlanesAway, servesOn},
+	{"Postgres is unavailable", postgresAway, servesOn},
+	{"one of three NATS servers is unavailable", natsServerAway, servesOn},
+	{"two of three NATS servers are unavailable", natsQuorumAway, cells{
 		short:  {goesOn, served, served, partly},
 		minute: {goesOn, untilLapse, untilLapse, partly},
 		long30: {goesOn, untilLapse, untilLapse, partly},

@@ -9,7 +9,7 @@ import (
 	"modelgateway/scripts/e2e/rig"
 )
 
-// A proxy's session is fenced while requests run, and it registers again. The requests go on.
+// A proxy's session is fenced while requests run, and it registers again. The requests continue.
 // Those that still have room are never refused for money or slots, neither while the units of
 // the old session are uncertain nor later, when all of them are free again.
 func TestProxyRegistersAgainUnderLoad(t *testing.T) {

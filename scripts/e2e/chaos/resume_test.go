@@ -14,7 +14,7 @@ import (
 	"modelgateway/scripts/e2e/rig"
 )
 
-// A proxy that is restarted while every control plane and Postgres are away goes on in its session: it serves keys of accounts of which it
+// A proxy that is restarted while every control plane and Postgres are unavailable continues in its session: it serves keys of accounts of which it
 // had idle units, refuses a key that an operator has revoked meanwhile, and each answered request is billed once.
 func TestProxyIsRestartedWithoutControlPlanes(t *testing.T) {
 	const window = 8 * time.Second

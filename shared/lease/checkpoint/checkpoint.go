@@ -1,5 +1,5 @@
 // Package checkpoint has what a proxy keeps on its disk while no control plane
-// responds, so that its next process can go on in the same session: until when it is
+// responds, so that its next process can continue in the same session: until when it is
 // fresh, which changes of keys and accounts it knows, and its idle units.
 //
 // A checkpoint is true only as long as nothing happens that it does not say. So it is
@@ -18,11 +18,11 @@ import (
 type Mark struct {
 	Segment int64 `json:"segment"`
 	Offset  int64 `json:"offset"`
-	// Inode is that of the segment's file. A copy has another one: the process that goes on with the original may still run.
+	// Inode is that of the segment's file. A copy has another one: the process that continues with the original may still run.
 	Inode uint64 `json:"inode"`
 }
 
-// Checkpoint is what the next process needs to go on in a session.
+// Checkpoint is what the next process needs to continue in a session.
 type Checkpoint struct {
 	// KernelBoot identifies the boot of the machine: after another one, records of the usage log may be missing.
 	KernelBoot string `json:"kernel_boot"`

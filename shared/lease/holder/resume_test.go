@@ -8,7 +8,7 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// A process that goes on in a session uses what the earlier one had left, and no more.
+// A process that continues in a session uses what the earlier one had left, and no more.
 func TestResumedQueueAdmitsFromTheUnitsThatAreLeft(t *testing.T) {
 	t.Parallel()
 	s := newSparse(1, time.Hour)

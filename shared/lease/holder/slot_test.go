@@ -6,7 +6,7 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// A request whose client has left goes on without its slot, which is given back once.
+// A request whose client has left continues without its slot, which is given back once.
 func TestSlotIsReleasedOnceBeforeTheEnd(t *testing.T) {
 	t.Parallel()
 	h := NewHolder(1, "boot", "acc")

@@ -20,8 +20,8 @@ type Reach struct {
 }
 
 // Bound returns how long a proxy may still admit without the change, from now on, if
-// Postgres and every control plane stop at once. It returns false if nobody knows:
-// whoever is told a time relies on it.
+// Postgres and every control plane stop at once. It returns false if that is not known:
+// a caller who gets a time relies on it.
 //
 // A session ends when its window has passed since the stream has stored the change:
 // its proxy must read the stream beyond the change to be valid for longer. Until the

@@ -73,7 +73,7 @@ type Proxy interface {
 	// CommitsLost is called when Postgres has lost commits, before the next session starts: all leases must be reported
 	// again, and unsettled usage events published again.
 	CommitsLost(epoch int64)
-	// SessionResumed is called when the proxy goes on in a session of an earlier process.
+	// SessionResumed is called when the proxy continues in a session of an earlier process.
 	SessionResumed(id wire.SessionID)
 	// SessionStarted is called before the session is current. Its proxy may admit for the window after a beat in the
 	// stream of changes.
@@ -154,7 +154,7 @@ func NewClient(now Instant, bootID string, timing Timing, proxy Proxy) *Client {
 // for it before another session begins.
 func (c *Client) MayResume(id wire.SessionID) { c.resumed = id }
 
-// Resume goes on in the session of MayResume, because no control plane responds. The
+// Resume continues in the session of MayResume, because no control plane responds. The
 // proxy knows the changes that its earlier process knew, and must be fresh to admit.
 // It sends no message of this session to a control plane: registrations are
 // repeated, and the session of the first one that succeeds takes its place.

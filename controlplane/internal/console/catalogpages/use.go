@@ -13,7 +13,7 @@ import (
 	"modelgateway/controlplane/internal/console/view"
 )
 
-// use is what is used now, as the heard proxies report it.
+// use is what is used now, as the proxies report it.
 type use struct {
 	// Problem is why it could not be read; the other members are then empty.
 	Problem string
@@ -51,7 +51,7 @@ func readUse(r *kit.Request) *use {
 }
 
 // Calls returns the calls of providers in the last five minutes for a model, to a provider, or in all; "unknown" if no proxy
-// is heard.
+// reports.
 func (u *use) Calls(scope adminclient.MaintenanceScope, id *string) string {
 	if u.Heard == 0 {
 		return "unknown"
@@ -89,7 +89,7 @@ func (t *target) inUse(r *kit.Request) []string {
 	calls := u.Calls(t.scope, id)
 	text := "In the last five minutes " + calls + " calls of providers were made for it."
 	if u.Heard == 0 {
-		text = "How often it is called now is not known: no proxy is heard."
+		text = "How often it is called now is not known: no proxy is reporting."
 	}
 	if t.scope == adminclient.MaintenanceScopeSystem && u.Heard > 0 {
 		text = fmt.Sprintf(

@@ -116,7 +116,7 @@ type Page struct {
 	Stream   *Stream
 }
 
-// Stream is a response that goes on: server-sent events for a live view.
+// Stream is a response without an end: server-sent events for a live view.
 type Stream struct{ Body io.ReadCloser }
 
 // Download is a file that the browser stores.

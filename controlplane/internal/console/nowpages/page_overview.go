@@ -218,7 +218,7 @@ func tiles(now *adminclient.Traffic, fleet *adminclient.Fleet, today *adminclien
 // The ages of the oldest unsettled request from which on the figure needs attention.
 const unsettledWarning, unsettledFailure = time.Minute, 5 * time.Minute
 
-// unsettledTile returns the age of the oldest finished request that is not in the ledger yet, as the heard proxies report it.
+// unsettledTile returns the age of the oldest finished request that is not in the ledger yet, as the proxies report it.
 func unsettledTile(now *adminclient.Traffic, fleet *adminclient.Fleet) tile {
 	t := tile{Name: "Unsettled", Note: "age of the oldest request that is not in the ledger", URL: "/console/proxies"}
 	if fleet != nil {
@@ -251,7 +251,7 @@ func unsettledTile(now *adminclient.Traffic, fleet *adminclient.Fleet) tile {
 	return t
 }
 
-// markOld tells of the figures that need the database when they were read.
+// markOld says when the figures that need the database were read.
 func markOld(all []tile, at time.Time) {
 	for i := range all {
 		if t := &all[i]; t.Stored && t.Value != "" {
@@ -260,7 +260,7 @@ func markOld(all []tile, at time.Time) {
 	}
 }
 
-// trafficTiles returns the figures that the heard proxies report. They are unknown if there is none.
+// trafficTiles returns the figures that the proxies report. They are unknown if there is none.
 func trafficTiles(now *adminclient.Traffic) []tile {
 	requests := tile{
 		Name: "Requests",

@@ -23,7 +23,7 @@ type Revocation struct {
 	// NATSURL has the name and password of the user, CAFile the certificates that the server is verified against.
 	NATSURL, CAFile string
 	Hashes          []apikey.Hash
-	// Note is told what happens.
+	// Note receives progress messages.
 	Note func(format string, args ...any)
 }
 

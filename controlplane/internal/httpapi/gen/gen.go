@@ -591,7 +591,7 @@ type Breaker struct {
 	Proxy      string     `json:"proxy"`
 	ReportedAt time.Time  `json:"reported_at"`
 
-	// Silent Whether the proxy is not heard any more; then the state is that of `reported_at`.
+	// Silent Whether the proxy does not report any more; then the state is that of `reported_at`.
 	Silent bool `json:"silent"`
 
 	// Since When it opened.
@@ -2323,7 +2323,7 @@ type RouteAttempt struct {
 // RouteAttemptResult A stream that broke off after its beginning counts as served; the status of the request says how it ended.
 type RouteAttemptResult string
 
-// RouteCalls Calls since `counted_since`; absent if no proxy is heard.
+// RouteCalls Calls since `counted_since`; absent if no proxy reports.
 type RouteCalls struct {
 	Last5Minutes Calls `json:"last_5_minutes"`
 	LastHour     Calls `json:"last_hour"`
@@ -2334,7 +2334,7 @@ type RouteCalls struct {
 type RouteHealth struct {
 	Breakers []Breaker `json:"breakers"`
 
-	// Calls Calls since `counted_since`; absent if no proxy is heard.
+	// Calls Calls since `counted_since`; absent if no proxy reports.
 	Calls      *RouteCalls `json:"calls,omitempty"`
 	Enabled    bool        `json:"enabled"`
 	Model      string      `json:"model"`
@@ -2354,7 +2354,7 @@ type RoutesHealth struct {
 	CountedSince time.Time     `json:"counted_since"`
 	Data         []RouteHealth `json:"data"`
 
-	// Heard The number of proxies that the figures are of.
+	// Heard The number of proxies that the figures cover.
 	Heard              int                 `json:"heard"`
 	RefusedCredentials []RefusedCredential `json:"refused_credentials"`
 
@@ -2568,10 +2568,10 @@ type TokenList struct {
 type Traffic struct {
 	At time.Time `json:"at"`
 
-	// Current What the heard proxies do now; absent if no proxy is heard.
+	// Current What the reporting proxies do now; absent if no proxy reports.
 	Current *TrafficFigures `json:"current,omitempty"`
 
-	// Heard The number of proxies that the figures are of.
+	// Heard The number of proxies that the figures cover.
 	Heard int `json:"heard"`
 
 	// History The last 15 minutes in periods of ten seconds, oldest first.
@@ -2581,11 +2581,11 @@ type Traffic struct {
 	// Silent The number of proxies that have a session but have not reported for six seconds. What they do is unknown.
 	Silent int `json:"silent"`
 
-	// WindowSeconds The time that the rates are of.
+	// WindowSeconds The time that the rates cover.
 	WindowSeconds int `json:"window_seconds"`
 }
 
-// TrafficFigures What the heard proxies do now; absent if no proxy is heard.
+// TrafficFigures What the reporting proxies do now; absent if no proxy reports.
 type TrafficFigures struct {
 	// Attempts Calls of providers per second by outcome: ok, or the error class.
 	Attempts map[string]float64 `json:"attempts"`
@@ -2610,7 +2610,7 @@ type TrafficFigures struct {
 	TtftMS *Quantiles `json:"ttft_ms,omitempty"`
 }
 
-// TrafficPoint Figures of ten seconds, per second. They are absent if no proxy was heard.
+// TrafficPoint Figures of ten seconds, per second. They are absent if no proxy reported.
 type TrafficPoint struct {
 	// At The beginning.
 	At time.Time `json:"at"`
@@ -2618,7 +2618,7 @@ type TrafficPoint struct {
 	// Failed Those with the outcome failed.
 	Failed *float64 `json:"failed,omitempty"`
 
-	// Heard The number of proxies that the figures are of.
+	// Heard The number of proxies that the figures cover.
 	Heard    int    `json:"heard"`
 	InFlight *int64 `json:"in_flight,omitempty"`
 

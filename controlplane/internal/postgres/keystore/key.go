@@ -314,7 +314,7 @@ func (s *Store) Sealed(ctx context.Context, id key.ID) (sealed vault.Sealed, err
 }
 
 // setLimit sets or removes a key's spend limit. A changed limit can be reached
-// again, so its alarms are evaluated anew.
+// again, so its alarms are evaluated again.
 func setLimit(ctx context.Context, q *sqlcgen.Queries, key ident.UUID, limit *int64) error {
 	row, err := q.LockKeyPool(ctx, key)
 	if err != nil {

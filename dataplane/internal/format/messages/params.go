@@ -49,7 +49,7 @@ var policy = format.NewPolicy(
 	format.Param{Name: "diagnostics", Action: format.Reject, Allow: []string{`{"previous_message_id":null}`, `{}`}},
 	format.Param{Name: "fallback_credit_token", Action: format.Reject},
 	format.Param{
-		// With these details the official tool runners go on without a thread.
+		// With these details the official tool runners continue without a thread.
 		Name: "thread", Action: format.Reject,
 		Details: `{"error_code":"thread_unsupported_request","unsupported":["thread"]}`,
 	},

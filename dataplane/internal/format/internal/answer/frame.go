@@ -8,7 +8,7 @@ import (
 )
 
 // eventFrame returns the bytes of an event as one text, and the position in it of the event's data, which are one
-// JSON text without line ends. It assembles the event anew, in buf, only if its data came in several lines or if the
+// JSON text without line ends. It assembles the event again, in buf, only if its data came in several lines or if the
 // end of the stream truncated it.
 func eventFrame(buf *[]byte, ev sse.Event) (text []byte, data jsonspan.Span) {
 	if !ev.Partial {
