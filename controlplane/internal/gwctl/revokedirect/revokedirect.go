@@ -30,7 +30,7 @@ type Revocation struct {
 // Func revokes keys.
 type Func func(context.Context, Revocation) error
 
-const long = `Revoke keys while every control plane, or Postgres, is away. It needs the user operator in NATS (gwctl nats-permissions
+const long = `Revoke keys while every control plane, or Postgres, is unavailable. It needs the user operator in NATS (gwctl nats-permissions
 --operator). The texts of the keys are read from the standard input, one per line, and hashed under the peppers; or --hash
 has their hashes.
 
