@@ -93,12 +93,14 @@ test/race: $(BUILT)/withpostgres
 	@scripts/need.sh cc gcc libc6-dev
 	@packages=$$(go list $(longest) $(product:%=%/...) | grep -vxF "$$(go list $(sequential))"); $(BUILT)/withpostgres $(gotest) -race $$packages
 
-# Costs are counted without the race detector, which allocates and drops pooled objects.
+# Costs are counted without the race detector, which allocates and drops pooled objects. A change of a setting changes what the
+# chart takes and what it has to agree with, so the tests of its values are here.
 .PHONY: test/plain
 test/plain: $(BUILT)/withpostgres
 	@$(with_browser)
 	@$(gotest) -run '$(costs)' $$(grep -rlE 'func Test[A-Za-z]*($(costs))' --include='*_test.go' dataplane | xargs -n1 dirname | sort -u | sed 's|^|./|')
 	@$(with_node) $(BUILT)/withpostgres $(gotest) $(sequential) $(stack) $(repository)
+	@$(gotest) -run 'TestDefaultsAreThoseOfThePrograms|TestInvalidValuesAreRefused' ./scripts/chart
 
 costs := Costs|Allocat|MemoryOfStreams|HoldNoBuffers|NoWriteOfItsOwn|WithOneWrite
 

@@ -73,7 +73,7 @@ func TestInvalidValuesAreRefused(t *testing.T) {
 		{"section of the chart as a value", `{"dataplane":{"config":{"spool":7}}}`, "dataplane.config.spool is set by the chart"},
 		{"unknown setting", `{"dataplane":{"config":{"nosuch":1}}}`, "dataplane.config.nosuch is not a setting of the dataplane"},
 		{"unknown nested setting", `{"controlplane":{"config":{"session":{"tll":"30s"}}}}`, "controlplane.config.session.tll is not a setting"},
-		{"setting of the other plane", `{"controlplane":{"config":{"lease":{"outage_target":"2s"}}}}`, "controlplane.config.lease.outage_target is not a setting"},
+		{"setting of the other plane", `{"controlplane":{"config":{"lease":{"outage_target":"2s"}}}}`, "controlplane.config.lease is not a setting of the controlplane"},
 		{"number as a duration", `{"controlplane":{"config":{"session":{"window":30}}}}`, "controlplane.config.session.window is 30; the setting is a time.Duration"},
 		{"text as a number", `{"dataplane":{"config":{"spool":{"max_events":"many"}}}}`, "the setting is a int64"},
 		{"text as a switch", `{"dataplane":{"config":{"ops":{"pprof":"yes"}}}}`, "the setting is a bool"},
