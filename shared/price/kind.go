@@ -23,6 +23,8 @@ type Kind struct {
 	IsPart bool
 	// IsCacheWrite means input tokens that are written to a cache.
 	IsCacheWrite bool
+	// CostsMore means that providers charge clearly more for it than for Fallback, whose rate then is too low.
+	CostsMore bool
 }
 
 // Kinds are the kinds of quantities, in the order of Usage's members.
@@ -30,14 +32,14 @@ var Kinds = [...]Kind{
 	{Line: Input},
 	{Line: CachedInput, Fallback: Input},
 	{Line: CacheWrite5m, Fallback: Input, IsCacheWrite: true},
-	{Line: CacheWrite1h, Fallback: Input, IsCacheWrite: true},
+	{Line: CacheWrite1h, Fallback: Input, IsCacheWrite: true, CostsMore: true},
 	{Line: CacheWrite30m, Fallback: Input, IsCacheWrite: true},
-	{Line: CacheWrite12h, Fallback: Input, IsCacheWrite: true},
+	{Line: CacheWrite12h, Fallback: Input, IsCacheWrite: true, CostsMore: true},
 	{Line: CacheWriteOther, Fallback: Input, IsCacheWrite: true},
 	{Line: Output},
 	{Line: Reasoning, Fallback: Output, IsPart: true},
-	{Line: AudioIn, Fallback: Input, IsPart: true},
-	{Line: AudioOut, Fallback: Output, IsPart: true},
+	{Line: AudioIn, Fallback: Input, IsPart: true, CostsMore: true},
+	{Line: AudioOut, Fallback: Output, IsPart: true, CostsMore: true},
 	{Line: ImageIn, Fallback: Input, IsPart: true},
 	{Line: ImageOut, Fallback: Output, IsPart: true},
 	{Line: Images, Unit: ImageUnit},

@@ -145,18 +145,10 @@ func (g *generationRequest) charge(e *event.Usage) (ok bool) {
 		g.alarmUnpriced("server_tool") // the count stays in the usage, for the operator's books
 	}
 
-	if u := &e.Usage; len(g.sheet.Rates) > 0 {
-		for _, part := range [...]struct {
-			line  price.Line
-			count int64
-		}{
-			{price.AudioIn, u.AudioIn},
-			{price.AudioOut, u.AudioOut},
-			{price.CacheWrite1h, u.CacheWrite1h},
-			{price.CacheWrite12h, u.CacheWrite12h},
-		} {
-			if part.count > 0 && !g.sheet.HasRate(part.line) {
-				g.alarmUnpriced(string(part.line)) // charged at the lower rate of plain input or output
+	if len(g.sheet.Rates) > 0 {
+		for i, count := range e.Usage.Counts() {
+			if k := &price.Kinds[i]; k.CostsMore && *count > 0 && !g.sheet.HasRate(k.Line) {
+				g.alarmUnpriced(string(k.Line)) // charged at the lower rate of plain input or output
 			}
 		}
 	}
