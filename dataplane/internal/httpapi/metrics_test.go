@@ -142,7 +142,7 @@ func TestDoubtfulUsageIsCountedByProviderAndReason(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, jsonAnswer(200, strings.Replace(chatJSON, "usage", "other", 1)))
 	g.post("/v1/chat/completions", `{"model":"text","messages":[]}`)
-	g.sims[0].setAnswer(jsonAnswer(200, strings.Replace(chatJSON, `"prompt_tokens":10`, `"prompt_tokens":0`, 1)))
+	g.sims[0].setAnswer(jsonAnswer(200, strings.Replace(chatJSON, `"prompt_tokens":10,"completion_tokens":5,"total_tokens":15`, `"prompt_tokens":0,"completion_tokens":5`, 1)))
 	g.post("/v1/chat/completions", `{"model":"text","messages":[]}`)
 	g.compare(`
 mgw_usage_doubts_total{provider="prv_0",reason="missing"} 1

@@ -6,7 +6,7 @@ import "modelgateway/shared/price"
 // to caches, of pages that were read, of audio, and of reasoning. The total decides which of them are beside. If it allows
 // several readings, ambiguous is true and the usage is the one that is cheapest for the customer. If it allows none, or
 // there is none, a part is beside the whole only if it is larger, and what only the total includes is reasoning that was
-// left out.
+// left out, or the input of a report without one.
 func (c *Counts) Inside() (u price.Usage, ambiguous bool) {
 	if c.Input == 0 && c.missed > 0 {
 		c.Input = c.cached + c.missed
@@ -20,7 +20,13 @@ func (c *Counts) Inside() (u price.Usage, ambiguous bool) {
 
 	p := c.parts(&u)
 	p.beside, ambiguous = p.readTotal(c.Total)
-	hidden := c.Total - c.Input - c.Output - p.sum(p.beside)
+	hidden := max(c.Total-c.Input-c.Output-p.sum(p.beside), 0)
+	if c.Input == 0 { // the total is not split: what is not output is the input
+		if c.Output > 0 {
+			u.Input = hidden
+		}
+		hidden = 0
+	}
 
 	for i, n := range p.input() {
 		switch outside := p.beside.has(i); {
@@ -31,15 +37,8 @@ func (c *Counts) Inside() (u price.Usage, ambiguous bool) {
 		}
 	}
 
-	u.Output += p.outputBeside(p.beside)
-	if hidden > 0 {
-		u.Output += hidden
-		u.Reasoning = max(u.Reasoning, hidden)
-	}
-
-	if u.Reasoning > u.Output { // the total does not include it either
-		u.Output = c.Output + u.Reasoning
-	}
+	u.Output += p.outputBeside(p.beside) + hidden
+	u.Reasoning = max(u.Reasoning, hidden)
 
 	// Cached audio is charged as cached.
 	u.AudioIn, u.ImageIn = max(u.AudioIn-c.cachedAudio, 0), max(u.ImageIn-c.cachedImage, 0)

@@ -112,7 +112,7 @@ func (p *parts) fits(beside set) bool {
 		p.sumOf(inside, reasoning, numParts) <= p.wholeOutput
 }
 
-// tooLarge returns the parts of the input that cannot be inside it.
+// tooLarge returns the parts that cannot be inside their whole.
 func (p *parts) tooLarge() (beside set) {
 	rest := p.wholeInput
 	for i, n := range p.input() {
@@ -124,6 +124,11 @@ func (p *parts) tooLarge() (beside set) {
 			continue
 		}
 		rest -= n
+	}
+	for i := reasoning; i < numParts; i++ {
+		if p.n[i] > p.wholeOutput {
+			beside |= 1 << i
+		}
 	}
 	return beside
 }

@@ -286,6 +286,19 @@ func TestPartsAreReadAsTheTotalAddsUp(t *testing.T) {
 			`{"prompt_tokens":100,"completion_tokens":20,"total_tokens":170,"completion_tokens_details":{"audio_tokens":50}}`,
 			price.Usage{Input: 100, AudioOut: 50, Output: 70},
 		},
+		"audio or images of the answer larger than the output, in no total": {
+			`{"prompt_tokens":100,"completion_tokens":20,"total_tokens":120,"completion_tokens_details":{"audio_tokens":500,"image_tokens":1290}}`,
+			price.Usage{Input: 100, AudioOut: 500, ImageOut: 1290, Output: 1810},
+		},
+		"input in the total only": {
+			`{"completion_tokens":20,"total_tokens":1020}`,
+			price.Usage{Input: 1000, Output: 20},
+		},
+		"input in the total only, beside the cached": {
+			`{"prompt_tokens":0,"completion_tokens":20,"total_tokens":1020,"cached_tokens":600}`,
+			price.Usage{Input: 400, CachedInput: 600, Output: 20},
+		},
+		"a total alone": {`{"total_tokens":1020}`, price.Usage{}},
 		"a total that is too small": {
 			`{"prompt_tokens":100,"completion_tokens":20,"total_tokens":100,"cached_tokens":60}`,
 			price.Usage{Input: 40, CachedInput: 60, Output: 20},
