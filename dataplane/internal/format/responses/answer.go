@@ -3,6 +3,7 @@ package responses
 import (
 	"bytes"
 	"slices"
+	"strings"
 	"sync"
 
 	"modelgateway/dataplane/internal/format"
@@ -23,6 +24,8 @@ type reader struct {
 	begun, ended bool
 	// open is the number of items that are not done.
 	open int
+	// done is the size of the texts of those that are.
+	done answer.Size
 	// unexplained reports whether the response has failed without a reason, which may follow in an event of its own.
 	unexplained bool
 }
@@ -37,7 +40,7 @@ func (Dialect) NewAnswer(cfg format.AnswerConfig) format.Answer {
 	a.Begin(cfg)
 	a.Echo.Capture(cfg.Request, echoed)
 	a.sequence, a.created, a.begun, a.ended, a.unexplained = -1, answer.Trim(a.created), false, false, false
-	a.open = 0
+	a.open, a.done = 0, answer.Size{}
 	return a
 }
 
@@ -52,31 +55,37 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 		a.RecordFailure(body)
 		return dst, false
 	}
-	a.measure(p.output)
+	a.Delivered = measure(p.output)
 	if !w.Changed() {
 		return body, true
 	}
 	return w.Finish(), true
 }
 
-// measure adds the texts of the items that the model has written. The provider has written the results of its tools.
-func (a *reader) measure(output []byte) {
+// measure returns the size of the texts that the model has written in a list of items. The provider has written the results
+// of its tools.
+func measure(output []byte) answer.Size {
+	var sum answer.TextSum
 	it := jsonspan.ArrayAt(output, 0)
 	for it.Next() {
-		kind, _ := jsonspan.Find(output[it.Start():], "type")
-		name, _ := jsonspan.Text(nil, kind)
-		switch {
-		case string(name) == "file_search_call", string(name) == "mcp_list_tools", bytes.HasSuffix(name, []byte("_output")):
-			continue
-		}
-		a.AddTexts(output, it.Start(), isOutput)
+		addItem(&sum, output, it.Start())
 	}
+	return sum.Size
+}
+
+// addItem adds the texts of the item at index at.
+func addItem(sum *answer.TextSum, text []byte, at int) {
+	switch kind := jsonspan.FindText(text[at:], "type"); {
+	case kind == "file_search_call", kind == "mcp_list_tools", strings.HasSuffix(kind, "_output"):
+		return
+	}
+	answer.SumTexts(sum, text, at, isOutput)
 }
 
 // isOutput reports whether a member of an output item was written by the model.
 func isOutput(name []byte) bool {
 	switch string(name) {
-	case "text", "refusal", "name", "arguments", "input", "code":
+	case "text", "refusal", "name", "arguments", "input", "code", "command", "commands", "diff":
 		return true
 	}
 	return false
@@ -161,6 +170,10 @@ func (a *reader) item(data []byte, done bool) {
 	}
 
 	a.open = max(a.open-1, 0)
+	var sum answer.TextSum
+	addItem(&sum, raw, 0)
+	a.done.Add(sum.Size)
+	a.deliver(a.done)
 	a.Now.Ending = a.open == 0 && kind != "reasoning" // what follows the last item is the usage
 	switch kind {
 	case "image_generation_call":
@@ -170,6 +183,13 @@ func (a *reader) item(data []byte, done bool) {
 	case "web_search_call", "code_interpreter_call", "file_search_call", "mcp_call":
 		made, _ := toolCalls(slices.Concat([]byte{'['}, raw, []byte{']'}))
 		a.Calls += made
+	}
+}
+
+// deliver counts texts that have come as a whole, of which some or all have come in parts before.
+func (a *reader) deliver(whole answer.Size) {
+	if whole.Bytes > a.Delivered.Bytes {
+		a.Delivered = whole
 	}
 }
 
@@ -237,6 +257,7 @@ func (a *reader) responseEvent(dst []byte, ev sse.Event, kind string) ([]byte, f
 	}
 
 	if whole {
+		a.deliver(measure(p.output))
 		a.ended = true
 		return w.Finish(), format.Terminal
 	}

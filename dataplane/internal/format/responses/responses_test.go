@@ -168,3 +168,40 @@ func TestAllDeltasExceptAudioCountAsDelivered(t *testing.T) {
 		t.Errorf("got %d; want %d", got, want)
 	}
 }
+
+// Some providers send items as a whole. Texts that have come in parts before count once.
+func TestTextsOfWholeItemsCountAsDelivered(t *testing.T) {
+	t.Parallel()
+	text := strings.Repeat("word ", 20)
+	delta := event("output_text.delta", `"delta":"`+text+`"`)
+	message := `{"type":"message","content":[{"type":"output_text","text":"` + text + `"}]}`
+	call := `{"type":"function_call","name":"f","arguments":"` + text + `"}`
+	shell := `{"type":"shell_call","action":{"commands":["` + text + `"]}}`
+	patch := `{"type":"apply_patch_call","operation":{"type":"update_file","diff":"` + text + `"}}`
+	done := func(item string) string { return event("output_item.done", `"item":`+item) }
+	completed := func(items string) string {
+		return event("completed", `"response":{"id":"r","status":"completed","output":[`+items+`]}`)
+	}
+	for name, tt := range map[string]struct {
+		stream string
+		want   int
+	}{
+		"in parts and as a whole":           {delta + done(message) + completed(message), len(text)},
+		"items":                             {done(message) + done(shell) + done(patch) + completed(""), 3 * len(text)},
+		"text in parts, then a whole call":  {delta + done(message) + done(call) + completed(message+","+call), 2*len(text) + 1},
+		"a whole call, then text in parts":  {done(call) + delta + done(message) + completed(""), 2*len(text) + 1},
+		"all of it in the last event":       {completed(message + "," + shell), 2 * len(text)},
+		"a part that is missing in the end": {delta + delta + completed(message), 2 * len(text)},
+		"results of tools":                  {done(`{"type":"shell_call_output","output":[{"text":"`+text+`"}]}`) + completed(message), len(text)},
+	} {
+		a := newAnswer(t, `{"model":"m","input":"x"}`)
+		feed(a, tt.stream)
+		if got, want := a.DeliveredTokens(), format.EstimateTokens(int64(tt.want)); got != want {
+			t.Errorf("%s: got %d tokens; want %d", name, got, want)
+		}
+	}
+}
+
+func event(kind, members string) string {
+	return "event: response." + kind + "\n" + `data: {"type":"response.` + kind + `",` + members + "}\n\n"
+}
