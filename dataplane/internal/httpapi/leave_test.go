@@ -91,6 +91,7 @@ func TestClientThatLeavesAStreamPaysWhatWasMade(t *testing.T) {
 	completed := responseEvent("completed", `"response":{"id":"r","status":"completed","model":"up-model","output":[{"type":"message"}],`+reasoningUsage+`}`)
 	image := responseEvent("output_item.added", `"item":{"type":"image_generation_call"}`) +
 		responseEvent("output_item.done", `"item":{"type":"image_generation_call","result":"`+strings.Repeat("A", 4000)+`"}`)
+	version := responseEvent("image_generation_call.partial_image", `"item_id":"i","partial_image_b64":"`+strings.Repeat("A", 4000)+`"`)
 	audio := `data: {"id":"c","choices":[{"index":0,"delta":{"audio":{"transcript":"Hello there.","data":"` + strings.Repeat("A", 30000) + `"}}}]}` + "\n\n"
 	drawn := `data: {"id":"c","choices":[{"index":0,"delta":{"images":[{"image_url":{"url":"data:image/png;base64,AAAA"}}]}}]}` + "\n\n"
 	responsesBody, messagesBody := `{"model":"text","input":"hi","stream":true}`, `{"model":"text","messages":[],"max_tokens":500,"stream":true}`
@@ -183,6 +184,12 @@ func TestClientThatLeavesAStreamPaysWhatWasMade(t *testing.T) {
 			pausingProvider{text + image, completed, time.Second},
 			"result", event.RuleReported, time.Second,
 			price.Usage{Input: 1000, Output: 20100},
+		},
+		{
+			"responses, version of an image", responsesPath, responsesBody,
+			pausingProvider{first: version + version},
+			"partial_image_b64", event.RuleEstimated, 5 * time.Second,
+			price.Usage{Input: 1, Secondary: price.Secondary{Images: 1, Output: 4160, ImageOut: 4160}},
 		},
 		{"responses, search", responsesPath, responsesBody, pausingProvider{first: searched + started}, "Hello", event.RuleEstimated, 5 * time.Second, price.Usage{Input: 1, Output: 3, ServerToolRequests: 1}},
 		{"messages, text", messagesPath, messagesBody, pausingProvider{first: head + dialects()["messages"].text}, "Hello", event.RuleEstimated, 5 * time.Second, price.Usage{Input: 10, Output: 3}},

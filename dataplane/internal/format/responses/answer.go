@@ -26,6 +26,8 @@ type reader struct {
 	open int
 	// done is the size of the texts of those that are.
 	done answer.Size
+	// drawn reports whether a version of an image has come whose item is not done.
+	drawn bool
 	// unexplained reports whether the response has failed without a reason, which may follow in an event of its own.
 	unexplained bool
 }
@@ -40,7 +42,7 @@ func (Dialect) NewAnswer(cfg format.AnswerConfig) format.Answer {
 	a.Begin(cfg)
 	a.Echo.Capture(cfg.Request, echoed)
 	a.sequence, a.created, a.begun, a.ended, a.unexplained = -1, answer.Trim(a.created), false, false, false
-	a.open, a.done = 0, answer.Size{}
+	a.open, a.done, a.drawn = 0, answer.Size{}, false
 	return a
 }
 
@@ -139,6 +141,9 @@ func (a *reader) event(dst []byte, ev sse.Event, kind []byte) ([]byte, format.Ki
 			a.Now.Shows = a.Now.Shows || string(kind) == "response.reasoning_text.delta"
 			return ev.AppendTerminated(dst), format.Content
 		}
+	case string(kind) == "response.image_generation_call.partial_image":
+		a.draw()
+		a.drawn = true
 	case string(kind) == "keepalive":
 		return append(dst, sse.Comment...), format.Other
 	case string(kind) == "error":
@@ -178,11 +183,19 @@ func (a *reader) item(data []byte, done bool) {
 	switch kind {
 	case "image_generation_call":
 		if result, _ := jsonspan.Find(raw, "result"); len(result) > len(`""`) {
-			a.ToolImages++
+			a.draw()
 		}
+		a.drawn = false
 	case "web_search_call", "code_interpreter_call", "file_search_call", "mcp_call":
 		made, _ := toolCalls(slices.Concat([]byte{'['}, raw, []byte{']'}))
 		a.Calls += made
+	}
+}
+
+// draw counts an image, unless an earlier version of it has come.
+func (a *reader) draw() {
+	if !a.drawn {
+		a.ToolImages++
 	}
 }
 
