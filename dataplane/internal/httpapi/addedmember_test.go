@@ -49,3 +49,23 @@ func TestOtherRefusalsDoNotRemoveTheAddedMember(t *testing.T) {
 		t.Errorf("%d calls, the last with %s", len(calls), calls[len(calls)-1].body)
 	}
 }
+
+const refusedStore = `{"detail":[{"type":"extra_forbidden","loc":["body","store"],"msg":"Extra inputs are not permitted","input":false}]}`
+
+// The client has not sent what the gateway forces, so it cannot leave it out.
+func TestForcedParameterThatTheProviderRefusesIsNotTheClientsError(t *testing.T) {
+	t.Parallel()
+	refuses := jsonAnswer(http.StatusUnprocessableEntity, refusedStore)
+	g := newGateway(t, refuses, jsonAnswer(http.StatusOK, chatJSON))
+	if got := g.post("/v1/chat/completions", chatBody); got.status != http.StatusOK || len(g.sims[1].received()) != 1 {
+		t.Errorf("with another route: got %d: %s", got.status, got.body)
+	}
+	alone := newGateway(t, refuses)
+	if got := alone.post("/v1/chat/completions", chatBody).apiError(t); got.Status != http.StatusBadGateway || got.Param != "" {
+		t.Errorf("alone: got %+v", got)
+	}
+	own := newGateway(t, refuses)
+	if got := own.post("/v1/chat/completions", strings.Replace(chatBody, "{", `{"store":false,`, 1)).apiError(t); got.Status != http.StatusBadRequest || got.Param != "store" {
+		t.Errorf("the client's own: got %+v", got)
+	}
+}

@@ -15,6 +15,7 @@ import (
 	"modelgateway/dataplane/internal/provider"
 	"modelgateway/dataplane/internal/provider/classify"
 	"modelgateway/dataplane/internal/route"
+	"modelgateway/shared/apierr"
 	"modelgateway/shared/event"
 )
 
@@ -70,6 +71,9 @@ func (g *generationRequest) call(choice route.Choice, attempt *route.Attempt) er
 	place := addedPlace{choice.ID, choice.UpstreamModel}
 	_, without := g.server.refusesAdded.Load(place)
 	err := g.callOnce(choice, attempt, without)
+	if failure := failover.FailureOf(err); failure != nil && g.isOwn(failure) {
+		failure.BlameGateway()
+	}
 	if without || !g.request.Added() || !refusesAdded(err) || g.Ready() != nil {
 		return err
 	}
@@ -77,6 +81,15 @@ func (g *generationRequest) call(choice route.Choice, attempt *route.Attempt) er
 		g.server.refusesAdded.Store(place, struct{}{}) // not after an error, which may have been about the client's own words
 	}
 	return err
+}
+
+// isOwn reports whether a provider refuses a parameter that the gateway has set and the client has not sent.
+func (g *generationRequest) isOwn(f *provider.Failure) bool {
+	switch f.Client.Param {
+	case "store", "service_tier", "stream_options":
+		return f.Client.Code == apierr.UnsupportedParameter && !g.x.wrote && g.request.Value(f.Client.Param) == nil
+	}
+	return false
 }
 
 // addedPlace is a route with the model that it calls.

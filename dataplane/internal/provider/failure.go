@@ -171,6 +171,12 @@ func NoStreamFailure(call *Call) *Failure {
 
 var errNoStream = errors.New("an answer in one piece to a request for a stream")
 
+// BlameGateway makes the refusal of a parameter one of what the gateway has added to the request. The client cannot leave that
+// out, but another route may take it, and an operator can have it left out for this one.
+func (f *Failure) BlameGateway() {
+	f.Client, f.Failover, f.Class = unavailable(), true, "added_member"
+}
+
 // StatusFailure reads and closes an answer with an error status and returns its Failure.
 func StatusFailure(call *Call, a *Answer, cleaner classify.Cleaner) *Failure {
 	defer func() { _ = a.Body.Close() }()

@@ -4,6 +4,7 @@ import "strings"
 
 // failures are the classes of failures of providers, in words.
 var failures = map[string]string{
+	"added_member":          "the provider refuses a parameter that the gateway adds to requests",
 	"truncated":             "the provider ended its answer before it was complete",
 	"connection":            "the connection to the provider failed",
 	"timeout":               "the provider sent nothing for too long",
