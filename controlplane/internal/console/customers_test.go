@@ -62,6 +62,22 @@ func TestLedgerShowsTheBalanceAfterEachTransaction(t *testing.T) {
 	}
 }
 
+// A pool begins as a central one, whose units are given for each request; that is no shortage.
+func TestLittleIsLeftOnlyOfAPoolThatIsNearlyUsed(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	a, _ := w.account("Example")
+	b := w.signedIn(bootstrapToken)
+	if _, page := b.get("/console/accounts/" + a.ID + "/money"); strings.Contains(page, "little left") || !strings.Contains(page, "25.000000001") {
+		t.Errorf("nothing is used, and the page says: %s", page)
+	}
+	_, err := w.pool.Exec(t.Context(), "update pools set free = 0, central = true where kind = 1")
+	check(t, err)
+	if _, page := b.get("/console/accounts/" + a.ID + "/money"); strings.Count(page, "little left") != 1 {
+		t.Errorf("nothing of the balance is free, and the page says: %s", page)
+	}
+}
+
 func TestBookingIsReviewedAndBookedOnce(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

@@ -95,6 +95,24 @@ func TestRequestShowsItsReceipt(t *testing.T) {
 	}
 }
 
+// Requests are listed by when they began, so that is the time which the list shows.
+func TestRequestsShowTheTimeThatTheyAreOrderedBy(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	_, k := w.account("Example")
+	id := w.request(k, event.Completed, price.Usage{})
+	u, err := w.api.GetUsage(t.Context(), id)
+	check(t, err)
+	b := w.signedIn(bootstrapToken)
+	for _, path := range []string{"/console/requests", "/console/keys/" + k.ID} {
+		_, page := b.get(path)
+		_, cell, _ := strings.Cut(page, `data-label="Started"`)
+		if want := `datetime="` + u.Value.StartedAt.Format(time.RFC3339Nano); !strings.HasPrefix(strings.TrimPrefix(cell, "><time "), want) {
+			t.Errorf("%s: got %.100s; want %s", path, cell, want)
+		}
+	}
+}
+
 func TestRequestsAreFiltered(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

@@ -18,7 +18,12 @@ type pool struct {
 	adminclient.Pool
 	Key, Unit string
 	Bar       []view.Part
+	// Little says that less than a quarter of what is left is free. Central alone does not: a pool begins so.
+	Little bool
 }
+
+// littleLeft is a quarter of a bar.
+const littleLeft = 250
 
 // accountPools shows how much of the balance, the slots and the spend limits is free, and which proxy holds the rest.
 func accountPools(r *kit.Request) (*kit.Page, error) {
@@ -61,6 +66,7 @@ func accountPools(r *kit.Request) (*kit.Page, error) {
 		if p.Kind == adminclient.PoolKindSlots {
 			shown.Unit = "slots"
 		}
+		shown.Little = !p.Unlimited && p.Central && len(shown.Bar) > 0 && shown.Bar[0].Width < littleLeft
 		if p.KeyID != nil {
 			shown.Key = names[*p.KeyID]
 		}
