@@ -5429,7 +5429,8 @@ func (c *Client) ResetRoute(ctx context.Context, routeID string, params *ResetRo
 
 // Search: Find accounts, keys, requests, video jobs, models and providers
 //
-// By the beginning of a name, of an id or of an external id; keys also by their hint, requests also by their id at the provider.
+// By a part of a name, or the beginning of an id or of an external id; accounts also by the reference of a payment, keys by
+// their hint, requests by their id at the provider, and the newest 50,000 also by 4 to 12 characters at the end of their id.
 // The text of an API key finds the key: it is hashed, and neither stored nor logged. At most 20 results.
 //
 // GET /admin/v1/search

@@ -157,7 +157,7 @@ func TestSearchFindsObjectsAndPages(t *testing.T) {
 	w := setup(t)
 	a, k := w.account("Example Ltd")
 	b := w.signedIn(bootstrapToken)
-	for query, want := range map[string]string{"exam": `href="/console/accounts/` + a.ID + `"`, "refus": `href="/console/refusals"`, "req_zz": "Nothing matches", "nothing": "Nothing matches"} {
+	for query, want := range map[string]string{"exam": `href="/console/accounts/` + a.ID + `"`, "refus": `href="/console/refusals"`, "suspend": `href="/console/accounts"`, "price": `href="/console/models"`, "ledger": "Book money", "req_zz": "Nothing matches", "nothing": "Nothing matches"} {
 		if answer, page := b.post("/console/search", "q", query); answer.StatusCode != http.StatusOK || !strings.Contains(page, want) {
 			t.Errorf("%q: got %d without %q: %s", query, answer.StatusCode, want, page)
 		}

@@ -42,13 +42,33 @@ func (c *Console) search(r *kit.Request) (*kit.Page, error) {
 	return &kit.Page{Template: "search", Title: "Search", Data: v}, nil
 }
 
-// findPages returns the pages of the navigation whose name contains the text.
+// commands are what people come to do, with the page on which it is done. Words find them, too.
+var commands = []struct{ text, words, page string }{
+	{"Suspend or resume an account", "block close", "/console/accounts"},
+	{"Book money", "top-up refund correction credit pay ledger balance", "/console/accounts"},
+	{"Issue, limit or revoke a key", "api key secret rotate", "/console/accounts"},
+	{"See a statement", "bill invoice month", "/console/accounts"},
+	{"Change a price", "pricing cost multiplier", "/console/models"},
+	{"Add a model or a route", "new", "/console/models"},
+	{"Add a provider or a credential", "new key rotate", "/console/providers"},
+	{"Close or open a model or provider", "maintenance", "/console/maintenance"},
+	{"Compare or apply a catalog file", "export import diff", "/console/catalog"},
+	{"Issue an admin token", "access scope", "/console/access"},
+	{"Rotate the master key or the pepper", "secrets", "/console/secrets"},
+}
+
+// findPages returns the pages of the navigation whose name contains the text, and the commands that fit it.
 func (c *Console) findPages(r *kit.Request, query string) found {
 	f := found{Name: "Pages"}
 	for _, section := range navigation(c.sections, r.Session, "") {
 		for _, item := range section.Items {
 			if strings.Contains(strings.ToLower(item.Text), strings.ToLower(query)) {
 				f.Links = append(f.Links, item.Link)
+			}
+			for _, c := range commands {
+				if c.page == item.URL && query != "" && strings.Contains(strings.ToLower(c.text+" "+c.words), strings.ToLower(query)) {
+					f.Links = append(f.Links, kit.Link{Text: item.Text + ": " + c.text, URL: c.page})
+				}
 			}
 		}
 	}

@@ -98,6 +98,7 @@ func TestSearch(t *testing.T) {
 	key, err := answered(b.api.CreateKey(t.Context(), a.ID, nil, adminclient.KeyCreate{Name: "Production", ExternalID: new("key-9")}))
 	check(t, err)
 	k := key.Value
+	b.credit(a.ID, "5.00", "invoice-of-a")
 	request := b.proxy("p1").report(k, time.Now(), b.sheet("demo-chat"), price.Usage{Input: 1})
 	b.exec("alter table usage_records_" + time.Now().UTC().Format("200601") + " disable trigger all")
 	b.exec("alter table usage_records disable trigger all")
@@ -119,6 +120,12 @@ func TestSearch(t *testing.T) {
 		"chatcmpl-1":        {"request " + request},
 		"chatcmpl":          nil,
 		"sim":               {"provider sim"},
+		"corp":              {"account " + a.ID},
+		"duct":              {"key " + k.ID},
+		"chat":              {"model demo-chat"},
+		"invoice-of-a":      {"account " + a.ID},
+		"invoice-of":        nil,
+		request[26:]:        {"request " + request},
 		ident.Video.New():   nil,
 		"nothing like it":   nil,
 		"mgw_" + k.ID[4:10]: nil,

@@ -53,8 +53,8 @@ type Range struct {
 
 // Store finds objects, at most PerType of each type.
 type Store interface {
-	// ByText finds names, ids of other systems, models and providers that begin with a text, keys whose hint it is, and
-	// requests whose id at the provider it is.
+	// ByText finds ids of other systems that begin with a text, names, models and providers that contain it, accounts with
+	// a payment of this reference, keys whose hint it is, and requests whose id at the provider it is, or whose id it ends.
 	ByText(ctx context.Context, text string) ([]Result, error)
 	// ByID finds objects with ids in a range.
 	ByID(ctx context.Context, r Range) ([]Result, error)

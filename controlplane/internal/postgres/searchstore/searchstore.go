@@ -4,6 +4,8 @@ package searchstore
 import (
 	"context"
 	"errors"
+	"regexp"
+	"slices"
 	"strings"
 
 	"modelgateway/controlplane/internal/postgres"
@@ -33,8 +35,8 @@ func (s *Store) ByText(ctx context.Context, text string) ([]search.Result, error
 	})
 
 	requests, err3 := q.SearchRequests(ctx, sqlcgen.SearchRequestsParams{ProviderRequestID: text, RowLimit: search.PerType})
-	models, err4 := q.SearchModels(ctx, sqlcgen.SearchModelsParams{Part: part, RowLimit: search.PerType})
-	providers, err5 := q.SearchProviders(ctx, sqlcgen.SearchProvidersParams{Part: part, RowLimit: search.PerType})
+	models, err4 := q.SearchModels(ctx, sqlcgen.SearchModelsParams{Inside: strings.ToLower(text), RowLimit: search.PerType})
+	providers, err5 := q.SearchProviders(ctx, sqlcgen.SearchProvidersParams{Inside: strings.ToLower(text), RowLimit: search.PerType})
 	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		return nil, postgres.Translate("search", err)
 	}
@@ -47,6 +49,17 @@ func (s *Store) ByText(ctx context.Context, text string) ([]search.Result, error
 	for _, r := range keys {
 		found = append(found, keyResult(r.ID, r.AccountID, r.Name, r.ExternalID))
 	}
+
+	more, err := inside(ctx, q, text, len(accounts), len(keys))
+	if err != nil {
+		return nil, postgres.Translate("search", err)
+	}
+	for _, r := range more {
+		if !slices.Contains(found, r) {
+			found = append(found, r)
+		}
+	}
+	slices.SortStableFunc(found, func(a, b search.Result) int { return strings.Compare(string(a.Type), string(b.Type)) })
 
 	for _, r := range requests {
 		found = append(found, requestResult(r.RequestID, r.AccountID, r.Model))
@@ -61,6 +74,44 @@ func (s *Store) ByText(ctx context.Context, text string) ([]search.Result, error
 	}
 
 	return found, nil
+}
+
+// endingOfID is a text that may be the ending of an id, and is long enough not to fit many.
+var endingOfID = regexp.MustCompile(`^[0-9a-f]{4,12}$`)
+
+// inside finds what a text does not begin: accounts by the reference of a payment, accounts and keys by the middle of their
+// names, as far as their beginnings have left room, and new requests by the ending of their ids.
+func inside(ctx context.Context, q *sqlcgen.Queries, text string, accounts, keys int) (found []search.Result, err error) {
+	paid, err := q.SearchReference(ctx, sqlcgen.SearchReferenceParams{Reference: text, RowLimit: search.PerType})
+	for _, r := range paid {
+		found = append(found, accountResult(r.ID, r.Name, r.ExternalID))
+	}
+
+	if room := search.PerType - accounts - len(paid); err == nil && room > 0 {
+		var rows []sqlcgen.SearchInsideAccountsRow
+		rows, err = q.SearchInsideAccounts(ctx, sqlcgen.SearchInsideAccountsParams{Inside: strings.ToLower(text), RowLimit: search.PerType})
+		for _, r := range rows[:min(len(rows), room+accounts)] {
+			found = append(found, accountResult(r.ID, r.Name, r.ExternalID))
+		}
+	}
+
+	if err == nil && keys < search.PerType {
+		var rows []sqlcgen.SearchInsideKeysRow
+		rows, err = q.SearchInsideKeys(ctx, sqlcgen.SearchInsideKeysParams{Inside: strings.ToLower(text), RowLimit: search.PerType})
+		for _, r := range rows {
+			found = append(found, keyResult(r.ID, r.AccountID, r.Name, r.ExternalID))
+		}
+	}
+
+	if err == nil && endingOfID.MatchString(text) {
+		var rows []sqlcgen.SearchRequestEndingsRow
+		rows, err = q.SearchRequestEndings(ctx, sqlcgen.SearchRequestEndingsParams{Ending: text, RowLimit: search.PerType})
+		for _, r := range rows {
+			found = append(found, requestResult(r.RequestID, r.AccountID, r.Model))
+		}
+	}
+
+	return found, err
 }
 
 func (s *Store) ByID(ctx context.Context, r search.Range) (found []search.Result, err error) {

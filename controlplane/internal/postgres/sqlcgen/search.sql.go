@@ -210,6 +210,91 @@ func (q *Queries) SearchAccounts(ctx context.Context, arg SearchAccountsParams) 
 	return items, nil
 }
 
+const searchInsideAccounts = `-- name: SearchInsideAccounts :many
+select a.id, a.name, coalesce(a.external_id, '') as external_id
+from accounts a
+where position($1::text in lower(a.name)) > 0
+order by a.id
+limit $2
+`
+
+type SearchInsideAccountsParams struct {
+	Inside   string
+	RowLimit int32
+}
+
+type SearchInsideAccountsRow struct {
+	ID         ident.UUID
+	Name       string
+	ExternalID string
+}
+
+// Accounts with a text anywhere in the name. No index helps; it is asked where the beginnings of names give few.
+func (q *Queries) SearchInsideAccounts(ctx context.Context, arg SearchInsideAccountsParams) ([]SearchInsideAccountsRow, error) {
+	rows, err := q.db.Query(ctx, searchInsideAccounts, arg.Inside, arg.RowLimit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SearchInsideAccountsRow
+	for rows.Next() {
+		var i SearchInsideAccountsRow
+		if err := rows.Scan(&i.ID, &i.Name, &i.ExternalID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const searchInsideKeys = `-- name: SearchInsideKeys :many
+select k.id, k.account_id, k.name, coalesce(k.external_id, '') as external_id
+from api_keys k
+where position($1::text in lower(k.name)) > 0
+order by k.id
+limit $2
+`
+
+type SearchInsideKeysParams struct {
+	Inside   string
+	RowLimit int32
+}
+
+type SearchInsideKeysRow struct {
+	ID         ident.UUID
+	AccountID  ident.UUID
+	Name       string
+	ExternalID string
+}
+
+func (q *Queries) SearchInsideKeys(ctx context.Context, arg SearchInsideKeysParams) ([]SearchInsideKeysRow, error) {
+	rows, err := q.db.Query(ctx, searchInsideKeys, arg.Inside, arg.RowLimit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SearchInsideKeysRow
+	for rows.Next() {
+		var i SearchInsideKeysRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.AccountID,
+			&i.Name,
+			&i.ExternalID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const searchKeys = `-- name: SearchKeys :many
 select k.id, k.account_id, k.name, coalesce(k.external_id, '') as external_id
 from api_keys k
@@ -263,16 +348,16 @@ func (q *Queries) SearchKeys(ctx context.Context, arg SearchKeysParams) ([]Searc
 }
 
 const searchModels = `-- name: SearchModels :many
-select id from models where deleted_at is null and lower(id) like $1 order by id limit $2
+select id from models where deleted_at is null and position($1::text in lower(id)) > 0 order by id limit $2
 `
 
 type SearchModelsParams struct {
-	Part     string
+	Inside   string
 	RowLimit int32
 }
 
 func (q *Queries) SearchModels(ctx context.Context, arg SearchModelsParams) ([]string, error) {
-	rows, err := q.db.Query(ctx, searchModels, arg.Part, arg.RowLimit)
+	rows, err := q.db.Query(ctx, searchModels, arg.Inside, arg.RowLimit)
 	if err != nil {
 		return nil, err
 	}
@@ -292,16 +377,16 @@ func (q *Queries) SearchModels(ctx context.Context, arg SearchModelsParams) ([]s
 }
 
 const searchProviders = `-- name: SearchProviders :many
-select id from providers where lower(id) like $1 order by id limit $2
+select id from providers where position($1::text in lower(id)) > 0 order by id limit $2
 `
 
 type SearchProvidersParams struct {
-	Part     string
+	Inside   string
 	RowLimit int32
 }
 
 func (q *Queries) SearchProviders(ctx context.Context, arg SearchProvidersParams) ([]string, error) {
-	rows, err := q.db.Query(ctx, searchProviders, arg.Part, arg.RowLimit)
+	rows, err := q.db.Query(ctx, searchProviders, arg.Inside, arg.RowLimit)
 	if err != nil {
 		return nil, err
 	}
@@ -313,6 +398,89 @@ func (q *Queries) SearchProviders(ctx context.Context, arg SearchProvidersParams
 			return nil, err
 		}
 		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const searchReference = `-- name: SearchReference :many
+select distinct a.id, a.name, coalesce(a.external_id, '') as external_id
+from ledger_transactions t
+join ledger_entries e on e.transaction_id = t.id and e.ledger_account = 'customer'
+join accounts a on a.id = e.account_id
+where t.kind in ('credit', 'refund', 'correction') and t.reference = $1
+order by a.id
+limit $2
+`
+
+type SearchReferenceParams struct {
+	Reference string
+	RowLimit  int32
+}
+
+type SearchReferenceRow struct {
+	ID         ident.UUID
+	Name       string
+	ExternalID string
+}
+
+// The accounts with a payment of this reference.
+func (q *Queries) SearchReference(ctx context.Context, arg SearchReferenceParams) ([]SearchReferenceRow, error) {
+	rows, err := q.db.Query(ctx, searchReference, arg.Reference, arg.RowLimit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SearchReferenceRow
+	for rows.Next() {
+		var i SearchReferenceRow
+		if err := rows.Scan(&i.ID, &i.Name, &i.ExternalID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const searchRequestEndings = `-- name: SearchRequestEndings :many
+select r.request_id, r.account_id, r.model
+from (select n.request_id from usage_records n order by n.request_id desc limit 50000) as newest
+join usage_records r on r.request_id = newest.request_id
+where right(newest.request_id::text, length($1::text)) = $1
+order by r.request_id desc
+limit $2
+`
+
+type SearchRequestEndingsParams struct {
+	Ending   string
+	RowLimit int32
+}
+
+type SearchRequestEndingsRow struct {
+	RequestID ident.UUID
+	AccountID ident.UUID
+	Model     string
+}
+
+// The newest requests whose ids end with a text. There is no index of endings, so it looks at some of the newest.
+func (q *Queries) SearchRequestEndings(ctx context.Context, arg SearchRequestEndingsParams) ([]SearchRequestEndingsRow, error) {
+	rows, err := q.db.Query(ctx, searchRequestEndings, arg.Ending, arg.RowLimit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SearchRequestEndingsRow
+	for rows.Next() {
+		var i SearchRequestEndingsRow
+		if err := rows.Scan(&i.RequestID, &i.AccountID, &i.Model); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
