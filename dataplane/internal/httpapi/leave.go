@@ -134,35 +134,9 @@ func (g *generationRequest) mayHideReasoning() bool {
 	return false
 }
 
-// hidingModels has the models of the catalog, by id, of which a report was seen, and whether one had more reasoning than its
-// answer has shown.
-type hidingModels struct {
-	mu  sync.RWMutex
-	ids map[string]bool
-}
-
-func (m *hidingModels) of(id string) (hides, known bool) {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	hides, known = m.ids[id]
-	return hides, known
-}
-
-func (m *hidingModels) note(id string, hides bool) {
-	if before, known := m.of(id); known && (before || !hides) {
-		return
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.ids == nil {
-		m.ids = map[string]bool{}
-	}
-	m.ids[id] = m.ids[id] || hides
-}
-
 // noteReport remembers whether a report has more reasoning than the answer has shown.
 func (r *relay) noteReport(u *price.Usage) {
-	r.server.hiding.note(r.model.ID, u.Reasoning > r.reader.DeliveredTokens())
+	r.server.hiding.Note(r.model.ID, u.Reasoning > r.reader.DeliveredTokens())
 }
 
 // hidesReasoning reports whether the model of the stream reasons without showing it.

@@ -125,7 +125,7 @@ type Server struct {
 	// readOn has the calls that are read on without their clients; hiding, which models have reasoned without
 	// showing it.
 	readOn readon.Calls
-	hiding hidingModels
+	hiding readon.Hiding
 	// draining is set by Drain.
 	draining atomic.Bool
 }

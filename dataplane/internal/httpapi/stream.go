@@ -77,7 +77,7 @@ func (r *relay) relayStream() error {
 	s := &streamRelay{relay: r, room: r.server.Answers.Event(r.key.AccountID, r)}
 	s.splitter.Room = &s.room
 	defer s.close()
-	s.hasHidden, s.isKnown = r.server.hiding.of(r.model.ID)
+	s.hasHidden, s.isKnown = r.server.hiding.Of(r.model.ID)
 	s.hides = s.hasHidden || r.mayHideReasoning()
 	s.leave.allow(s.patience())
 
