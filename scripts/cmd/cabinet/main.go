@@ -51,10 +51,15 @@ func run(ctx context.Context, stack string) error {
 		return err
 	}
 
+	model, err := cabinet.ChatModel(ctx, state.BaseURL)
+	if err != nil {
+		return err
+	}
+
 	c := cabinet.Cabinet{
 		API:      api,
 		Gateway:  state.BaseURL,
-		Model:    "demo-chat",
+		Model:    model,
 		Warnings: make(chan *adminclient.Event, 16),
 		Out:      os.Stdout,
 	}
