@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 )
 
 // The demo account has a fixed external id, and its credit a fixed reference, so that a
@@ -22,8 +23,8 @@ type demo struct {
 	Catalog   catalog
 }
 
-// seed sets up the demo account. It applies the catalog file unless an earlier run has applied the same
-// one: the user may have changed the catalog since.
+// seed sets up the demo account. It applies the catalog file unless an earlier run has applied the same one, or the catalog
+// has objects that the file would remove: the user may have changed the catalog since.
 func (s *Stack) seed(ctx context.Context, admin caller) (demo, error) {
 	account, err := seedDemo(ctx, admin)
 	if err != nil {
@@ -42,26 +43,47 @@ func (s *Stack) applyCatalog(ctx context.Context, admin caller) error {
 		return err
 	}
 
-	now := digest([]byte(s.document))
-	if s.ApplyCatalog || applied != now {
+	var plan struct {
+		Changes []catalogChange `json:"changes"`
+	}
+	if err := admin.call(ctx, http.MethodPut, "/admin/v1/catalog?dry_run=true", s.mediaType, s.document, &plan); err != nil {
+		return err
+	}
+
+	now, removed := digest([]byte(s.document)), removedBy(plan.Changes)
+	if s.ApplyCatalog || applied == "" || applied != now && len(removed) == 0 {
 		if err := admin.call(ctx, http.MethodPut, "/admin/v1/catalog", s.mediaType, s.document, nil); err != nil {
 			return err
 		}
 		return writeFile(s.Layout.catalog(), []byte(now))
 	}
 
-	var plan struct {
-		Changes []any `json:"changes"`
-	}
-
-	if err := admin.call(ctx, http.MethodPut, "/admin/v1/catalog?dry_run=true", s.mediaType, s.document, &plan); err != nil {
-		return err
-	}
-	if n := len(plan.Changes); n > 0 {
+	if applied != now {
+		s.progress.sayf("  the catalog is kept, because its file would remove %s; to apply the file nevertheless: make run CATALOG=apply",
+			strings.Join(removed, ", "))
+	} else if n := len(plan.Changes); n > 0 {
 		s.progress.sayf("  the catalog differs from its file in %d objects and is kept; to apply the file: make run CATALOG=apply", n)
 	}
 
 	return nil
+}
+
+// catalogChange is a difference between the catalog and its file.
+type catalogChange struct {
+	Action string `json:"action"`
+	Kind   string `json:"kind"`
+	ID     string `json:"id"`
+}
+
+// removedBy returns the providers and models that changes remove; what belongs to them goes with them.
+func removedBy(changes []catalogChange) []string {
+	var removed []string
+	for _, c := range changes {
+		if c.Action == "remove" && (c.Kind == "provider" || c.Kind == "model") {
+			removed = append(removed, "the "+c.Kind+" "+c.ID)
+		}
+	}
+	return removed
 }
 
 // seedDemo creates a demo account with credit and a key without a limit, unless they exist.

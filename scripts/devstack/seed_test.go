@@ -21,6 +21,8 @@ type fakeAdmin struct {
 	catalog  string
 	// applied counts the applied catalogs; differs is the number of changes that applying one would make.
 	applied, differs int
+	// removed are the models that applying one would remove.
+	removed []string
 	// failures holds the statuses of failing operations, by "METHOD path".
 	failures map[string]int
 }
@@ -65,7 +67,11 @@ func (f *fakeAdmin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		reply(w, map[string]any{"secret": strings.Replace(strings.Split(r.URL.Path, "/")[4], "key", "mgw", 1)})
 	case "PUT /admin/v1/catalog":
 		if r.URL.Query().Get("dry_run") == "true" {
-			reply(w, map[string]any{"changes": make([]int, f.differs)})
+			changes := make([]catalogChange, f.differs)
+			for _, id := range f.removed {
+				changes = append(changes, catalogChange{"remove", "model", id})
+			}
+			reply(w, map[string]any{"changes": changes})
 			return
 		}
 		f.applied++
@@ -128,6 +134,10 @@ func TestCatalogIsAppliedAgainOnlyIfItsFileChanged(t *testing.T) {
 	s.document = "currency: EUR"
 	if run(); fake.applied != 2 || !strings.HasSuffix(fake.catalog, "EUR") {
 		t.Errorf("applied %d times, at last %q; want the changed file", fake.applied, fake.catalog)
+	}
+	s.document, fake.removed = "currency: CHF", []string{"by-hand", "other"}
+	if out := run(); fake.applied != 2 || !strings.Contains(out, "would remove the model by-hand, the model other; to apply the file nevertheless: make run CATALOG=apply") {
+		t.Errorf("applied %d times, said %q; want the models to be kept that another file has not", fake.applied, out)
 	}
 	s.ApplyCatalog = true
 	if run(); fake.applied != 3 {
