@@ -772,9 +772,13 @@ type CatalogModel struct {
 	Enabled     *bool   `json:"enabled,omitempty"`
 
 	// ID 1 to 200 visible ASCII characters. Clients send it as `model`.
-	ID              string  `json:"id"`
-	MaxOutputTokens *int64  `json:"max_output_tokens,omitempty"`
-	OwnedBy         *string `json:"owned_by,omitempty"`
+	ID string `json:"id"`
+
+	// MaxOutputTokens The most tokens of an answer.
+	MaxOutputTokens *int64 `json:"max_output_tokens,omitempty"`
+
+	// OwnedBy The owner that the list of models shows.
+	OwnedBy *string `json:"owned_by,omitempty"`
 
 	// Params Overrides of the parameter policy, by format and parameter.
 	Params *CatalogParams `json:"params,omitempty"`
@@ -783,7 +787,9 @@ type CatalogModel struct {
 	Price CatalogPrice `json:"price"`
 
 	// Public Available to every account.
-	Public              *bool            `json:"public,omitempty"`
+	Public *bool `json:"public,omitempty"`
+
+	// ReserveOutputTokens The output tokens for which money is reserved while a request runs, if the request allows more.
 	ReserveOutputTokens *int64           `json:"reserve_output_tokens,omitempty"`
 	Routes              []CatalogRoute   `json:"routes,omitempty"`
 	Type                CatalogModelType `json:"type"`
@@ -1049,7 +1055,9 @@ type CatalogReach struct {
 
 // CatalogRoute defines model for CatalogRoute.
 type CatalogRoute struct {
-	Enabled *bool                 `json:"enabled,omitempty"`
+	Enabled *bool `json:"enabled,omitempty"`
+
+	// Formats The formats that the provider speaks for the model.
 	Formats []CatalogRouteFormats `json:"formats"`
 
 	// ID 1 to 200 visible ASCII characters; derived from model, provider and upstream model if absent.
@@ -1059,8 +1067,12 @@ type CatalogRoute struct {
 	Params *CatalogParams `json:"params,omitempty"`
 
 	// Priority Routes with the lowest priority are tried first.
-	Priority      *int   `json:"priority,omitempty"`
-	Provider      string `json:"provider"`
+	Priority *int `json:"priority,omitempty"`
+
+	// Provider The id of a provider of the catalog.
+	Provider string `json:"provider"`
+
+	// UpstreamModel The name of the model at the provider.
 	UpstreamModel string `json:"upstream_model"`
 
 	// Weight Share of the load among routes of one priority; 0 counts as 1.
@@ -1078,7 +1090,9 @@ type CatalogRouteList struct {
 
 // CatalogRoutePatch defines model for CatalogRoutePatch.
 type CatalogRoutePatch struct {
-	Enabled *bool                      `json:"enabled,omitempty"`
+	Enabled *bool `json:"enabled,omitempty"`
+
+	// Formats The formats that the provider speaks for the model.
 	Formats []CatalogRoutePatchFormats `json:"formats,omitempty"`
 
 	// ID 1 to 200 visible ASCII characters; derived from model, provider and upstream model if absent.
@@ -1088,8 +1102,12 @@ type CatalogRoutePatch struct {
 	Params *CatalogParams `json:"params,omitempty"`
 
 	// Priority Routes with the lowest priority are tried first.
-	Priority      *int    `json:"priority,omitempty"`
-	Provider      *string `json:"provider,omitempty"`
+	Priority *int `json:"priority,omitempty"`
+
+	// Provider The id of a provider of the catalog.
+	Provider *string `json:"provider,omitempty"`
+
+	// UpstreamModel The name of the model at the provider.
 	UpstreamModel *string `json:"upstream_model,omitempty"`
 
 	// Weight Share of the load among routes of one priority; 0 counts as 1.
