@@ -44,6 +44,25 @@ func TestLiveViewRefusesAFilterThatIsNoStatus(t *testing.T) {
 	}
 }
 
+// The breaker of a route that cannot be called is closed, which is green; that says nothing of the route.
+func TestRouteWithoutAUsableCredentialIsNotShownAsHealthy(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.catalog()
+	w.sql(running)
+	b := w.signedIn(bootstrapToken)
+	const word = "no usable credential"
+	if _, page := b.get("/console/routes"); strings.Contains(page, word) {
+		t.Errorf("the credentials are fine, and the page says: %s", page)
+	}
+	w.sql("update provider_credentials set refused_at = now(), refused_reason = 'key_rejected'")
+	for _, path := range []string{"/console/routes", "/console/models/example-small", "/console/providers/acme"} {
+		if _, page := b.get(path); !strings.Contains(page, word) {
+			t.Errorf("%s does not say that no request can be sent: %s", path, page)
+		}
+	}
+}
+
 func TestRoutesAreNotShownAsHealthyWhileNoProxyIsHeard(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

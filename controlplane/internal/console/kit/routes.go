@@ -27,6 +27,8 @@ type RouteRow struct {
 	Cells []BreakerCell
 	// Bad is set if the breaker is not closed at a proxy.
 	Bad bool
+	// Dead is set if the provider has no credential that can be used, so that no call can be made, whatever the breaker is.
+	Dead bool
 	// Share is the bar of the calls of the last five minutes; nil if none is known or made.
 	Share []view.Part
 }
@@ -52,8 +54,11 @@ func ReadRoutes(r *Request, shown func(*adminclient.RouteHealth) bool) (*RouteTa
 		return nil, err
 	}
 
-	maintenance := &adminclient.MaintenanceList{}
+	maintenance, dead := &adminclient.MaintenanceList{}, map[string]bool{}
 	if answer.Value.RoutesReadAt == nil {
+		if dead, err = withoutCredential(r); err != nil {
+			return nil, err
+		}
 		read, err := r.API.ListMaintenance(r.Context())
 		if err != nil {
 			return nil, err
@@ -83,17 +88,37 @@ func ReadRoutes(r *Request, shown func(*adminclient.RouteHealth) bool) (*RouteTa
 	slices.Sort(table.Proxies)
 	for i := range answer.Value.Data {
 		if route := &answer.Value.Data[i]; shown(route) {
-			table.Rows = append(table.Rows, newRouteRow(route, table.Proxies, silent, closed(maintenance, route)))
+			table.Rows = append(table.Rows, newRouteRow(route, table.Proxies, silent, conditions{
+				closed: closed(maintenance, route), dead: dead[route.ProviderID],
+			}))
 		}
 	}
 
 	slices.SortStableFunc(table.Rows, func(a, b RouteRow) int {
 		order := map[bool]int{true: 0, false: 1}
-		return cmp.Compare(order[a.Bad], order[b.Bad])
+		return cmp.Compare(order[a.Bad || a.Dead], order[b.Bad || b.Dead])
 	})
 
 	return table, nil
 }
+
+// withoutCredential returns the providers to which no request can be sent, because they have no credential that can be used.
+func withoutCredential(r *Request) (map[string]bool, error) {
+	answer, err := r.API.GetDiagnosis(r.Context(), &adminclient.GetDiagnosisParams{Ledger: new(false)})
+	if err != nil {
+		return nil, err
+	}
+	dead := map[string]bool{}
+	for _, f := range answer.Value.Findings {
+		if f.Check == "usable_credential" && f.Status != adminclient.FindingStatusOK && f.Subject != nil {
+			dead[*f.Subject] = true
+		}
+	}
+	return dead, nil
+}
+
+// conditions are what keeps a route from being called beside its breaker.
+type conditions struct{ closed, dead bool }
 
 // closed reports whether a route is closed for maintenance.
 func closed(all *adminclient.MaintenanceList, route *adminclient.RouteHealth) bool {
@@ -111,8 +136,8 @@ func closed(all *adminclient.MaintenanceList, route *adminclient.RouteHealth) bo
 	})
 }
 
-func newRouteRow(route *adminclient.RouteHealth, proxies []string, silent map[string]bool, closed bool) RouteRow {
-	row := RouteRow{RouteHealth: route}
+func newRouteRow(route *adminclient.RouteHealth, proxies []string, silent map[string]bool, is conditions) RouteRow {
+	row := RouteRow{RouteHealth: route, Dead: is.dead && route.Enabled}
 	for _, proxy := range proxies {
 		cell := BreakerCell{Proxy: proxy, Badge: view.State(string(adminclient.BreakerStateClosed))}
 		if at := slices.IndexFunc(route.Breakers, func(b adminclient.Breaker) bool { return b.Proxy == proxy }); at >= 0 {
@@ -125,11 +150,13 @@ func newRouteRow(route *adminclient.RouteHealth, proxies []string, silent map[st
 
 		row.Bad = row.Bad || cell.Badge.Kind != "good"
 		switch {
+		case row.Dead:
+			cell.Badge = view.Badge{Kind: "idle", Word: "not called"}
 		case silent[proxy]:
 			cell.Badge = view.Badge{Kind: "idle", Word: "not known"}
 		case !route.Enabled:
 			cell.Badge = view.State("disabled")
-		case closed:
+		case is.closed:
 			cell.Badge = view.Badge{Kind: "warn", Word: "in maintenance"}
 		}
 
