@@ -26,8 +26,9 @@ import (
 // world has many sessions.
 const (
 	// window is the setting session.window.
-	window      = 3 * time.Second
-	maxRequest  = 6 * time.Second
+	window     = 3 * time.Second
+	maxRequest = 6 * time.Second
+	// closeAfter takes the place of session.CloseAfter, and is so short that a world has outages that are longer.
 	closeAfter  = 12 * time.Second
 	callTimeout = 400 * time.Millisecond
 	idleTimeout = 2 * time.Second
