@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// settingRow matches a row of docs/settings.md with a setting's variable.
-var settingRow = regexp.MustCompile("^\\| `[^`]+` \\| `(MGW_[A-Z0-9_]+)` \\|")
+// settingRow matches a row of docs/settings.md with a setting's variable. A secret has a second name, that of its file.
+var settingRow = regexp.MustCompile("^\\| `[^`]+`(, `[^`]+_file`)? \\| `(MGW_[A-Z0-9_]+)` \\|")
 
 // settingSection matches the line before the settings of a program.
 var settingSection = regexp.MustCompile("(?i)^#+ .*(control|data) ?plane")
@@ -30,7 +30,10 @@ func (l Layout) knownSettings() (map[string][]string, error) {
 			binary = strings.ToLower(match[1]) + "plane"
 		}
 		if match := settingRow.FindStringSubmatch(line); match != nil {
-			known[binary] = append(known[binary], match[1])
+			known[binary] = append(known[binary], match[2])
+			if match[1] != "" {
+				known[binary] = append(known[binary], match[2]+"_FILE")
+			}
 		}
 	}
 	return known, nil
