@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -67,7 +68,7 @@ func (f *fakeAdmin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		reply(w, map[string]any{"secret": strings.Replace(strings.Split(r.URL.Path, "/")[4], "key", "mgw", 1)})
 	case "PUT /admin/v1/catalog":
 		if r.URL.Query().Get("dry_run") == "true" {
-			changes := make([]catalogChange, f.differs)
+			changes := slices.Repeat([]catalogChange{{}}, f.differs)
 			for _, id := range f.removed {
 				changes = append(changes, catalogChange{"remove", "model", id})
 			}

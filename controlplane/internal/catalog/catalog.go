@@ -8,8 +8,8 @@
 //
 // A new price on its way:
 //
-//	Edit of one part, or a Document of all   becomes a PlanFunc: from the State to a Plan
-//	Plan                                     the changes one by one, which a dry run shows
+//	Edit of one part, or a Document of all   becomes a PlanFunc, which makes a Plan from the State
+//	the Plan                                 the changes one by one, which a dry run shows
 //	apply                                    one transaction with the next revision: rows, audit entry, outbox rows
 //	outbox                                   publishes the entries to the KV bucket, the head with the revision last
 //	each proxy                               builds a Snapshot when it has read the head, and reports the revision in
