@@ -12,9 +12,10 @@ import (
 )
 
 const (
-	// usagePatience is how long a stream is read on without its client, for the usage, if its model has ended, or if no report
-	// has shown yet whether it hides its reasoning.
+	// usagePatience is how long a stream is read on without its client, for the usage, if its model has ended.
 	usagePatience = 5 * time.Second
+	// unknownPatience is how long it is read on if no report has shown yet whether the model hides its reasoning.
+	unknownPatience = 2 * time.Second
 	// reasoningPatience is how long a stream is read on whose model reasons without showing it: what that has cost, only
 	// the usage says.
 	reasoningPatience = time.Minute
@@ -153,8 +154,10 @@ func (s *streamRelay) patience() time.Duration {
 		return forever
 	case s.hidesReasoning(), s.hasHidden:
 		return reasoningPatience
-	case s.reader.Progress().Ending, !s.isKnown:
+	case s.reader.Progress().Ending:
 		return usagePatience
+	case !s.isKnown:
+		return unknownPatience
 	}
 	return 0
 }
