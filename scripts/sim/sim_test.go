@@ -6,7 +6,7 @@ import (
 )
 
 // seedsInTest is how many seeds the tests run; `make sim` runs more.
-const seedsInTest = 200
+const seedsInTest = 150
 
 // regressions are seeds that once found a fault, by its name, or in which a check was wrong.
 var regressions = map[string]struct {
