@@ -23,23 +23,10 @@ import (
 	"modelgateway/controlplane/internal/oidc"
 	"modelgateway/controlplane/internal/outbox"
 	"modelgateway/controlplane/internal/postgres/accountstore"
-	"modelgateway/controlplane/internal/postgres/archivestore"
-	"modelgateway/controlplane/internal/postgres/auditstore"
 	"modelgateway/controlplane/internal/postgres/catalogstore"
-	"modelgateway/controlplane/internal/postgres/fleetstore"
-	"modelgateway/controlplane/internal/postgres/holdingstore"
-	"modelgateway/controlplane/internal/postgres/idempotencystore"
-	"modelgateway/controlplane/internal/postgres/keystore"
+	"modelgateway/controlplane/internal/postgres/changestore"
 	"modelgateway/controlplane/internal/postgres/leasestore"
-	"modelgateway/controlplane/internal/postgres/ledgercheckstore"
-	"modelgateway/controlplane/internal/postgres/ledgerstore"
-	"modelgateway/controlplane/internal/postgres/outboxstore"
-	"modelgateway/controlplane/internal/postgres/quarantinestore"
-	"modelgateway/controlplane/internal/postgres/rotationstore"
-	"modelgateway/controlplane/internal/postgres/searchstore"
-	"modelgateway/controlplane/internal/postgres/statementstore"
-	"modelgateway/controlplane/internal/postgres/tokenstore"
-	"modelgateway/controlplane/internal/postgres/trafficstore"
+	"modelgateway/controlplane/internal/postgres/moneystore"
 	"modelgateway/controlplane/internal/postgres/usagestore"
 	"modelgateway/controlplane/internal/postgres/videostore"
 	"modelgateway/controlplane/internal/postgres/webhookstore"
@@ -131,13 +118,13 @@ const findTimeout = 5 * time.Second
 func (a *app) findDataKey(id string) (vault.DataKey, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), findTimeout)
 	defer cancel()
-	return rotationstore.New(a.adminDB).DataKey(ctx, id)
+	return accountstore.NewRotations(a.adminDB).DataKey(ctx, id)
 }
 
 // buildRotation loads the data keys and adds the rotation of keys.
 func (a *app) buildRotation(ctx context.Context, keys secrets, jobs *jobs) (*rotation.Service, error) {
 	s := rotation.NewService(rotation.Config{
-		Store:   rotationstore.New(a.adminDB),
+		Store:   accountstore.NewRotations(a.adminDB),
 		Vault:   keys.vault,
 		Hasher:  keys.hasher,
 		Peppers: keys.peppers,
@@ -152,7 +139,7 @@ func (a *app) buildLedgerChecks(books *ledger.Service, usages *usage.Service, jo
 	history := &checkHistory{}
 	monitor := ledger.NewMonitor(books, ledgerAlarm{webhookstore.New(a.adminDB)}, history, a.log, a.registry)
 	checks := ledgercheck.NewService(ledgercheck.Config{
-		Store:      ledgercheckstore.New(a.adminDB),
+		Store:      moneystore.NewLedgerCheck(a.adminDB),
 		Ledger:     books,
 		Receipts:   usages,
 		NotifyFunc: monitor.Notify,
@@ -166,7 +153,7 @@ func (a *app) buildLedgerChecks(books *ledger.Service, usages *usage.Service, jo
 
 // addOutbox adds the publisher of changes.
 func (a *app) addOutbox(catalogs *catalog.Service) {
-	publisher := outbox.New(outboxstore.New(a.adminDB), a.bus, catalogs.Snapshot, a.log, a.registry)
+	publisher := outbox.New(changestore.NewOutbox(a.adminDB), a.bus, catalogs.Snapshot, a.log, a.registry)
 	a.components.Add("outbox",
 		func(ctx context.Context) error { publisher.Start(ctx); return nil },
 		func(context.Context) error { publisher.Stop(); return nil })
@@ -175,7 +162,7 @@ func (a *app) addOutbox(catalogs *catalog.Service) {
 // buildArchive adds the jobs that archive or delete old rows.
 func (a *app) buildArchive(usages *usage.Service, jobs *jobs) *archive.Service {
 	archives := archive.New(archive.Config{
-		Store:                archivestore.New(a.adminDB),
+		Store:                usagestore.NewArchive(a.adminDB),
 		ReadFunc:             usages.Export,
 		Log:                  a.log,
 		Dir:                  a.cfg.Archive.Dir,
@@ -184,7 +171,7 @@ func (a *app) buildArchive(usages *usage.Service, jobs *jobs) *archive.Service {
 	})
 	jobs.every("archive", 10*time.Minute, archives.Run)
 	jobs.every("retention", time.Minute, func(ctx context.Context) error {
-		_, err := leasestore.New(a.adminDB).DeleteOld(ctx, leasing.SessionRetention, leasing.KeyChangeRetention)
+		_, err := leasestore.NewLeases(a.adminDB).DeleteOld(ctx, leasing.SessionRetention, leasing.KeyChangeRetention)
 		return err
 	})
 	return archives
@@ -223,16 +210,16 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 
 	catalogs := a.newCatalog(&keys)
 	books := ledger.NewService(ledger.Config{
-		Store:          ledgerstore.New(a.adminDB),
+		Store:          moneystore.NewLedger(a.adminDB),
 		Announcer:      a.leasing,
 		Holdings:       a.leasing,
 		Log:            a.log,
 		ConfirmTimeout: confirmTimeout,
 	})
 
-	idempotencies := idempotency.New(idempotencystore.New(a.adminDB), keys.vault)
+	idempotencies := idempotency.New(accountstore.NewIdempotency(a.adminDB), keys.vault)
 	a.addOutbox(catalogs)
-	records := usagestore.New(a.adminDB)
+	records := usagestore.NewUsage(a.adminDB)
 	jobs := newJobs(a.log, a.registry)
 	jobs.every("activate_prices", time.Second, catalogs.ActivatePrices)
 	jobs.every("usage_partitions", time.Hour, records.EnsurePartitions)
@@ -246,7 +233,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	checks := a.buildLedgerChecks(books, usages, jobs)
 	archives := a.buildArchive(usages, jobs)
 	videos := videostore.New(a.adminDB)
-	quarantine := settle.NewQuarantine(quarantinestore.New(a.adminDB), newSettler(a.adminDB))
+	quarantine := settle.NewQuarantine(moneystore.NewQuarantine(a.adminDB), newSettler(a.adminDB))
 	rotations, err := a.buildRotation(ctx, keys, jobs)
 	if err != nil {
 		return err
@@ -257,22 +244,22 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		return err
 	}
 
-	fleets := fleetstore.New(a.adminDB)
+	fleets := leasestore.NewFleet(a.adminDB)
 	a.watchFleet(fleets, jobs)
-	accounts := accountstore.New(a.adminDB)
+	accounts := accountstore.NewAccounts(a.adminDB)
 	a.addMetricJobs(jobs, quarantine, videos, accounts)
 	a.components.Add(
 		"jobs",
 		func(ctx context.Context) error { jobs.start(ctx); return nil },
 		func(context.Context) error { jobs.stop(); return nil },
 	)
-	tokens := admin.NewService(tokenstore.New(a.adminDB), bootstrap, verifier)
+	tokens := admin.NewService(accountstore.NewTokens(a.adminDB), bootstrap, verifier)
 	sessions, err := a.newSessions(tokens, keys.signIns)
 	if err != nil {
 		return err
 	}
 
-	holdings := holding.NewService(holdingstore.New(a.adminDB), a.leasing)
+	holdings := holding.NewService(leasestore.NewHoldings(a.adminDB), a.leasing)
 	handler, err := httpapi.New(httpapi.Config{
 		Accounts: account.NewService(account.Config{
 			Store:          accounts,
@@ -290,18 +277,18 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		Archive:      archives,
 		Holdings:     holdings,
 		Explainer: &explain.Service{
-			Store:    leasestore.New(a.adminDB),
+			Store:    leasestore.NewLeases(a.adminDB),
 			Holdings: holdings,
 			Catalog:  catalogs,
 			Proxies:  a.leasing,
 		},
-		Search:          search.NewService(searchstore.New(a.adminDB), keys.hashers),
-		Statements:      statement.NewService(statementstore.New(a.adminDB)),
+		Search:          search.NewService(accountstore.NewSearch(a.adminDB), keys.hashers),
+		Statements:      statement.NewService(moneystore.NewStatements(a.adminDB)),
 		Tokens:          tokens,
 		TrustedProxies:  proxies,
 		Fleet:           fleets,
 		Applied:         fleet.NewWaiter(fleets, a.leasing, a.log),
-		Audit:           auditstore.New(a.adminDB),
+		Audit:           changestore.NewAudit(a.adminDB),
 		Idempotency:     idempotencies,
 		Webhooks:        webhooks,
 		Quarantine:      quarantine,
@@ -313,7 +300,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		Diagnosis:       a.newDiagnosis(&keys, fleets, books),
 		Traffic:         a.traffic,
 		Tails:           traffic.NewTails(a.bus, a.log, nil),
-		Past:            traffic.NewService(trafficstore.New(a.adminDB), nil),
+		Past:            traffic.NewService(usagestore.NewTraffic(a.adminDB), nil),
 		Stopping:        a.stopping,
 	})
 	if err != nil {
@@ -339,7 +326,7 @@ func (a *app) newCatalog(keys *secrets) *catalog.Service {
 }
 
 // addMetricJobs adds the jobs that read what metrics show.
-func (a *app) addMetricJobs(jobs *jobs, quarantine *settle.Quarantine, videos *videostore.Store, accounts *accountstore.Store) {
+func (a *app) addMetricJobs(jobs *jobs, quarantine *settle.Quarantine, videos *videostore.Store, accounts *accountstore.Accounts) {
 	jobs.every("quarantine_metrics", 15*time.Second, settle.NewQuarantineMetrics(quarantine, a.registry).Update)
 	jobs.every("video_job_metrics", 15*time.Second, videojob.NewJobMetrics(videos, a.registry).Update)
 	jobs.every("balance_metrics", time.Minute, account.NewBalanceMetrics(accounts, a.registry).Update)
@@ -348,7 +335,7 @@ func (a *app) addMetricJobs(jobs *jobs, quarantine *settle.Quarantine, videos *v
 // newKeys also adds what takes in the revocations of operators.
 func (a *app) newKeys(keys *secrets) *key.Service {
 	service := key.NewService(key.Config{
-		Store:          keystore.New(a.adminDB),
+		Store:          accountstore.NewKeys(a.adminDB),
 		Announcer:      a.leasing,
 		Holdings:       a.leasing,
 		Hasher:         keys.hasher,

@@ -25,7 +25,6 @@ import (
 	"modelgateway/controlplane/internal/config"
 	"modelgateway/controlplane/internal/leasing"
 	"modelgateway/controlplane/internal/postgres"
-	"modelgateway/controlplane/internal/postgres/trafficstore"
 	"modelgateway/controlplane/internal/postgres/usagestore"
 	"modelgateway/controlplane/internal/recovery"
 	"modelgateway/controlplane/internal/traffic"
@@ -150,8 +149,8 @@ func (a *app) buildDatabase(ctx context.Context) error {
 	}
 
 	// Today's usage needs a partition even if no control plane has run for a long time.
-	a.components.Add("usage partitions", usagestore.New(a.adminDB).EnsurePartitions, nil)
-	a.components.Add("traffic partitions", trafficstore.New(a.adminDB).KeepPartitions, nil)
+	a.components.Add("usage partitions", usagestore.NewUsage(a.adminDB).EnsurePartitions, nil)
+	a.components.Add("traffic partitions", usagestore.NewTraffic(a.adminDB).KeepPartitions, nil)
 	return nil
 }
 

@@ -11,7 +11,7 @@ import (
 	"modelgateway/controlplane/internal/config"
 	"modelgateway/controlplane/internal/console"
 	"modelgateway/controlplane/internal/oidc"
-	"modelgateway/controlplane/internal/postgres/signinstore"
+	"modelgateway/controlplane/internal/postgres/accountstore"
 	"modelgateway/controlplane/internal/signin"
 	"modelgateway/shared/seal"
 )
@@ -28,7 +28,7 @@ func (a *app) withConsole(
 		return api, nil
 	}
 
-	jobs.every("delete_console_sessions", time.Hour, signinstore.New(a.adminDB).DeleteOld)
+	jobs.every("delete_console_sessions", time.Hour, accountstore.NewSessions(a.adminDB).DeleteOld)
 	pages, err := console.New(console.Config{
 		Sessions:      sessions,
 		API:           api,
@@ -60,7 +60,7 @@ func (a *app) newSessions(tokens *admin.Service, key *seal.Key) (*signin.Service
 		return nil, err
 	}
 	return signin.NewService(signin.Config{
-		Store:    signinstore.New(a.adminDB),
+		Store:    accountstore.NewSessions(a.adminDB),
 		Tokens:   tokens,
 		Provider: provider,
 		Key:      key,

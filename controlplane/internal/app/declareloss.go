@@ -9,7 +9,7 @@ import (
 	"modelgateway/controlplane/internal/bus"
 	"modelgateway/controlplane/internal/config"
 	"modelgateway/controlplane/internal/postgres"
-	"modelgateway/controlplane/internal/postgres/recoverystore"
+	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/controlplane/internal/recovery"
 	"modelgateway/shared/lease/rollback"
 )
@@ -22,7 +22,7 @@ func DeclareLoss(ctx context.Context, cfg config.Config, log *slog.Logger) error
 		return err
 	}
 	defer db.Close()
-	b, err := bus.Connect(busConfig(&cfg, "controlplane declare-loss"), recoverystore.New(db), log)
+	b, err := bus.Connect(busConfig(&cfg, "controlplane declare-loss"), leasestore.NewRecovery(db), log)
 	if err != nil {
 		return err
 	}
@@ -30,7 +30,7 @@ func DeclareLoss(ctx context.Context, cfg config.Config, log *slog.Logger) error
 
 	return recovery.New(recovery.Config{
 		ID:         recovery.NewID(),
-		Store:      recoverystore.New(db),
+		Store:      leasestore.NewRecovery(db),
 		Bucket:     b,
 		Window:     cfg.Session.Window,
 		Keeps:      rollback.KeepsNever,

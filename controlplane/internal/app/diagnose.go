@@ -14,9 +14,8 @@ import (
 	"modelgateway/controlplane/internal/fleet"
 	"modelgateway/controlplane/internal/ledger"
 	"modelgateway/controlplane/internal/postgres"
-	"modelgateway/controlplane/internal/postgres/diagnosisstore"
-	"modelgateway/controlplane/internal/postgres/fleetstore"
-	"modelgateway/controlplane/internal/postgres/ledgerstore"
+	"modelgateway/controlplane/internal/postgres/leasestore"
+	"modelgateway/controlplane/internal/postgres/moneystore"
 	"modelgateway/controlplane/internal/vault"
 	"modelgateway/shared/seal"
 )
@@ -24,7 +23,7 @@ import (
 // newDiagnosis checks everything that this replica uses.
 func (a *app) newDiagnosis(keys *secrets, fleets fleet.Store, ledgers *ledger.Service) *diagnosis.Service {
 	return diagnosis.New(diagnosis.Config{
-		Database: diagnosisstore.New(a.adminDB),
+		Database: leasestore.NewDiagnosis(a.adminDB),
 		Bus:      a.bus,
 		Fleet:    fleets,
 		Ledger:   ledgers,
@@ -91,10 +90,10 @@ func Check(ctx context.Context, cfg config.Config, d Doctor) (*diagnosis.Report,
 		checks.Database = noDatabase{err}
 	} else {
 		defer db.Close()
-		checks.Database = diagnosisstore.New(db)
+		checks.Database = leasestore.NewDiagnosis(db)
 		if !d.Preflight {
-			checks.Fleet = fleetstore.New(db)
-			checks.Ledger = ledger.NewService(ledger.Config{Store: ledgerstore.New(db), Log: log})
+			checks.Fleet = leasestore.NewFleet(db)
+			checks.Ledger = ledger.NewService(ledger.Config{Store: moneystore.NewLedger(db), Log: log})
 		}
 	}
 
@@ -154,8 +153,8 @@ func Diagnose(ctx context.Context, d Direct) *diagnosis.Report {
 			cfg.Database = noDatabase{err}
 		} else {
 			defer db.Close()
-			cfg.Database = diagnosisstore.New(db)
-			cfg.Fleet = fleetstore.New(db)
+			cfg.Database = leasestore.NewDiagnosis(db)
+			cfg.Fleet = leasestore.NewFleet(db)
 		}
 	}
 

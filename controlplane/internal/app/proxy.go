@@ -12,8 +12,7 @@ import (
 	"modelgateway/controlplane/internal/leasing"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/leasestore"
-	"modelgateway/controlplane/internal/postgres/recoverystore"
-	"modelgateway/controlplane/internal/postgres/settlestore"
+	"modelgateway/controlplane/internal/postgres/moneystore"
 	"modelgateway/controlplane/internal/postgres/videostore"
 	"modelgateway/controlplane/internal/recovery"
 	"modelgateway/controlplane/internal/settle"
@@ -25,14 +24,14 @@ import (
 
 // newSettler returns a settler that checks costs and leases.
 func newSettler(db *postgres.DB) *settle.Settler {
-	store := settlestore.New(db)
+	store := moneystore.NewSettlement(db)
 	return settle.New(store, store)
 }
 
 // buildProxySide connects to NATS and adds the components that serve the proxies: leases and
 // sessions, video jobs, and settlement.
 func (a *app) buildProxySide(context.Context) error {
-	b, err := bus.Connect(busConfig(&a.cfg, "controlplane "+a.version), recoverystore.New(a.db), a.log)
+	b, err := bus.Connect(busConfig(&a.cfg, "controlplane "+a.version), leasestore.NewRecovery(a.db), a.log)
 	if err != nil {
 		return err
 	}
@@ -45,7 +44,7 @@ func (a *app) buildProxySide(context.Context) error {
 
 	a.epochs = recovery.New(recovery.Config{
 		ID:             a.replica,
-		Store:          recoverystore.New(a.db, a.adminDB),
+		Store:          leasestore.NewRecovery(a.db, a.adminDB),
 		Bucket:         b,
 		Window:         a.cfg.Session.Window,
 		Keeps:          rollback.Keeps(a.cfg.Postgres.KeepsCommits),
@@ -56,7 +55,7 @@ func (a *app) buildProxySide(context.Context) error {
 	})
 	a.probes.Add("epoch", a.epochs.Ready)
 	a.components.Add("epoch", a.epochs.Start, func(ctx context.Context) error { a.epochs.Stop(ctx); return nil })
-	store, times := leasestore.New(a.db), sessions(&a.cfg)
+	store, times := leasestore.NewLeases(a.db), sessions(&a.cfg)
 	a.changes = changestream.New(store, b, a.cfg.Session.Window, session.Margin, a.log, a.registry)
 	times.Append, times.Changes = a.changes.Append, b
 	a.leasing = leasing.New(times, store, b, a.log, a.registry)
@@ -96,7 +95,7 @@ func (a *app) buildProxySide(context.Context) error {
 
 	a.components.AddTask("changes", a.changes.Run)
 	// Its queries are among those of jobs, which delay no request of a proxy.
-	a.components.AddTask("key records", keybucket.New(leasestore.New(a.adminDB), b, a.log, a.registry).Run)
+	a.components.AddTask("key records", keybucket.New(leasestore.NewLeases(a.adminDB), b, a.log, a.registry).Run)
 
 	a.components.Add("video jobs",
 		func(ctx context.Context) error { videos.Start(ctx); return nil },

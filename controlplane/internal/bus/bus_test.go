@@ -24,8 +24,8 @@ import (
 	"modelgateway/controlplane/internal/outbox"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/leasestore"
+	"modelgateway/controlplane/internal/postgres/moneystore"
 	"modelgateway/controlplane/internal/postgres/pgtest"
-	"modelgateway/controlplane/internal/postgres/settlestore"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/scripts/testkit/await"
 	"modelgateway/scripts/testkit/natstest"
@@ -70,7 +70,7 @@ func newEnvWith(t *testing.T, proxies ...string) *env {
 	p.balance = wire.PoolID(p.queryInt("insert into pools (account_id, kind, total, free) values ($1, 1, 1000000, 1000000) returning id", p.account))
 	p.slots = wire.PoolID(p.queryInt("insert into pools (account_id, kind, total, free) values ($1, 3, 5, 5) returning id", p.account))
 	p.exec("insert into pools (account_id, kind, key_id, unlimited) values ($1, 2, $2, true)", p.account, p.key)
-	reply, err := leasestore.New(p.db).Register(t.Context(), &wire.RegisterRequest{Name: "proxy", BootID: "boot"}, longWindow)
+	reply, err := leasestore.NewLeases(p.db).Register(t.Context(), &wire.RegisterRequest{Name: "proxy", BootID: "boot"}, longWindow)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func (p *env) connectReplica(streams bus.StreamStore) *bus.Bus {
 }
 
 func (p *env) consume(b *bus.Bus) {
-	b.ConsumeUsage(settle.New(settlestore.New(p.db), nil), prometheus.NewRegistry(), nil)
+	b.ConsumeUsage(settle.New(moneystore.NewSettlement(p.db), nil), prometheus.NewRegistry(), nil)
 }
 
 // usage returns a message with the events of these sequence numbers, which cost 10
@@ -258,7 +258,7 @@ func TestMessagesShareASettlement(t *testing.T) {
 	p := newEnv(t)
 	marks := p.subscribeWatermarks()
 	registry := prometheus.NewRegistry()
-	p.connect(bus.Config{GatherTime: time.Hour}).ConsumeUsage(settle.New(settlestore.New(p.db), nil), registry, nil)
+	p.connect(bus.Config{GatherTime: time.Hour}).ConsumeUsage(settle.New(moneystore.NewSettlement(p.db), nil), registry, nil)
 	p.publish(p.usage(1)) // after a pause, it is settled at once
 	p.awaitWatermark(marks, 1)
 	const full = 64 // messages; a full batch does not wait
@@ -328,7 +328,7 @@ func TestUsageIsAcknowledgedOnlyAfterSettlement(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
 	marks := p.subscribeWatermarks()
-	store := &failingStore{Store: settlestore.New(p.db)}
+	store := &failingStore{Store: moneystore.NewSettlement(p.db)}
 	store.failures.Store(2)
 	b := p.connectReplica(new(streamCounter))
 	b.ConsumeUsage(settle.New(store, nil), prometheus.NewRegistry(), nil)
@@ -391,7 +391,7 @@ func longSessions(b *bus.Bus) leasing.Config {
 func (p *env) serve() (*bus.Bus, *leasing.Service) {
 	p.t.Helper()
 	b := p.connectReplica(new(streamCounter))
-	s := leasing.New(longSessions(b), leasestore.New(p.db), b, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	s := leasing.New(longSessions(b), leasestore.NewLeases(p.db), b, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	s.Start(p.t.Context())
 	p.t.Cleanup(s.Stop)
 	if err := b.Serve(s); err != nil {
@@ -421,7 +421,7 @@ func TestHeartbeatsDoNotWaitForBalances(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
 	b := p.connectReplica(new(streamCounter))
-	slow := &slowBalances{Store: leasestore.New(p.db), began: make(chan struct{}, 1), release: make(chan struct{})}
+	slow := &slowBalances{Store: leasestore.NewLeases(p.db), began: make(chan struct{}, 1), release: make(chan struct{})}
 	s := leasing.New(longSessions(b), slow, b, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	if err := b.Serve(s); err != nil {
 		t.Fatal(err)

@@ -23,10 +23,9 @@ import (
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/leasing"
 	"modelgateway/controlplane/internal/outbox"
-	"modelgateway/controlplane/internal/postgres/keychange"
-	"modelgateway/controlplane/internal/postgres/keystore"
+	"modelgateway/controlplane/internal/postgres/accountstore"
+	"modelgateway/controlplane/internal/postgres/changestore"
 	"modelgateway/controlplane/internal/postgres/leasestore"
-	"modelgateway/controlplane/internal/postgres/recoverystore"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/controlplane/internal/propagation"
 	"modelgateway/scripts/testkit/await"
@@ -46,7 +45,7 @@ func noMargin(time.Duration) time.Duration { return 0 }
 // appender returns the Appender of a replica.
 func (p *env) appender(b *bus.Bus, window time.Duration) *changestream.Appender {
 	p.t.Helper()
-	a := changestream.New(leasestore.New(p.db), b, window, noMargin, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	a := changestream.New(leasestore.NewLeases(p.db), b, window, noMargin, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	if err := a.Begin(p.t.Context()); err != nil {
 		p.t.Fatal(err)
 	}
@@ -66,7 +65,7 @@ func (p *env) change(kind wire.KeyChangeKind) (c wire.KeyChange) {
 		if kind == wire.KeyRevoked || kind == wire.KeyUpdated {
 			key = &sqlcgen.ApiKey{ID: p.key, LookupHash: p.hash[:]}
 		}
-		c, err = keychange.Insert(p.t.Context(), q, rev, kind, p.account, key)
+		c, err = changestore.InsertKeyChange(p.t.Context(), q, rev, kind, p.account, key)
 		return err
 	})
 	if err != nil {
@@ -260,7 +259,7 @@ func TestChangesOfACluster(t *testing.T) {
 	p := newEnv(t)
 	c := natstest.NewCluster(t, 3)
 	replica := func(nodes ...int) *bus.Bus {
-		b, err := bus.Connect(bus.Config{URL: c.URL(nodes...), Replicas: 3, Name: "replica"}, recoverystore.New(p.db), slog.New(slog.DiscardHandler))
+		b, err := bus.Connect(bus.Config{URL: c.URL(nodes...), Replicas: 3, Name: "replica"}, leasestore.NewRecovery(p.db), slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -303,7 +302,7 @@ func TestReplicasDeclareTheStreamsOfAClusterAtOnce(t *testing.T) {
 	p, c := newEnv(t), natstest.NewCluster(t, 3)
 	var replicas []*bus.Bus
 	for range 6 {
-		b, err := bus.Connect(bus.Config{URL: c.URL(), Replicas: c.Len(), Name: "replica"}, recoverystore.New(p.db), slog.New(slog.DiscardHandler))
+		b, err := bus.Connect(bus.Config{URL: c.URL(), Replicas: c.Len(), Name: "replica"}, leasestore.NewRecovery(p.db), slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -358,7 +357,7 @@ func TestRevocationIsEffectiveByTheStream(t *testing.T) {
 	b := p.connect(asPlane)
 	a := p.appender(b, window)
 	p.exec("update proxy_sessions set state = 3")
-	s := leasing.New(leasing.Config{Window: window, Changes: b, Append: a.Append}, leasestore.New(p.db), b,
+	s := leasing.New(leasing.Config{Window: window, Changes: b, Append: a.Append}, leasestore.NewLeases(p.db), b,
 		slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	registered, err := s.Register(t.Context(), &wire.RegisterRequest{V: 1, Name: "proxy", BootID: "boot"})
 	if err != nil {
@@ -430,7 +429,7 @@ func TestDirectRevocationIsTakenIn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	keys := key.NewService(key.Config{Store: keystore.New(p.db), Announcer: nobody{}, Log: slog.New(slog.DiscardHandler), RevokeTimeout: time.Second})
+	keys := key.NewService(key.Config{Store: accountstore.NewKeys(p.db), Announcer: nobody{}, Log: slog.New(slog.DiscardHandler), RevokeTimeout: time.Second})
 	recorded := &recordedKeys{Service: keys}
 	intake := changestream.NewIntake(plane, recorded, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	await.Until(t, "three revocations", func() bool { // the messages above were not acknowledged

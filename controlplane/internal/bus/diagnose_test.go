@@ -16,7 +16,7 @@ import (
 
 	"modelgateway/controlplane/internal/bus"
 	"modelgateway/controlplane/internal/diagnosis"
-	"modelgateway/controlplane/internal/postgres/recoverystore"
+	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/scripts/testkit/await"
 	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/natsuser"
@@ -36,7 +36,7 @@ func diagnose(t *testing.T, b *bus.Bus) diagnosis.NATS {
 func TestDiagnoseFindsChangedStreamsAndLag(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
-	b := p.connectReplica(recoverystore.New(p.db))
+	b := p.connectReplica(leasestore.NewRecovery(p.db))
 	p.appender(b, time.Second)
 	p.writeKeys(p.keyWriter(b))
 	js := natstest.JetStream(t, p.server.Connect())
@@ -89,10 +89,10 @@ func TestDiagnoseFindsChangedStreamsAndLag(t *testing.T) {
 func TestDiagnoseComparesThePermissionsOfTheUser(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
-	p.connectReplica(recoverystore.New(p.db)) // declares the streams
+	p.connectReplica(leasestore.NewRecovery(p.db)) // declares the streams
 	connect := func(user string) *diagnosis.NATSPermissions {
 		t.Helper()
-		b, err := bus.Connect(bus.Config{URL: p.server.URL(), User: user, Password: natstest.Password}, recoverystore.New(p.db), slog.New(slog.DiscardHandler))
+		b, err := bus.Connect(bus.Config{URL: p.server.URL(), User: user, Password: natstest.Password}, leasestore.NewRecovery(p.db), slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -117,7 +117,7 @@ func TestDiagnoseComparesThePermissionsOfTheUser(t *testing.T) {
 func TestDescribeReturnsTheResponsesReceivedInTime(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
-	b := p.connectReplica(recoverystore.New(p.db))
+	b := p.connectReplica(leasestore.NewRecovery(p.db))
 	all := p.server.Connect()
 	_, err := all.Subscribe(subject.Describe, func(m *nats.Msg) {
 		for _, name := range []string{"one", "two"} {
@@ -176,7 +176,7 @@ func TestDiagnoseReadsFromMonitoringPortsWhetherServersSync(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			b, err := bus.Connect(bus.Config{URL: p.server.URL(), MonitorURL: tt.urls}, recoverystore.New(p.db), slog.New(slog.DiscardHandler))
+			b, err := bus.Connect(bus.Config{URL: p.server.URL(), MonitorURL: tt.urls}, leasestore.NewRecovery(p.db), slog.New(slog.DiscardHandler))
 			if err != nil {
 				t.Fatal(err)
 			}

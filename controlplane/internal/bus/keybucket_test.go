@@ -24,7 +24,7 @@ import (
 
 // keyWriter returns the writer of a replica.
 func (p *env) keyWriter(b *bus.Bus) *keybucket.Writer {
-	return keybucket.New(leasestore.New(p.db), b, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	return keybucket.New(leasestore.NewLeases(p.db), b, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 }
 
 // writeKeys lets a writer write until the bucket is complete.
@@ -112,7 +112,7 @@ func (p *env) keysIn() (entries map[apikey.Hash]wire.KeyEntry, mark wire.KeyMark
 func (p *env) checkKeys() {
 	p.t.Helper()
 	entries, mark := p.keysIn()
-	store := leasestore.New(p.db)
+	store := leasestore.NewLeases(p.db)
 	head, err := store.Head(p.t.Context())
 	if err != nil || mark != head {
 		p.t.Errorf("the bucket has the mark %+v; want %+v, %v", mark, head, err)
@@ -294,7 +294,7 @@ func TestBucketInACluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	head, err := leasestore.New(p.db).Head(t.Context())
+	head, err := leasestore.NewLeases(p.db).Head(t.Context())
 	if err != nil || state.Mark != head || state.At != state.Last {
 		t.Errorf("the bucket has %+v; want the mark %+v at its end, %v", state, head, err)
 	}

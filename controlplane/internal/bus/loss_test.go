@@ -20,9 +20,8 @@ import (
 	"modelgateway/controlplane/internal/leasing"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/leasestore"
+	"modelgateway/controlplane/internal/postgres/moneystore"
 	"modelgateway/controlplane/internal/postgres/pgtest"
-	"modelgateway/controlplane/internal/postgres/recoverystore"
-	"modelgateway/controlplane/internal/postgres/settlestore"
 	"modelgateway/controlplane/internal/recovery"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/scripts/testkit/await"
@@ -84,7 +83,7 @@ func (s *restorableEnv) execOnServer(format string, args ...any) {
 
 func (s *restorableEnv) newMonitor(b *bus.Bus) *recovery.Monitor {
 	s.t.Helper()
-	a := changestream.New(leasestore.New(s.db), b, window, session.Margin, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	a := changestream.New(leasestore.NewLeases(s.db), b, window, session.Margin, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	var running sync.WaitGroup
 	running.Go(func() {
 		for a.Begin(s.t.Context()) != nil && s.t.Context().Err() == nil { // nothing is read before the first check
@@ -94,14 +93,14 @@ func (s *restorableEnv) newMonitor(b *bus.Bus) *recovery.Monitor {
 	})
 	s.t.Cleanup(running.Wait)
 	return recovery.New(recovery.Config{
-		ID: recovery.NewID(), Store: recoverystore.New(s.db), Bucket: b, Window: window, Keeps: rollback.KeepsOnRestart, EpochConfirmed: a.ConfirmedEpoch,
+		ID: recovery.NewID(), Store: leasestore.NewRecovery(s.db), Bucket: b, Window: window, Keeps: rollback.KeepsOnRestart, EpochConfirmed: a.ConfirmedEpoch,
 		OnEpoch: b.SetClusterEpoch, Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	})
 }
 
 func (s *restorableEnv) startLeasing(b *bus.Bus) *leasing.Service {
 	s.t.Helper()
-	service := leasing.New(longSessions(b), leasestore.New(s.db), b, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	service := leasing.New(longSessions(b), leasestore.NewLeases(s.db), b, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	service.Start(s.t.Context())
 	s.t.Cleanup(service.Stop)
 	return service
@@ -158,7 +157,7 @@ func TestPostgresLosesCommits(t *testing.T) {
 		t.Fatalf("lease request before the loss: %+v", reply)
 	}
 	marks := s.subscribeWatermarks()
-	second.ConsumeUsage(settle.New(settlestore.New(s.db), nil), prometheus.NewRegistry(), nil)
+	second.ConsumeUsage(settle.New(moneystore.NewSettlement(s.db), nil), prometheus.NewRegistry(), nil)
 	s.publish(s.usage(1, 2))
 	s.awaitWatermark(marks, 2)
 	change := s.revoke()
@@ -222,7 +221,7 @@ func TestPostgresLosesCommits(t *testing.T) {
 	}
 
 	// The usage stream is settled again, and each event is charged once.
-	third.ConsumeUsage(settle.New(settlestore.New(s.db), nil), prometheus.NewRegistry(), nil)
+	third.ConsumeUsage(settle.New(moneystore.NewSettlement(s.db), nil), prometheus.NewRegistry(), nil)
 	s.publish(s.usage(3))
 	s.awaitWatermark(marks, 3)
 	s.wantSettled(30)
@@ -247,7 +246,7 @@ func TestPostgresLosesCommits(t *testing.T) {
 // connect connects the bus of a replica.
 func (s *restorableEnv) connect() *bus.Bus {
 	s.t.Helper()
-	b, err := bus.Connect(bus.Config{URL: s.server.URL(), Name: "replica"}, recoverystore.New(s.db), slog.New(slog.DiscardHandler))
+	b, err := bus.Connect(bus.Config{URL: s.server.URL(), Name: "replica"}, leasestore.NewRecovery(s.db), slog.New(slog.DiscardHandler))
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"modelgateway/controlplane/internal/postgres/settlestore"
+	"modelgateway/controlplane/internal/postgres/moneystore"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/scripts/testkit/await"
 	"modelgateway/scripts/testkit/natstest"
@@ -120,7 +120,7 @@ func TestUsageOfASessionOfAnotherProxyIsQuarantined(t *testing.T) {
 	t.Parallel()
 	p := newEnvWith(t, "proxy", "rogue")
 	marks := p.subscribeWatermarks()
-	store := settlestore.New(p.db)
+	store := moneystore.NewSettlement(p.db)
 	p.connectReplica(new(streamCounter)).ConsumeUsage(settle.New(store, store), prometheus.NewRegistry(), nil)
 	js := natstest.JetStream(t, p.connectRogue(natsuser.NameOf("rogue")).Conn)
 	if _, err := js.Publish(t.Context(), subject.Usage("rogue", int64(p.session)), p.freeUsage(1, 2), jetstream.WithMsgID(rand.Text())); err != nil {

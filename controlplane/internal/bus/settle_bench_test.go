@@ -27,8 +27,8 @@ import (
 	"modelgateway/controlplane/internal/bus"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/leasestore"
+	"modelgateway/controlplane/internal/postgres/moneystore"
 	"modelgateway/controlplane/internal/postgres/pgtest"
-	"modelgateway/controlplane/internal/postgres/settlestore"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
@@ -69,7 +69,7 @@ func benchmarkSettlement(b *testing.B, checks bool) {
 	defer replica.Close()
 	before := q.cpu()
 	b.ResetTimer()
-	store := settlestore.New(postgres.Wrap(q.sql))
+	store := moneystore.NewSettlement(postgres.Wrap(q.sql))
 	settler := settle.New(store, nil)
 	if checks {
 		settler = settle.New(store, store)
@@ -109,7 +109,7 @@ func newQueue(b *testing.B) *usageQueue {
 	q := &usageQueue{b: b, server: startNATS(b), sql: pgtest.New(b)}
 	db := postgres.Wrap(q.sql)
 	for range benchProxies {
-		reply, err := leasestore.New(db).Register(b.Context(), &wire.RegisterRequest{Name: "proxy", BootID: rand.Text()}, time.Hour)
+		reply, err := leasestore.NewLeases(db).Register(b.Context(), &wire.RegisterRequest{Name: "proxy", BootID: rand.Text()}, time.Hour)
 		if err != nil {
 			b.Fatal(err)
 		}

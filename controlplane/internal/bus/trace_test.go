@@ -10,7 +10,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
-	"modelgateway/controlplane/internal/postgres/settlestore"
+	"modelgateway/controlplane/internal/postgres/moneystore"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/shared/event"
 )
@@ -33,7 +33,7 @@ func TestSettlementOfATracedRequestIsASpan(t *testing.T) {
 	marks := p.subscribeWatermarks()
 	recorder := tracetest.NewSpanRecorder()
 	b := p.connectReplica(new(streamCounter))
-	b.ConsumeUsage(settle.New(settlestore.New(p.db), nil), prometheus.NewRegistry(), sdk.NewTracerProvider(sdk.WithSpanProcessor(recorder)).Tracer("test"))
+	b.ConsumeUsage(settle.New(moneystore.NewSettlement(p.db), nil), prometheus.NewRegistry(), sdk.NewTracerProvider(sdk.WithSpanProcessor(recorder)).Tracer("test"))
 	const id, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 	p.publish(p.usage(1))
 	p.publish(p.traced(2, "00-"+id+"-"+parent+"-01"))

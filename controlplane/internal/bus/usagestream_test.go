@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"modelgateway/controlplane/internal/bus"
-	"modelgateway/controlplane/internal/postgres/recoverystore"
+	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/scripts/testkit/await"
 	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/subject"
@@ -39,7 +39,7 @@ func (p *env) messages() uint64 {
 func (p *env) connect(cfg bus.Config) *bus.Bus {
 	p.t.Helper()
 	cfg.URL, cfg.Name = p.server.URL(), "replica"
-	b, err := bus.Connect(cfg, recoverystore.New(p.db), slog.New(slog.DiscardHandler))
+	b, err := bus.Connect(cfg, leasestore.NewRecovery(p.db), slog.New(slog.DiscardHandler))
 	if err != nil {
 		p.t.Fatal(err)
 	}

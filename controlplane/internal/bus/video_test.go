@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"modelgateway/controlplane/internal/postgres/recoverystore"
+	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
@@ -16,7 +16,7 @@ import (
 func TestVideoBackupsReturnsNewestStateOfEachJob(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
-	b := p.connectReplica(recoverystore.New(p.db))
+	b := p.connectReplica(leasestore.NewRecovery(p.db))
 	js := natstest.JetStream(t, p.server.Connect())
 	state := func(id string, rev int64) *event.Video {
 		return &event.Video{
@@ -102,7 +102,7 @@ func TestVideoBackupsReturnsNewestStateOfEachJob(t *testing.T) {
 func TestFirstStateIsBackedUpOnlyIfTheJobHasNoBackup(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
-	b := p.connectReplica(recoverystore.New(p.db))
+	b := p.connectReplica(leasestore.NewRecovery(p.db))
 	v := &event.Video{
 		V: event.Version, ID: ident.Video.New(), RequestID: ident.Request.New(), AccountID: ident.Account.New(), KeyID: ident.Key.New(), Status: event.VideoFailed, Rev: 2,
 	}
@@ -134,7 +134,7 @@ func TestFirstStateIsBackedUpOnlyIfTheJobHasNoBackup(t *testing.T) {
 func TestEnqueuePollsQueuesEachJobOnce(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
-	b := p.connectReplica(recoverystore.New(p.db))
+	b := p.connectReplica(leasestore.NewRecovery(p.db))
 	js := natstest.JetStream(t, p.server.Connect())
 	polls := make([]event.VideoPoll, 600)
 	for i := range polls {

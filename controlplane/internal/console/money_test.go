@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"modelgateway/controlplane/internal/postgres"
-	"modelgateway/controlplane/internal/postgres/settlestore"
+	"modelgateway/controlplane/internal/postgres/moneystore"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
@@ -59,7 +59,7 @@ func (w *world) quarantine(account string) string {
 	check(w.t, err)
 	batch, err := json.Marshal(event.Batch{V: 1, Session: 1, Events: []json.RawMessage{raw}})
 	check(w.t, err)
-	_, err = settle.New(settlestore.New(postgres.Wrap(w.pool)), nil).Settle(w.t.Context(), settle.DecodeBatch(batch))
+	_, err = settle.New(moneystore.NewSettlement(postgres.Wrap(w.pool)), nil).Settle(w.t.Context(), settle.DecodeBatch(batch))
 	check(w.t, err)
 	return id
 }

@@ -11,7 +11,7 @@ import (
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/leasestore"
-	"modelgateway/controlplane/internal/postgres/settlestore"
+	"modelgateway/controlplane/internal/postgres/moneystore"
 	"modelgateway/controlplane/internal/postgres/usagestore"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/shared/event"
@@ -42,11 +42,11 @@ func (w *world) request(k *adminclient.IssuedKey, status event.Status, u price.U
 	check(w.t, err)
 	var version int64
 	check(w.t, w.pool.QueryRow(ctx, "select max(version) from model_prices").Scan(&version))
-	sheet, err := usagestore.New(db).Sheet(ctx, version)
+	sheet, err := usagestore.NewUsage(db).Sheet(ctx, version)
 	check(w.t, err)
 	cost, err := price.Cost(&u, &sheet)
 	check(w.t, err)
-	r, err := leasestore.New(db).Register(ctx, &wire.RegisterRequest{V: 1, Name: ident.Request.New(), BootID: "boot", Build: "v1", Capacity: 100}, time.Minute)
+	r, err := leasestore.NewLeases(db).Register(ctx, &wire.RegisterRequest{V: 1, Name: ident.Request.New(), BootID: "boot", Build: "v1", Capacity: 100}, time.Minute)
 	check(w.t, err)
 	at, first := time.Now().Add(-time.Minute), int64(310)
 	e := event.Usage{
@@ -58,7 +58,7 @@ func (w *world) request(k *adminclient.IssuedKey, status event.Status, u price.U
 	check(w.t, err)
 	batch, err := json.Marshal(event.Batch{V: 1, Session: int64(r.Session), Events: []json.RawMessage{raw}})
 	check(w.t, err)
-	result, err := settle.New(settlestore.New(db), nil).Settle(ctx, settle.DecodeBatch(batch))
+	result, err := settle.New(moneystore.NewSettlement(db), nil).Settle(ctx, settle.DecodeBatch(batch))
 	check(w.t, err)
 	if result.Settled != 1 {
 		w.t.Fatalf("settled %+v", result)

@@ -36,26 +36,11 @@ import (
 	"modelgateway/controlplane/internal/ledgercheck"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/accountstore"
-	"modelgateway/controlplane/internal/postgres/archivestore"
-	"modelgateway/controlplane/internal/postgres/auditstore"
 	"modelgateway/controlplane/internal/postgres/catalogstore"
-	"modelgateway/controlplane/internal/postgres/diagnosisstore"
-	"modelgateway/controlplane/internal/postgres/fleetstore"
-	"modelgateway/controlplane/internal/postgres/holdingstore"
-	"modelgateway/controlplane/internal/postgres/idempotencystore"
-	"modelgateway/controlplane/internal/postgres/keystore"
+	"modelgateway/controlplane/internal/postgres/changestore"
 	"modelgateway/controlplane/internal/postgres/leasestore"
-	"modelgateway/controlplane/internal/postgres/ledgercheckstore"
-	"modelgateway/controlplane/internal/postgres/ledgerstore"
+	"modelgateway/controlplane/internal/postgres/moneystore"
 	"modelgateway/controlplane/internal/postgres/pgtest"
-	"modelgateway/controlplane/internal/postgres/quarantinestore"
-	"modelgateway/controlplane/internal/postgres/rotationstore"
-	"modelgateway/controlplane/internal/postgres/searchstore"
-	"modelgateway/controlplane/internal/postgres/settlestore"
-	"modelgateway/controlplane/internal/postgres/signinstore"
-	"modelgateway/controlplane/internal/postgres/statementstore"
-	"modelgateway/controlplane/internal/postgres/tokenstore"
-	"modelgateway/controlplane/internal/postgres/trafficstore"
 	"modelgateway/controlplane/internal/postgres/usagestore"
 	"modelgateway/controlplane/internal/postgres/videostore"
 	"modelgateway/controlplane/internal/postgres/webhookstore"
@@ -147,46 +132,46 @@ func newAPI(t testing.TB, db *postgres.DB, now func() time.Time) (http.Handler, 
 	check(t, err)
 	fleetKey, err := seal.NewKey(seal.NewSecret())
 	check(t, err)
-	books, usages := ledger.NewService(ledger.Config{Store: ledgerstore.New(db)}), usage.NewService(usagestore.New(db))
+	books, usages := ledger.NewService(ledger.Config{Store: moneystore.NewLedger(db)}), usage.NewService(usagestore.NewUsage(db))
 	checks := ledgercheck.NewService(ledgercheck.Config{
-		Store: ledgercheckstore.New(db), Ledger: books, Receipts: usages, NotifyFunc: func(context.Context, string, *ledger.Report) error { return nil },
+		Store: moneystore.NewLedgerCheck(db), Ledger: books, Receipts: usages, NotifyFunc: func(context.Context, string, *ledger.Report) error { return nil },
 	})
-	tokens := admin.NewService(tokenstore.New(db), admin.BootstrapTokens{Texts: []string{bootstrapToken}}, nil)
-	sessions := signin.NewService(signin.Config{Store: signinstore.New(db), Tokens: tokens, ByToken: true, Idle: 30 * time.Minute, Length: 10 * time.Hour, Now: now})
-	holdings := holding.NewService(holdingstore.New(db), proxies{})
+	tokens := admin.NewService(accountstore.NewTokens(db), admin.BootstrapTokens{Texts: []string{bootstrapToken}}, nil)
+	sessions := signin.NewService(signin.Config{Store: accountstore.NewSessions(db), Tokens: tokens, ByToken: true, Idle: 30 * time.Minute, Length: 10 * time.Hour, Now: now})
+	holdings := holding.NewService(leasestore.NewHoldings(db), proxies{})
 	catalogs := catalog.NewService(catalog.Config{Store: catalogstore.New(db), Vault: keys, Fleet: fleetKey, Log: log})
 	live := traffic.NewLive(nil)
 	handler, err := httpapi.New(httpapi.Config{
-		Accounts: account.NewService(account.Config{Store: accountstore.New(db), Announcer: proxies{}, Log: log, ConfirmTimeout: time.Second}),
+		Accounts: account.NewService(account.Config{Store: accountstore.NewAccounts(db), Announcer: proxies{}, Log: log, ConfirmTimeout: time.Second}),
 		Keys: key.NewService(key.Config{
-			Store: keystore.New(db), Announcer: proxies{}, Hasher: hasher, Peppers: []string{hasher.ID()}, Vault: keys, Log: log,
+			Store: accountstore.NewKeys(db), Announcer: proxies{}, Hasher: hasher, Peppers: []string{hasher.ID()}, Vault: keys, Log: log,
 			ConfirmTimeout: time.Second, RevokeTimeout: time.Second,
 		}),
-		Explainer: &explain.Service{Store: leasestore.New(db), Holdings: holdings, Catalog: catalogs, Proxies: proxies{}},
-		Holdings:  holdings, Search: search.NewService(searchstore.New(db), []*apikey.Hasher{hasher}),
+		Explainer: &explain.Service{Store: leasestore.NewLeases(db), Holdings: holdings, Catalog: catalogs, Proxies: proxies{}},
+		Holdings:  holdings, Search: search.NewService(accountstore.NewSearch(db), []*apikey.Hasher{hasher}),
 		Ledger: books, LedgerChecks: checks,
 		Catalog:    catalogs,
 		Usage:      usages,
-		Archive:    archive.New(archive.Config{Store: archivestore.New(db)}),
-		Statements: statement.NewService(statementstore.New(db)),
-		Quarantine: settle.NewQuarantine(quarantinestore.New(db), settle.New(settlestore.New(db), nil)),
+		Archive:    archive.New(archive.Config{Store: usagestore.NewArchive(db)}),
+		Statements: statement.NewService(moneystore.NewStatements(db)),
+		Quarantine: settle.NewQuarantine(moneystore.NewQuarantine(db), settle.New(moneystore.NewSettlement(db), nil)),
 		Videos:     videostore.New(db),
 		Tokens:     tokens,
 		Sessions:   sessions,
-		Fleet:      fleetstore.New(db),
-		Applied:    fleet.NewWaiter(fleetstore.New(db), proxies{}, log),
-		Audit:      auditstore.New(db),
+		Fleet:      leasestore.NewFleet(db),
+		Applied:    fleet.NewWaiter(leasestore.NewFleet(db), proxies{}, log),
+		Audit:      changestore.NewAudit(db),
 		Rotations: rotation.NewService(rotation.Config{
-			Store: rotationstore.New(db), Vault: keys, Hasher: hasher, Peppers: []string{hasher.ID()}, MinDuration: time.Nanosecond,
+			Store: accountstore.NewRotations(db), Vault: keys, Hasher: hasher, Peppers: []string{hasher.ID()}, MinDuration: time.Nanosecond,
 		}),
 		Diagnosis: diagnosis.New(diagnosis.Config{
-			Database: diagnosisstore.New(db), Fleet: fleetstore.New(db), Ledger: books, Secrets: &diagnosis.Secrets{KnowsFunc: keys.Knows}, Build: "v1",
+			Database: leasestore.NewDiagnosis(db), Fleet: leasestore.NewFleet(db), Ledger: books, Secrets: &diagnosis.Secrets{KnowsFunc: keys.Knows}, Build: "v1",
 		}),
 		Webhooks:    webhook.NewService(webhook.Config{Store: webhookstore.New(db), Vault: keys}),
 		Traffic:     live,
 		Tails:       traffic.NewTails(proxies{}, log, nil),
-		Past:        traffic.NewService(trafficstore.New(db), nil),
-		Idempotency: idempotency.New(idempotencystore.New(db), keys),
+		Past:        traffic.NewService(usagestore.NewTraffic(db), nil),
+		Idempotency: idempotency.New(accountstore.NewIdempotency(db), keys),
 		Log:         log, Registerer: prometheus.NewRegistry(), ResponseTimeout: time.Minute,
 	})
 	check(t, err)

@@ -11,7 +11,7 @@ import (
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/ledger"
 	"modelgateway/controlplane/internal/ledgercheck"
-	"modelgateway/controlplane/internal/postgres/ledgercheckstore"
+	"modelgateway/controlplane/internal/postgres/moneystore"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/price"
 )
@@ -78,7 +78,7 @@ func TestLedgerChecksRunInTheBackground(t *testing.T) {
 func TestPeriodicLedgerChecksAreKept(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	store := ledgercheckstore.New(b.db)
+	store := moneystore.NewLedgerCheck(b.db)
 	for i := range 3 {
 		id := ledgercheck.ID(ident.NewAt(time.UnixMilli(int64(i + 1))))
 		check(t, store.Record(t.Context(), id, ledgercheck.Changed, &ledger.Report{Checks: []ledger.Check{{Name: "c", Compared: int64(i)}}}))
@@ -100,7 +100,7 @@ func TestLedgerCheckIsTakenOverWhenItsClaimExpires(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	run := b.startCheck(adminclient.LedgerCheckStartKindAll)
-	store := ledgercheckstore.New(b.db)
+	store := moneystore.NewLedgerCheck(b.db)
 	first, err := store.Claim(t.Context(), time.Hour)
 	check(t, err)
 	if _, err := store.Claim(t.Context(), time.Hour); err == nil {

@@ -19,7 +19,7 @@ import (
 func (b *bundle) record(k *adminclient.IssuedKey) *wire.KeyRecord {
 	b.t.Helper()
 	hash := b.hasher.Hash(k.Secret)
-	loaded, err := leasestore.New(b.db).LoadKeys(b.t.Context(), []apikey.Hash{hash})
+	loaded, err := leasestore.NewLeases(b.db).LoadKeys(b.t.Context(), []apikey.Hash{hash})
 	check(b.t, err)
 	return loaded[hash].Record
 }

@@ -121,7 +121,7 @@ func TestPricePreviewBoundsRecords(t *testing.T) {
 	}
 	q := usage.PreviewQuery{Model: "demo-chat", From: at.Add(-time.Hour), To: at.Add(time.Hour)}
 	for limit, want := range map[int]bool{2: true, 3: false} {
-		got, err := usagestore.New(b.db).Exceeds(t.Context(), q, limit)
+		got, err := usagestore.NewUsage(b.db).Exceeds(t.Context(), q, limit)
 		check(t, err)
 		if got != want {
 			t.Errorf("3 records exceed %d: %t; want %t", limit, got, want)

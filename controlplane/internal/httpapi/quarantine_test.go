@@ -9,8 +9,7 @@ import (
 	"time"
 
 	"modelgateway/controlplane/adminclient"
-	"modelgateway/controlplane/internal/postgres/quarantinestore"
-	"modelgateway/controlplane/internal/postgres/settlestore"
+	"modelgateway/controlplane/internal/postgres/moneystore"
 	"modelgateway/controlplane/internal/postgres/videostore"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/shared/event"
@@ -29,7 +28,7 @@ func (p *proxy) faulty(accountID, keyID string) {
 	check(p.b.t, err)
 	batch, err := json.Marshal(event.Batch{V: 1, Session: p.session, Events: []json.RawMessage{raw}})
 	check(p.b.t, err)
-	settler := settle.New(settlestore.New(p.b.db), nil)
+	settler := settle.New(moneystore.NewSettlement(p.b.db), nil)
 	for _, message := range []string{string(batch), "no batch"} {
 		result, err := settler.Settle(p.b.t.Context(), settle.DecodeBatch([]byte(message)))
 		check(p.b.t, err)
@@ -265,9 +264,9 @@ func TestReleasedEventIsNotShownAsDismissed(t *testing.T) {
 	check(t, err)
 	b.exec("insert into api_keys (id, account_id, name, lookup_hash, revision) values ($1, $2, 'found again', sha256('x'), 1)", key, owner)
 	b.exec("insert into pools (account_id, kind, key_id, unlimited) values ($1, 2, $2, true)", owner, key)
-	store := quarantinestore.New(b.db)
+	store := moneystore.NewQuarantine(b.db)
 	id := b.number("select id from quarantine where reason = 'there is no such key'")
-	got, err := settle.NewQuarantine(hasty{store}, settle.New(settlestore.New(b.db), nil)).Release(t.Context(), id)
+	got, err := settle.NewQuarantine(hasty{store}, settle.New(moneystore.NewSettlement(b.db), nil)).Release(t.Context(), id)
 	if err != nil || got.Resolution != settle.Released || got.Note != "" {
 		t.Errorf("released: got %+v, %v", got, err)
 	}

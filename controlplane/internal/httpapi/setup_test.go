@@ -30,26 +30,11 @@ import (
 	"modelgateway/controlplane/internal/ledgercheck"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/accountstore"
-	"modelgateway/controlplane/internal/postgres/archivestore"
-	"modelgateway/controlplane/internal/postgres/auditstore"
 	"modelgateway/controlplane/internal/postgres/catalogstore"
-	"modelgateway/controlplane/internal/postgres/diagnosisstore"
-	"modelgateway/controlplane/internal/postgres/fleetstore"
-	"modelgateway/controlplane/internal/postgres/holdingstore"
-	"modelgateway/controlplane/internal/postgres/idempotencystore"
-	"modelgateway/controlplane/internal/postgres/keystore"
+	"modelgateway/controlplane/internal/postgres/changestore"
 	"modelgateway/controlplane/internal/postgres/leasestore"
-	"modelgateway/controlplane/internal/postgres/ledgercheckstore"
-	"modelgateway/controlplane/internal/postgres/ledgerstore"
+	"modelgateway/controlplane/internal/postgres/moneystore"
 	"modelgateway/controlplane/internal/postgres/pgtest"
-	"modelgateway/controlplane/internal/postgres/quarantinestore"
-	"modelgateway/controlplane/internal/postgres/rotationstore"
-	"modelgateway/controlplane/internal/postgres/searchstore"
-	"modelgateway/controlplane/internal/postgres/settlestore"
-	"modelgateway/controlplane/internal/postgres/signinstore"
-	"modelgateway/controlplane/internal/postgres/statementstore"
-	"modelgateway/controlplane/internal/postgres/tokenstore"
-	"modelgateway/controlplane/internal/postgres/trafficstore"
 	"modelgateway/controlplane/internal/postgres/usagestore"
 	"modelgateway/controlplane/internal/postgres/videostore"
 	"modelgateway/controlplane/internal/postgres/webhookstore"
@@ -167,11 +152,11 @@ func setupWith(t *testing.T, v admin.Verifier, others ...func(*httpapi.Config)) 
 	log := slog.New(slog.NewJSONHandler(b.logs, nil))
 	b.hooks = webhookstore.New(b.db)
 	b.rotations = rotation.NewService(rotation.Config{
-		Store: rotationstore.New(b.db), Vault: keys, Hasher: b.hasher, Peppers: []string{b.hasher.ID()}, MinDuration: time.Nanosecond,
+		Store: accountstore.NewRotations(b.db), Vault: keys, Hasher: b.hasher, Peppers: []string{b.hasher.ID()}, MinDuration: time.Nanosecond,
 	})
-	books, usages := ledger.NewService(ledger.Config{Store: ledgerstore.New(b.db)}), usage.NewService(usagestore.New(b.db))
+	books, usages := ledger.NewService(ledger.Config{Store: moneystore.NewLedger(b.db)}), usage.NewService(usagestore.NewUsage(b.db))
 	b.checks = ledgercheck.NewService(ledgercheck.Config{
-		Store: ledgercheckstore.New(b.db), Ledger: books, Receipts: usages,
+		Store: moneystore.NewLedgerCheck(b.db), Ledger: books, Receipts: usages,
 		NotifyFunc: func(_ context.Context, scope string, r *ledger.Report) error {
 			if !r.OK() {
 				b.notified = append(b.notified, scope)
@@ -181,40 +166,40 @@ func setupWith(t *testing.T, v admin.Verifier, others ...func(*httpapi.Config)) 
 	})
 	cfg := httpapi.Config{
 		Accounts: account.NewService(account.Config{
-			Store: accountstore.New(b.db), Announcer: b.announcer, Log: log, ConfirmTimeout: time.Second,
+			Store: accountstore.NewAccounts(b.db), Announcer: b.announcer, Log: log, ConfirmTimeout: time.Second,
 		}),
 		Keys: key.NewService(key.Config{
-			Store: keystore.New(b.db), Announcer: b.announcer, Hasher: b.hasher, Peppers: []string{b.hasher.ID(), oldPepper}, Vault: keys, Log: log,
+			Store: accountstore.NewKeys(b.db), Announcer: b.announcer, Hasher: b.hasher, Peppers: []string{b.hasher.ID(), oldPepper}, Vault: keys, Log: log,
 			ConfirmTimeout: time.Second, RevokeTimeout: time.Second,
 		}),
 		Ledger: books, LedgerChecks: b.checks,
-		Holdings: holding.NewService(holdingstore.New(b.db), b), Search: search.NewService(searchstore.New(b.db), []*apikey.Hasher{b.hasher}),
+		Holdings: holding.NewService(leasestore.NewHoldings(b.db), b), Search: search.NewService(accountstore.NewSearch(b.db), []*apikey.Hasher{b.hasher}),
 		Catalog:    catalog.NewService(catalog.Config{Store: catalogstore.New(b.db), Vault: keys, Fleet: fleetKey, Log: log}),
 		Usage:      usages,
-		Archive:    archive.New(archive.Config{Store: archivestore.New(b.db)}),
-		Statements: statement.NewService(statementstore.New(b.db)),
-		Quarantine: settle.NewQuarantine(quarantinestore.New(b.db), settle.New(settlestore.New(b.db), nil)),
+		Archive:    archive.New(archive.Config{Store: usagestore.NewArchive(b.db)}),
+		Statements: statement.NewService(moneystore.NewStatements(b.db)),
+		Quarantine: settle.NewQuarantine(moneystore.NewQuarantine(b.db), settle.New(moneystore.NewSettlement(b.db), nil)),
 		Videos:     videostore.New(b.db),
-		Tokens:     admin.NewService(tokenstore.New(b.db), admin.BootstrapTokens{Texts: []string{bootstrapToken}}, b.verifier),
-		Fleet:      fleetstore.New(b.db),
-		Applied:    fleet.NewWaiter(fleetstore.New(b.db), b.announcer, log),
-		Audit:      auditstore.New(b.db),
+		Tokens:     admin.NewService(accountstore.NewTokens(b.db), admin.BootstrapTokens{Texts: []string{bootstrapToken}}, b.verifier),
+		Fleet:      leasestore.NewFleet(b.db),
+		Applied:    fleet.NewWaiter(leasestore.NewFleet(b.db), b.announcer, log),
+		Audit:      changestore.NewAudit(b.db),
 		Rotations:  b.rotations,
 		Diagnosis: diagnosis.New(diagnosis.Config{
-			Database: diagnosisstore.New(b.db), Fleet: fleetstore.New(b.db),
-			Ledger:  ledger.NewService(ledger.Config{Store: ledgerstore.New(b.db)}),
+			Database: leasestore.NewDiagnosis(b.db), Fleet: leasestore.NewFleet(b.db),
+			Ledger:  ledger.NewService(ledger.Config{Store: moneystore.NewLedger(b.db)}),
 			Secrets: &diagnosis.Secrets{KnowsFunc: keys.Knows}, Build: "v1",
 		}),
 		Webhooks:    webhook.NewService(webhook.Config{Store: b.hooks, Vault: keys}),
-		Idempotency: idempotency.New(idempotencystore.New(b.db), keys),
+		Idempotency: idempotency.New(accountstore.NewIdempotency(b.db), keys),
 		Traffic:     traffic.NewLive(nil),
 		Tails:       traffic.NewTails(&proxies{asked: make(chan pulse.Tail, 100), opened: make(chan func(string, *pulse.Lines), 100)}, log, nil),
-		Past:        traffic.NewService(trafficstore.New(b.db), nil),
+		Past:        traffic.NewService(usagestore.NewTraffic(b.db), nil),
 		Stopping:    stopped(),
 		Log:         log, Registerer: prometheus.NewRegistry(), ResponseTimeout: time.Minute,
 	}
-	cfg.Explainer = &explain.Service{Store: leasestore.New(b.db), Holdings: cfg.Holdings, Catalog: cfg.Catalog, Proxies: b}
-	b.sessions = signin.NewService(signin.Config{Store: signinstore.New(b.db), Tokens: cfg.Tokens, ByToken: true, Idle: time.Hour, Length: time.Hour})
+	cfg.Explainer = &explain.Service{Store: leasestore.NewLeases(b.db), Holdings: cfg.Holdings, Catalog: cfg.Catalog, Proxies: b}
+	b.sessions = signin.NewService(signin.Config{Store: accountstore.NewSessions(b.db), Tokens: cfg.Tokens, ByToken: true, Idle: time.Hour, Length: time.Hour})
 	cfg.Sessions = b.sessions
 	for _, set := range others {
 		set(&cfg)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"modelgateway/controlplane/adminclient"
-	"modelgateway/controlplane/internal/postgres/trafficstore"
+	"modelgateway/controlplane/internal/postgres/usagestore"
 	"modelgateway/controlplane/internal/traffic"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/pulse"
@@ -16,7 +16,7 @@ import (
 func (b *bundle) writeMinute(rows []traffic.Row, refusals ...traffic.Refusal) time.Time {
 	b.t.Helper()
 	at := time.Now().UTC().Truncate(time.Minute)
-	check(b.t, trafficstore.New(b.db).Write(b.t.Context(), &traffic.Minute{At: at, Heard: 2, Silent: 1, Rows: rows, Refusals: refusals}))
+	check(b.t, usagestore.NewTraffic(b.db).Write(b.t.Context(), &traffic.Minute{At: at, Heard: 2, Silent: 1, Rows: rows, Refusals: refusals}))
 	return at
 }
 

@@ -12,7 +12,7 @@ import (
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/postgres/leasestore"
-	"modelgateway/controlplane/internal/postgres/settlestore"
+	"modelgateway/controlplane/internal/postgres/moneystore"
 	"modelgateway/controlplane/internal/postgres/usagestore"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/shared/event"
@@ -31,7 +31,7 @@ type proxy struct {
 
 func (b *bundle) proxy(name string) *proxy {
 	b.t.Helper()
-	r, err := leasestore.New(b.db).Register(b.t.Context(), &wire.RegisterRequest{V: 1, Name: name, BootID: "boot", Build: "v1", Capacity: 100}, time.Minute)
+	r, err := leasestore.NewLeases(b.db).Register(b.t.Context(), &wire.RegisterRequest{V: 1, Name: name, BootID: "boot", Build: "v1", Capacity: 100}, time.Minute)
 	check(b.t, err)
 	return &proxy{b: b, session: int64(r.Session)}
 }
@@ -53,7 +53,7 @@ func (p *proxy) report(k *adminclient.IssuedKey, at time.Time, sheet price.Sheet
 	check(p.b.t, err)
 	batch, err := json.Marshal(event.Batch{V: 1, Session: p.session, Events: []json.RawMessage{raw}})
 	check(p.b.t, err)
-	result, err := settle.New(settlestore.New(p.b.db), nil).Settle(p.b.t.Context(), settle.DecodeBatch(batch))
+	result, err := settle.New(moneystore.NewSettlement(p.b.db), nil).Settle(p.b.t.Context(), settle.DecodeBatch(batch))
 	check(p.b.t, err)
 	if result.Settled != 1 {
 		p.b.t.Fatalf("settled %+v", result)
@@ -66,7 +66,7 @@ func (b *bundle) sheet(model string) price.Sheet {
 	b.t.Helper()
 	var version int64
 	check(b.t, b.db.Pool().QueryRow(b.t.Context(), "select max(version) from model_prices where model_id = $1", model).Scan(&version))
-	s, err := usagestore.New(b.db).Sheet(b.t.Context(), version)
+	s, err := usagestore.NewUsage(b.db).Sheet(b.t.Context(), version)
 	check(b.t, err)
 	return s
 }

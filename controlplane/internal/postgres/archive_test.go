@@ -18,10 +18,7 @@ import (
 
 	"modelgateway/controlplane/internal/archive"
 	"modelgateway/controlplane/internal/ledger"
-	"modelgateway/controlplane/internal/postgres/archivestore"
-	"modelgateway/controlplane/internal/postgres/ledgerstore"
-	"modelgateway/controlplane/internal/postgres/settlestore"
-	"modelgateway/controlplane/internal/postgres/statementstore"
+	"modelgateway/controlplane/internal/postgres/moneystore"
 	"modelgateway/controlplane/internal/postgres/usagestore"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/controlplane/internal/statement"
@@ -48,19 +45,19 @@ func (w *world) deliver(e event.Usage) settle.Result {
 	check(w.t, err)
 	batch, err := json.Marshal(event.Batch{V: 1, Session: w.session, Events: []json.RawMessage{raw}})
 	check(w.t, err)
-	result, err := settle.New(settlestore.New(w.db), nil).Settle(w.t.Context(), settle.DecodeBatch(batch))
+	result, err := settle.New(moneystore.NewSettlement(w.db), nil).Settle(w.t.Context(), settle.DecodeBatch(batch))
 	check(w.t, err)
 	return result
 }
 
 // archives returns a service that keeps usage for one month, with or without an export directory.
 func (w *world) archives(dir string) *archive.Service {
-	return w.archivesOf(archivestore.New(w.db), dir)
+	return w.archivesOf(usagestore.NewArchive(w.db), dir)
 }
 
 func (w *world) archivesOf(store archive.Store, dir string) *archive.Service {
 	return archive.New(archive.Config{
-		Store: store, ReadFunc: usage.NewService(usagestore.New(w.db)).Export,
+		Store: store, ReadFunc: usage.NewService(usagestore.NewUsage(w.db)).Export,
 		Log: slog.New(slog.DiscardHandler), Dir: dir, UsageRetentionMonths: 1, AuditRetentionMonths: 1,
 	})
 }
@@ -121,7 +118,7 @@ func TestOldMonthsAreExportedAndDropped(t *testing.T) {
 	if len(lines) != 3 || string(sum[:]) != string(first.SHA256) {
 		t.Errorf("%s holds %q, with sum %x; want three lines, %x", first.File, lines, sum, first.SHA256)
 	}
-	made, err := statement.NewService(statementstore.New(w.db)).Make(t.Context(), statement.Query{
+	made, err := statement.NewService(moneystore.NewStatements(w.db)).Make(t.Context(), statement.Query{
 		AccountID: a.id, Period: statement.Period{From: time.Now().AddDate(0, 0, -2), To: time.Now().AddDate(0, 0, 2)},
 	})
 	check(t, err)
@@ -140,7 +137,7 @@ func TestOldMonthsAreExportedAndDropped(t *testing.T) {
 }
 
 // earlier is a store whose clock is a month behind.
-type earlier struct{ *archivestore.Store }
+type earlier struct{ *usagestore.Archive }
 
 // Now returns a time in the middle of the last month.
 func (earlier) Now(context.Context) (time.Time, error) {
@@ -154,7 +151,7 @@ func TestMonthAgeUsesPostgresClock(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	old := w.partitionOf(2)
-	store := archivestore.New(w.db)
+	store := usagestore.NewArchive(w.db)
 	check(t, w.archivesOf(earlier{store}, "").Run(t.Context()))
 	if r := w.settleAt(&w.accounts[0], old, 10); r.Settled != 1 {
 		t.Errorf("settled %+v: the month was closed too early", r)
@@ -167,7 +164,7 @@ func TestMonthAgeUsesPostgresClock(t *testing.T) {
 
 func (w *world) totals() usage.Sums {
 	w.t.Helper()
-	found, err := usage.NewService(usagestore.New(w.db)).Totals(w.t.Context(), usage.TotalQuery{Limit: 2})
+	found, err := usage.NewService(usagestore.NewUsage(w.db)).Totals(w.t.Context(), usage.TotalQuery{Limit: 2})
 	check(w.t, err)
 	if len(found) != 1 {
 		w.t.Fatalf("got %d totals", len(found))
@@ -226,11 +223,11 @@ func TestMonthsWaitForOperatorWithoutDir(t *testing.T) {
 	// Days of another zone are summed from the records, of which some are missing now.
 	day := old.Truncate(24 * time.Hour)
 	for _, zone := range zones {
-		_, err := usage.NewService(usagestore.New(w.db)).Totals(t.Context(), usage.TotalQuery{AccountID: a.id, From: day, To: day.AddDate(0, 0, 1), Zone: zone, Limit: 1})
+		_, err := usage.NewService(usagestore.NewUsage(w.db)).Totals(t.Context(), usage.TotalQuery{AccountID: a.id, From: day, To: day.AddDate(0, 0, 1), Zone: zone, Limit: 1})
 		if dropped := errors.Is(err, usage.ErrRecordsDropped); dropped == usage.IsUTC(zone) {
 			t.Errorf("totals in %v of a month that was dropped: got %v", zone, err)
 		}
-		_, err = statement.NewService(statementstore.New(w.db)).Make(t.Context(), statement.Query{
+		_, err = statement.NewService(moneystore.NewStatements(w.db)).Make(t.Context(), statement.Query{
 			AccountID: a.id, Period: statement.Period{From: booked, To: booked.AddDate(0, 0, 3)}, Zone: zone,
 		})
 		if dropped := errors.Is(err, usage.ErrRecordsDropped); dropped == usage.IsUTC(zone) {
@@ -291,7 +288,7 @@ func TestMonthIsNotDroppedBeforeItsUsageIsSummed(t *testing.T) {
 	old := w.partitionOf(3)
 	compare := func(when string) {
 		t.Helper()
-		report, err := ledgerstore.New(w.db).CheckChanged(t.Context())
+		report, err := moneystore.NewLedger(w.db).CheckChanged(t.Context())
 		check(t, err)
 		if found := differing(report); found != "" {
 			t.Errorf("%s: %s", when, found)
@@ -353,7 +350,7 @@ func TestSumsAreRecomputedAfterMonthWasDropped(t *testing.T) {
 	if left := w.count("select count(*) from usage_records"); left != 2 {
 		t.Fatalf("%d records are left; want those of two months", left)
 	}
-	report, err := ledgerstore.New(w.db).CheckChanged(t.Context())
+	report, err := moneystore.NewLedger(w.db).CheckChanged(t.Context())
 	check(t, err)
 	if found := differing(report); found != "" {
 		t.Errorf("found %s", found)

@@ -16,7 +16,7 @@ func TestAccountsAreCountedByTheStateOfTheirBalance(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	reg := prometheus.NewRegistry()
-	metrics := account.NewBalanceMetrics(accountstore.New(w.replica()), reg)
+	metrics := account.NewBalanceMetrics(accountstore.NewAccounts(w.replica()), reg)
 	check := func(when string, want string) {
 		t.Helper()
 		if err := metrics.Update(t.Context()); err != nil {

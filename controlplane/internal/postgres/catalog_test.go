@@ -15,7 +15,7 @@ import (
 	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/catalogstore"
-	"modelgateway/controlplane/internal/postgres/outboxstore"
+	"modelgateway/controlplane/internal/postgres/changestore"
 	"modelgateway/controlplane/internal/postgres/pgtest"
 	"modelgateway/controlplane/internal/strict"
 	"modelgateway/controlplane/internal/vault"
@@ -57,7 +57,7 @@ func apply(ctx context.Context, s *catalog.Service, text string) ([]catalog.Chan
 func takeOutbox(t *testing.T, db *postgres.DB) []catalog.Entry {
 	t.Helper()
 	var taken []catalog.Entry
-	_, _, err := outboxstore.New(db).Drain(t.Context(), func(_ context.Context, entries []catalog.Entry) error {
+	_, _, err := changestore.NewOutbox(db).Drain(t.Context(), func(_ context.Context, entries []catalog.Entry) error {
 		taken = entries
 		return nil
 	})

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"modelgateway/controlplane/internal/ledger"
-	"modelgateway/controlplane/internal/postgres/ledgerstore"
+	"modelgateway/controlplane/internal/postgres/moneystore"
 	"modelgateway/shared/money"
 )
 
@@ -26,7 +26,7 @@ func differing(r ledger.Report) string {
 func TestCheckChangedFindsEveryDifference(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
-	store := ledgerstore.New(w.db)
+	store := moneystore.NewLedger(w.db)
 	compare := func() string {
 		t.Helper()
 		report, err := store.CheckChanged(t.Context())
@@ -112,7 +112,7 @@ func newest(update string) string {
 func TestLedgerCheckGoesOnWhenTheReplicaThatUpdatesTheSumsDies(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
-	store, pool := ledgerstore.New(w.db), w.db.Pool()
+	store, pool := moneystore.NewLedger(w.db), w.db.Pool()
 	summedUntil := func() (moment time.Time) {
 		t.Helper()
 		check(t, pool.QueryRow(t.Context(), "select summed_until from ledger_check_state").Scan(&moment))

@@ -16,7 +16,7 @@ func TestClientsThatLeaveManyAnswersAreReportedOnceADay(t *testing.T) {
 	w := newLeaseWorld(t)
 	db := w.replica()
 	hooks := webhookstore.New(db)
-	s := w.session(leasestore.New(db), "proxy")
+	s := w.session(leasestore.NewLeases(db), "proxy")
 	leaving, busy, patient := w.customer(1000, unlimited, 9), w.customer(1000, unlimited, 9), w.customer(1000, unlimited, 9)
 	day, n := time.Now(), int64(0)
 	use := func(c *customer, gone, others int) {

@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"modelgateway/controlplane/internal/fleet"
-	"modelgateway/controlplane/internal/postgres/fleetstore"
 	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/controlplane/internal/postgres/webhookstore"
 	"modelgateway/shared/wire"
@@ -20,7 +19,7 @@ func TestRefusedCredentials(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	db := w.replica()
-	store, hooks := leasestore.New(db), webhookstore.New(db)
+	store, hooks := leasestore.NewLeases(db), webhookstore.New(db)
 	w.exec(`insert into providers (id, name, spec, revision) values ('openai', 'OpenAI', '{}', 1)`)
 	w.exec(`insert into provider_credentials (id, provider_id, name, sealed, cipher_key_id) values ('crd_1', 'openai', 'main', '', 'm1'), ('crd_2', 'openai', 'spare', '', 'm1')`)
 	first, second := w.session(store, "proxy-1"), w.session(store, "proxy-2")
@@ -42,7 +41,7 @@ func TestRefusedCredentials(t *testing.T) {
 	renew(second, "proxy-2", rejected, wire.RefusedCredential{Credential: "unknown", Reason: wire.KeyRejected})
 	w.wantEvents("further reports")
 
-	f, err := fleetstore.New(db).Fleet(t.Context())
+	f, err := leasestore.NewFleet(db).Fleet(t.Context())
 	check(t, err)
 	want := []fleet.RefusedCredential{{Provider: "openai", Credential: "main", CredentialID: "crd_1", Reason: wire.KeyRejected, Proxies: []string{"proxy-1", "proxy-2"}}}
 	if diff := cmp.Diff(want, f.RefusedCredentials, cmpopts.IgnoreFields(fleet.RefusedCredential{}, "Since")); diff != "" || time.Since(f.RefusedCredentials[0].Since) > time.Hour {
@@ -54,7 +53,7 @@ func TestRefusedCredentials(t *testing.T) {
 	w.expire(second, 1) // and is gone
 	check(t, hooks.UpdateRefusedCredentials(t.Context()))
 	w.wantEvents("nobody does", `operator.credential_accepted {"provider": "openai", "credential": "main", "credential_id": "crd_1"}`)
-	if f, err = fleetstore.New(db).Fleet(t.Context()); err != nil || len(f.RefusedCredentials) != 0 {
+	if f, err = leasestore.NewFleet(db).Fleet(t.Context()); err != nil || len(f.RefusedCredentials) != 0 {
 		t.Errorf("fleet: %v, %v; want none refused", f.RefusedCredentials, err)
 	}
 }
@@ -65,7 +64,7 @@ func TestCredentialEventsAreOncePerHour(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	db := w.replica()
-	store, hooks := leasestore.New(db), webhookstore.New(db)
+	store, hooks := leasestore.NewLeases(db), webhookstore.New(db)
 	w.exec(`insert into providers (id, name, spec, revision) values ('openai', 'OpenAI', '{}', 1)`)
 	w.exec(`insert into provider_credentials (id, provider_id, name, sealed, cipher_key_id) values ('crd_1', 'openai', 'main', '', 'm1')`)
 	s := w.session(store, "proxy")

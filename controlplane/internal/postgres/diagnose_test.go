@@ -8,14 +8,14 @@ import (
 
 	"modelgateway/controlplane/internal/diagnosis"
 	"modelgateway/controlplane/internal/postgres"
-	"modelgateway/controlplane/internal/postgres/diagnosisstore"
+	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/controlplane/internal/postgres/pgtest"
 )
 
 func TestDiagnose(t *testing.T) {
 	t.Parallel()
 	db := postgres.Wrap(pgtest.New(t))
-	store := diagnosisstore.New(db)
+	store := leasestore.NewDiagnosis(db)
 	exec := func(sql string) {
 		t.Helper()
 		if _, err := db.Pool().Exec(t.Context(), sql); err != nil {
@@ -81,7 +81,7 @@ func TestDiagnose(t *testing.T) {
 func TestDiagnoseEmptyDatabase(t *testing.T) {
 	t.Parallel()
 	db := postgres.Wrap(pgtest.New(t))
-	store := diagnosisstore.New(db)
+	store := leasestore.NewDiagnosis(db)
 	if _, err := db.Pool().Exec(t.Context(), "drop table goose_db_version; drop table outbox cascade"); err != nil {
 		t.Fatal(err)
 	}

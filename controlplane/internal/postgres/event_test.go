@@ -15,10 +15,9 @@ import (
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/ledger"
 	"modelgateway/controlplane/internal/postgres"
-	"modelgateway/controlplane/internal/postgres/keystore"
+	"modelgateway/controlplane/internal/postgres/accountstore"
 	"modelgateway/controlplane/internal/postgres/leasestore"
-	"modelgateway/controlplane/internal/postgres/ledgerstore"
-	"modelgateway/controlplane/internal/postgres/settlestore"
+	"modelgateway/controlplane/internal/postgres/moneystore"
 	"modelgateway/controlplane/internal/postgres/webhookstore"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/controlplane/internal/webhook"
@@ -58,7 +57,7 @@ func (w *leaseWorld) wantEvents(what string, want ...string) {
 
 func (w *leaseWorld) post(db *postgres.DB, c *customer, kind ledger.Kind, amount int64) {
 	w.t.Helper()
-	_, _, err := ledgerstore.New(db).Post(w.t.Context(), ledger.Transaction{
+	_, _, err := moneystore.NewLedger(db).Post(w.t.Context(), ledger.Transaction{
 		ID: ledger.ID(ident.New()), AccountID: account.ID(c.account), Kind: kind, Amount: money.Nano(amount), Reference: ident.Transaction.New(), Reason: "r",
 		MayOverdraw: kind != ledger.Credit,
 	})
@@ -83,7 +82,7 @@ func TestAlarms(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	db := w.replica()
-	store := leasestore.New(db)
+	store := leasestore.NewLeases(db)
 	s := w.session(store, "proxy")
 	c := w.customer(1000, 500, 5)
 	n := int64(0)
@@ -117,7 +116,7 @@ func TestAlarms(t *testing.T) {
 	}
 
 	limit := money.Nano(5000)
-	if _, _, err := keystore.New(db).Update(t.Context(), key.ID(c.key), func(k key.Key) (key.Update, error) {
+	if _, _, err := accountstore.NewKeys(db).Update(t.Context(), key.ID(c.key), func(k key.Key) (key.Update, error) {
 		k.SpendLimit = &limit
 		return key.Update{Key: k, Announce: true}, nil
 	}); err != nil {
@@ -125,7 +124,7 @@ func TestAlarms(t *testing.T) {
 	}
 	w.wantEvents("limit raised")
 	limit = 1600
-	if _, _, err := keystore.New(db).Update(t.Context(), key.ID(c.key), func(k key.Key) (key.Update, error) {
+	if _, _, err := accountstore.NewKeys(db).Update(t.Context(), key.ID(c.key), func(k key.Key) (key.Update, error) {
 		k.SpendLimit = &limit
 		return key.Update{Key: k, Announce: true}, nil
 	}); err != nil {
@@ -133,7 +132,7 @@ func TestAlarms(t *testing.T) {
 	}
 	w.wantEvents("limit lowered to what is nearly spent", `key.spend_limit_near {"spent": 1561, "percent": 80, "spend_limit": 1600}`)
 	for range 2 {
-		if _, _, err := keystore.New(db).Revoke(t.Context(), key.ID(c.key)); err != nil {
+		if _, _, err := accountstore.NewKeys(db).Revoke(t.Context(), key.ID(c.key)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -148,7 +147,7 @@ func TestRefusalRaisesAlarm(t *testing.T) {
 	w := newLeaseWorld(t)
 	db := w.replica()
 	service := w.service(db)
-	s := w.session(leasestore.New(db), "proxy")
+	s := w.session(leasestore.NewLeases(db), "proxy")
 	c := w.customer(10, 100, 5)
 	h := holder.NewHolder(s, "proxy", c.accountID())
 	refuse := func(amount int64) wire.RefusalReason {
@@ -180,7 +179,7 @@ func TestConcurrentSettlementsRaiseAlarmOnce(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	dbs := []*postgres.DB{w.replica(), w.replica()}
-	s := w.session(leasestore.New(dbs[0]), "proxy")
+	s := w.session(leasestore.NewLeases(dbs[0]), "proxy")
 	customers := make([]*customer, 8)
 	var events []event.Usage
 	for i := range customers {
@@ -197,7 +196,7 @@ func TestConcurrentSettlementsRaiseAlarmOnce(t *testing.T) {
 		done.Go(func() {
 			for i := 0; i < len(events); i += 10 {
 				items := settle.DecodeBatch(batch(t, int64(s), events[i:i+10]...)) // each batch comes to both
-				if _, err := settle.New(settlestore.New(db), nil).Settle(t.Context(), items); err != nil {
+				if _, err := settle.New(moneystore.NewSettlement(db), nil).Settle(t.Context(), items); err != nil {
 					t.Error(replica, err)
 				}
 			}
@@ -222,7 +221,7 @@ func TestQuarantineEventIsOncePerHour(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	db := w.replica()
-	s := w.session(leasestore.New(db), "proxy")
+	s := w.session(leasestore.NewLeases(db), "proxy")
 	c := w.customer(1000, unlimited, 5)
 	for n := range int64(3) {
 		bad := c.event(s, n+1, 1)
@@ -251,7 +250,7 @@ func TestNewKeysInheritAlertPercent(t *testing.T) {
 	db := w.replica()
 	c := w.customer(1000, unlimited, 5)
 	w.alerts(db, c, 0, 25)
-	made, err := keystore.New(db).Create(t.Context(), []key.Record{{
+	made, err := accountstore.NewKeys(db).Create(t.Context(), []key.Record{{
 		Key: key.Key{ID: key.ID(ident.New()), AccountID: account.ID(c.account), Name: "key"}, Secret: key.Secret{Hash: [32]byte{7}},
 	}})
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"modelgateway/controlplane/internal/fleet"
-	"modelgateway/controlplane/internal/postgres/fleetstore"
 	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/shared/wire"
 )
@@ -21,12 +20,12 @@ func TestUsageLeftOnAProxyIsShownUntilItArrives(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	db := w.replica()
-	store := leasestore.New(db)
+	store := leasestore.NewLeases(db)
 	c := w.customer(1000, unlimited, 5)
 	session := w.session(store, "gone")
 	want := func(when string, want map[string]int64) {
 		t.Helper()
-		f, err := fleetstore.New(db).Fleet(t.Context())
+		f, err := leasestore.NewFleet(db).Fleet(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +42,7 @@ func TestUsageLeftOnAProxyIsShownUntilItArrives(t *testing.T) {
 	w.exec("update proxy_sessions set state = 2 where id = $1", session)
 	want("after the session was fenced", map[string]int64{"gone": 4})
 	reg := prometheus.NewRegistry()
-	if err := fleet.NewMetrics(fleetstore.New(db), reg).Update(t.Context()); err != nil {
+	if err := fleet.NewMetrics(leasestore.NewFleet(db), reg).Update(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(`
@@ -60,7 +59,7 @@ mgw_proxy_sessions{state="fenced"} 1
 	want("after two events have arrived", map[string]int64{"gone": 2})
 	w.exec("update proxy_sessions set state = 3 where id = $1", session)
 	want("after the session was closed", map[string]int64{"gone": 2})
-	if f, err := fleetstore.New(db).Fleet(t.Context()); err != nil || len(f.Proxies) != 1 || f.Proxies[0].State != fleet.Closed {
+	if f, err := leasestore.NewFleet(db).Fleet(t.Context()); err != nil || len(f.Proxies) != 1 || f.Proxies[0].State != fleet.Closed {
 		t.Errorf("listed %+v, %v; want the closed session", f.Proxies, err)
 	}
 	back := w.session(store, "gone")

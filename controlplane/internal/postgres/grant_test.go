@@ -13,9 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"modelgateway/controlplane/internal/postgres"
-	"modelgateway/controlplane/internal/postgres/diagnosisstore"
+	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/controlplane/internal/postgres/pgtest"
-	"modelgateway/controlplane/internal/postgres/recoverystore"
 	"modelgateway/controlplane/internal/recovery"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/lease/rollback"
@@ -92,7 +91,7 @@ func TestRuntimeRoleRecoversFromLoss(t *testing.T) {
 		return db
 	}
 	db, stopped := open("other"), open("stopped")
-	store := recoverystore.New(db)
+	store := leasestore.NewRecovery(db)
 	for _, replica := range []string{"other", "stopped"} {
 		_, err := store.AddReplica(t.Context(), replica, 1)
 		check(t, err)
@@ -127,7 +126,7 @@ func TestRuntimeRoleRecoversFromLoss(t *testing.T) {
 	}
 	check(t, store.RecordNewStream(t.Context()))
 	// The connections of other roles count too.
-	facts, err := diagnosisstore.New(db).Diagnose(t.Context())
+	facts, err := leasestore.NewDiagnosis(db).Diagnose(t.Context())
 	if err != nil || facts.Connections < 2 {
 		t.Errorf("%d connections, %v; want those of the owner counted", facts.Connections, err)
 	}

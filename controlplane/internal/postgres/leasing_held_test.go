@@ -6,7 +6,6 @@ import (
 
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/leasestore"
-	"modelgateway/controlplane/internal/postgres/recoverystore"
 	"modelgateway/controlplane/internal/recovery"
 	"modelgateway/shared/lease/holder"
 	"modelgateway/shared/lease/rollback"
@@ -33,7 +32,7 @@ func TestHeldRowsDelayOnlyTheRequestsThatNeedThem(t *testing.T) {
 			t.Parallel()
 			w := newLeaseWorld(t)
 			db := w.replica()
-			store, service := leasestore.New(db), w.service(db)
+			store, service := leasestore.NewLeases(db), w.service(db)
 			held, free := w.customer(1000, unlimited, 10), w.customer(1000, unlimited, 10)
 			one, other := w.session(store, "one"), w.session(store, "other")
 			tx := w.begin()
@@ -93,7 +92,7 @@ func TestConnectionsOfAFencedReplicaAreClosed(t *testing.T) {
 	}
 	w.in(tx, "select from pools where id = $1 for no key update", c.balance)
 	w.in(tx, "insert into commit_markers (replica_id, number) select id, 1 from replicas where id = 'stopped' for key share")
-	if _, err := recoverystore.New(w.replica()).Checkpoint(t.Context(), recovery.Checkpoint{
+	if _, err := leasestore.NewRecovery(w.replica()).Checkpoint(t.Context(), recovery.Checkpoint{
 		Marker: rollback.CommitMarker{Replica: "other", N: 1}, Fence: []string{"stopped"},
 	}); err != nil {
 		t.Fatal(err)
@@ -114,7 +113,7 @@ func TestLeaseRequestUsesOnlyTheRowsOfItsKey(t *testing.T) {
 	const keys, batch = 640, 64
 	w := newLeaseWorld(t)
 	db := w.replica()
-	store, service := leasestore.New(db), w.service(db)
+	store, service := leasestore.NewLeases(db), w.service(db)
 	c := w.customer(1_000_000, 1000, 5)
 	s := w.session(store, "proxy")
 	w.exec(`with k as (insert into api_keys (id, account_id, name, lookup_hash, spend_limit, revision)

@@ -47,7 +47,7 @@ const (
 )
 
 // waiting returns the sessions that a change at a revision waits for.
-func waiting(t *testing.T, store *leasestore.Store, revision int64) []session.ActiveSession {
+func waiting(t *testing.T, store *leasestore.Leases, revision int64) []session.ActiveSession {
 	t.Helper()
 	active, err := store.ActiveSessions(t.Context(), wire.KeyChange{Revision: revision})
 	if err != nil {
@@ -62,7 +62,7 @@ func waiting(t *testing.T, store *leasestore.Store, revision int64) []session.Ac
 func TestRegistrationAndHeartbeatDoNotWaitForChanges(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
-	store := leasestore.New(w.replica())
+	store := leasestore.NewLeases(w.replica())
 	c := w.customer(0, unlimited, 1)
 	s := w.session(store, "proxy")
 	rev := scalar[int64](w, "select revision from cluster_state")
@@ -92,7 +92,7 @@ func TestRegistrationAndHeartbeatDoNotWaitForChanges(t *testing.T) {
 func TestSessionDoesNotEndDuringItsHeartbeat(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
-	store := leasestore.New(w.replica())
+	store := leasestore.NewLeases(w.replica())
 	w.customer(0, unlimited, 1)
 	s := w.session(store, "proxy")
 	rev := scalar[int64](w, "select revision from cluster_state")
@@ -129,7 +129,7 @@ func TestSessionDoesNotEndDuringItsHeartbeat(t *testing.T) {
 func TestRenew(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
-	store := leasestore.New(w.replica())
+	store := leasestore.NewLeases(w.replica())
 	c := w.customer(0, unlimited, 1)
 	s := w.session(store, "proxy")
 	first := scalar[int64](w, "select revision from cluster_state")
@@ -181,7 +181,7 @@ func TestConcurrentCloseAndSettlement(t *testing.T) {
 			t.Parallel()
 			w := newLeaseWorld(t)
 			db, other := w.replica(), w.replica()
-			store, service := leasestore.New(other), w.service(db)
+			store, service := leasestore.NewLeases(other), w.service(db)
 			c := w.customer(100, unlimited, 5)
 			var sessions []wire.SessionID
 			for range 2 {
@@ -233,7 +233,7 @@ func TestConcurrentSettlementsOfOneSession(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	replicas := []*postgres.DB{w.replica(), w.replica()}
-	store := leasestore.New(replicas[0])
+	store := leasestore.NewLeases(replicas[0])
 	var customers []*customer
 	for range 10 {
 		customers = append(customers, w.customer(1_000_000, 1_000_000, 5))
@@ -288,7 +288,7 @@ func TestConcurrentSettlementsOfOneSession(t *testing.T) {
 func TestClosingSessionLocksFewPools(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
-	store := leasestore.New(w.replica())
+	store := leasestore.NewLeases(w.replica())
 	s := w.session(store, "proxy")
 	const addLeases = `with a as (insert into accounts (id, name, max_concurrent_requests, revision) select gen_random_uuid(), 'x', 5, 1 from generate_series(1, $1::int) returning id),
 		p as (insert into pools (account_id, kind, total, free) select id, 1, 1000, $3::bigint from a returning id)

@@ -196,7 +196,7 @@ func (d *driver) end() {
 			d.returnUnits(i)
 		}
 	}
-	store := leasestore.New(d.db())
+	store := leasestore.NewLeases(d.db())
 	if d.silent {
 		d.w.expire(d.session, int(closeAfter.Seconds())+1)
 		d.settle(len(d.unsettled)) // open or closed: the sweeper runs beside it
@@ -230,7 +230,7 @@ func TestRandomConcurrentReplicas(t *testing.T) {
 			recalls := &recallQueue{drivers: map[wire.SessionID]*driver{}}
 			services := []*leasing.Service{w.recallingService(replicas[0], recalls), w.recallingService(replicas[1], recalls)}
 			customers := []*customer{w.customer(3000, unlimited, 3), w.customer(100_000, 2500, 6), w.customer(500, 400, 50), w.customer(8000, unlimited, 100)}
-			store := leasestore.New(replicas[0])
+			store := leasestore.NewLeases(replicas[0])
 
 			sweeps := make(chan struct{}, 1)
 			var drivers []*driver
@@ -251,7 +251,7 @@ func TestRandomConcurrentReplicas(t *testing.T) {
 			var work, sweep sync.WaitGroup
 			sweep.Go(func() {
 				for range sweeps {
-					if _, _, err := w.sweep(leasestore.New(replicas[1]), true); err != nil {
+					if _, _, err := w.sweep(leasestore.NewLeases(replicas[1]), true); err != nil {
 						t.Error(err)
 					}
 					w.checkPools()

@@ -27,23 +27,23 @@ func TestRequestsOfEndedSessions(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
-		end  func(w *leaseWorld, store *leasestore.Store, s wire.SessionID)
+		end  func(w *leaseWorld, store *leasestore.Leases, s wire.SessionID)
 		op   wire.Status
 		ret  wire.Status
 	}{
-		{"active", func(*leaseWorld, *leasestore.Store, wire.SessionID) {}, wire.Done, wire.Done},
+		{"active", func(*leaseWorld, *leasestore.Leases, wire.SessionID) {}, wire.Done, wire.Done},
 		// A session that has expired by the clock of Postgres is active until a replica fences it.
-		{"expired", func(w *leaseWorld, _ *leasestore.Store, s wire.SessionID) { w.expire(s, 1) }, wire.Done, wire.Done},
-		{"fenced", func(w *leaseWorld, store *leasestore.Store, s wire.SessionID) {
+		{"expired", func(w *leaseWorld, _ *leasestore.Leases, s wire.SessionID) { w.expire(s, 1) }, wire.Done, wire.Done},
+		{"fenced", func(w *leaseWorld, store *leasestore.Leases, s wire.SessionID) {
 			w.closeSession(store, s, "proxy", 9, false)
 		}, wire.Fenced, wire.Done},
-		{"ended at its proxy, where requests run", func(w *leaseWorld, store *leasestore.Store, s wire.SessionID) {
+		{"ended at its proxy, where requests run", func(w *leaseWorld, store *leasestore.Leases, s wire.SessionID) {
 			w.closeSession(store, s, "proxy", wire.NotFinal, false)
 		}, wire.Fenced, wire.Done},
-		{"closed", func(w *leaseWorld, store *leasestore.Store, s wire.SessionID) {
+		{"closed", func(w *leaseWorld, store *leasestore.Leases, s wire.SessionID) {
 			w.closeSession(store, s, "proxy", 0, true)
 		}, wire.Fenced, wire.Fenced},
-		{"unknown", func(w *leaseWorld, _ *leasestore.Store, s wire.SessionID) {
+		{"unknown", func(w *leaseWorld, _ *leasestore.Leases, s wire.SessionID) {
 			w.exec("delete from lease_responses")
 			w.exec("delete from leases")
 			w.exec("update pools set free = total")
@@ -55,7 +55,7 @@ func TestRequestsOfEndedSessions(t *testing.T) {
 			t.Parallel()
 			w := newLeaseWorld(t)
 			db := w.replica()
-			store := leasestore.New(db)
+			store := leasestore.NewLeases(db)
 			service := w.service(db)
 			c := w.customer(100, unlimited, 5)
 			s := w.session(store, "proxy")
@@ -84,7 +84,7 @@ func TestLeaseResponseIsRepeated(t *testing.T) {
 	one, two := w.replica(), w.replica()
 	first, second := w.service(one), w.service(two)
 	c := w.customer(100, 50, 5)
-	s := w.session(leasestore.New(one), "proxy")
+	s := w.session(leasestore.NewLeases(one), "proxy")
 	h := holder.NewHolder(s, "proxy", c.accountID())
 	for range 3 {
 		h.Reserve(c.needs(20))
@@ -136,7 +136,7 @@ func TestLastUnitsAreGrantedOnce(t *testing.T) {
 			one, two := w.replica(), w.replica()
 			services := []*leasing.Service{w.service(one), w.service(two)}
 			c := w.customer(37, unlimited, tt.slots)
-			store := leasestore.New(one)
+			store := leasestore.NewLeases(one)
 			decisions := make(chan wire.Decision, tt.sessions*tt.ops*tt.batched)
 			done := make(chan bool)
 			for i := range tt.sessions {
@@ -192,7 +192,7 @@ func TestRefusalWaitsForReturns(t *testing.T) {
 				returned = w.patientService(two)
 			}
 			c := w.customer(100, unlimited, 1)
-			store := leasestore.New(one)
+			store := leasestore.NewLeases(one)
 			holding := holder.NewHolder(w.session(store, "holding"), "holding", c.accountID())
 			running := holding.Reserve(c.needs(10))
 			reply := ask(asked, holding.NextRequest())
@@ -220,7 +220,7 @@ func TestCloseWaitsForEvents(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	db := w.replica()
-	store, service := leasestore.New(db), w.service(db)
+	store, service := leasestore.NewLeases(db), w.service(db)
 	c := w.customer(100, 100, 5)
 	s := w.session(store, "proxy")
 	h := holder.NewHolder(s, "proxy", c.accountID())
@@ -259,7 +259,7 @@ func TestSweep(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	db := w.replica()
-	store, service := leasestore.New(db), w.service(db)
+	store, service := leasestore.NewLeases(db), w.service(db)
 	c := w.customer(100, unlimited, 5)
 	ages := map[string]int{"live": -600, "expired": 600, "forgotten": int(closeAfter.Seconds()) + 600}
 	sessions := map[string]wire.SessionID{}
@@ -299,7 +299,7 @@ func TestSweep(t *testing.T) {
 func TestSweepMarksExpiredSessions(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
-	store := leasestore.New(w.replica())
+	store := leasestore.NewLeases(w.replica())
 	silent, other := w.session(store, "silent"), w.session(store, "other")
 	w.expire(silent, 600)
 	for range 2 { // the second sweep has nothing to do
@@ -329,7 +329,7 @@ func TestSweepMarksExpiredSessions(t *testing.T) {
 func TestRegistrationSaysWhetherEveryKeyHasAMAC(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
-	store := leasestore.New(w.replica())
+	store := leasestore.NewLeases(w.replica())
 	check := func(step string, want bool) {
 		t.Helper()
 		registered, err := store.Register(t.Context(), &wire.RegisterRequest{Name: "proxy", BootID: "boot", Peppers: []string{"p2", "p1"}}, window)
@@ -356,7 +356,7 @@ func TestRegistrationSaysWhetherEveryKeyHasAMAC(t *testing.T) {
 func TestNoSessionIsClosedForSilenceDuringTheRecoveryWait(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
-	store := leasestore.New(w.replica())
+	store := leasestore.NewLeases(w.replica())
 	w.expire(w.session(store, "forgotten"), int(closeAfter.Seconds())+600)
 	sweep := func(wantClosed int) {
 		t.Helper()
@@ -378,7 +378,7 @@ func TestSessionIsClosedOnlyAfterItsProxyCouldBeHeard(t *testing.T) {
 	w := newLeaseWorld(t)
 	db := w.replica()
 	var clock session.Instant
-	store, service := leasestore.NewWithClock(db, func() session.Instant { return clock }), w.service(db)
+	store, service := leasestore.NewLeasesWithClock(db, func() session.Instant { return clock }), w.service(db)
 	c := w.customer(100, unlimited, 5)
 	s := w.session(store, "proxy")
 	h := holder.NewHolder(s, "proxy", c.accountID())
@@ -418,7 +418,7 @@ func TestSweepContinuesAfterError(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	db := w.replica()
-	store, service := leasestore.New(db), w.service(db)
+	store, service := leasestore.NewLeases(db), w.service(db)
 	bad, good := w.customer(100, unlimited, 5), w.customer(100, unlimited, 5)
 	for _, c := range []*customer{bad, good} {
 		s := w.session(store, "proxy")
@@ -443,7 +443,7 @@ func TestSweepContinuesAfterError(t *testing.T) {
 func TestLoadKeys(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
-	store := leasestore.New(w.replica())
+	store := leasestore.NewLeases(w.replica())
 	limited, free, revoked, suspended := w.customer(1, 9, 1), w.customer(1, unlimited, 1), w.customer(1, 9, 1), w.customer(1, 9, 1)
 	w.exec("update api_keys set revoked_at = now() where id = $1", revoked.key)
 	w.exec("update accounts set status = 'suspended' where id = $1", suspended.account)
@@ -486,7 +486,7 @@ func TestBalance(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	db := w.replica()
-	store, service := leasestore.New(db), w.service(db)
+	store, service := leasestore.NewLeases(db), w.service(db)
 	limited, free := w.customer(100, 50, 5), w.customer(100, unlimited, 5)
 	for _, c := range []*customer{limited, free} {
 		s := w.session(store, "proxy")

@@ -14,9 +14,8 @@ import (
 	"modelgateway/controlplane/internal/leasing"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/leasestore"
-	"modelgateway/controlplane/internal/postgres/ledgerstore"
+	"modelgateway/controlplane/internal/postgres/moneystore"
 	"modelgateway/controlplane/internal/postgres/pgtest"
-	"modelgateway/controlplane/internal/postgres/settlestore"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/scripts/testkit/await"
 	"modelgateway/shared/apikey"
@@ -128,7 +127,7 @@ func (w *leaseWorld) customer(credit, limit, slots int64) *customer {
 }
 
 // session registers a proxy and returns its session.
-func (w *leaseWorld) session(store *leasestore.Store, name string) wire.SessionID {
+func (w *leaseWorld) session(store *leasestore.Leases, name string) wire.SessionID {
 	w.t.Helper()
 	reply, err := store.Register(w.t.Context(), &wire.RegisterRequest{V: wire.Version, Name: name, BootID: name}, window)
 	if err != nil {
@@ -144,7 +143,7 @@ func (w *leaseWorld) expire(s wire.SessionID, seconds int) {
 }
 
 // sweep sweeps the sessions as if the stream of changes confirmed their ends at once.
-func (w *leaseWorld) sweep(store *leasestore.Store, connected bool) (fenced, closed int, err error) {
+func (w *leaseWorld) sweep(store *leasestore.Leases, connected bool) (fenced, closed int, err error) {
 	w.t.Helper()
 	var ids []wire.SessionID
 	closed, err = store.Sweep(w.t.Context(), window, closeAfter, connected)
@@ -177,7 +176,7 @@ func (w *leaseWorld) figures(id wire.PoolID) figures {
 // check fails the test unless every invariant holds in the whole database.
 func (w *leaseWorld) check() {
 	w.t.Helper()
-	report, err := ledgerstore.New(postgres.Wrap(w.sql)).Check(context.WithoutCancel(w.t.Context()), time.Time{}, nil)
+	report, err := moneystore.NewLedger(postgres.Wrap(w.sql)).Check(context.WithoutCancel(w.t.Context()), time.Time{}, nil)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -240,14 +239,14 @@ func (w *leaseWorld) start(db *postgres.DB, pusher leasing.Pusher, headroomPerio
 }
 
 // withoutSweeps is a store whose service does not fence or close sessions each second of real time: tests sweep when they expect it.
-type withoutSweeps struct{ *leasestore.Store }
+type withoutSweeps struct{ *leasestore.Leases }
 
 func (withoutSweeps) Sweep(context.Context, time.Duration, time.Duration, bool) (closed int, err error) {
 	return 0, nil
 }
 
 func (w *leaseWorld) startWith(db *postgres.DB, pusher leasing.Pusher, cfg leasing.Config) *leasing.Service {
-	s := leasing.New(cfg, withoutSweeps{leasestore.New(db)}, pusher, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	s := leasing.New(cfg, withoutSweeps{leasestore.NewLeases(db)}, pusher, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	s.Start(w.t.Context())
 	w.t.Cleanup(s.Stop)
 	return s
@@ -295,7 +294,7 @@ func returnUnits(s *leasing.Service, ret *wire.Return) wire.ReturnResponse {
 }
 
 // closeSession closes a session and checks whether that was possible.
-func (w *leaseWorld) closeSession(store *leasestore.Store, s wire.SessionID, boot string, count int64, want bool) {
+func (w *leaseWorld) closeSession(store *leasestore.Leases, s wire.SessionID, boot string, count int64, want bool) {
 	w.t.Helper()
 	got, err := store.Close(w.t.Context(), &wire.CloseRequest{V: wire.Version, Session: s, BootID: boot, FinalCount: count})
 	if err != nil || got != want {
@@ -339,7 +338,7 @@ func (w *leaseWorld) settle(db *postgres.DB, events ...event.Usage) settle.Resul
 
 func (w *leaseWorld) settleItems(db *postgres.DB, items []settle.Item) settle.Result {
 	w.t.Helper()
-	result, err := settle.New(settlestore.New(db), nil).Settle(w.t.Context(), items)
+	result, err := settle.New(moneystore.NewSettlement(db), nil).Settle(w.t.Context(), items)
 	if err != nil {
 		w.t.Fatal(err)
 	}

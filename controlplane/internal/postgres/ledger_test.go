@@ -18,11 +18,9 @@ import (
 	"modelgateway/controlplane/internal/ledger"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/accountstore"
-	"modelgateway/controlplane/internal/postgres/keystore"
 	"modelgateway/controlplane/internal/postgres/leasestore"
-	"modelgateway/controlplane/internal/postgres/ledgerstore"
+	"modelgateway/controlplane/internal/postgres/moneystore"
 	"modelgateway/controlplane/internal/postgres/pgtest"
-	"modelgateway/controlplane/internal/postgres/settlestore"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/event"
@@ -56,15 +54,15 @@ type worldAccount struct {
 func newWorld(t *testing.T, accounts int) *world {
 	t.Helper()
 	db := postgres.Wrap(pgtest.New(t))
-	r, err := leasestore.New(db).Register(t.Context(), &wire.RegisterRequest{V: 1, Name: "p", BootID: "b", Capacity: 10}, time.Hour)
+	r, err := leasestore.NewLeases(db).Register(t.Context(), &wire.RegisterRequest{V: 1, Name: "p", BootID: "b", Capacity: 10}, time.Hour)
 	check(t, err)
 	w := &world{t: t, db: db, session: int64(r.Session)}
 	for i := range accounts {
-		a, err := accountstore.New(db).Create(t.Context(), account.Account{
+		a, err := accountstore.NewAccounts(db).Create(t.Context(), account.Account{
 			ID: account.ID(ident.New()), Name: fmt.Sprint("account ", i), Status: account.Active, MaxConcurrentRequests: 5,
 		})
 		check(t, err)
-		made, err := keystore.New(db).Create(t.Context(), []key.Record{{
+		made, err := accountstore.NewKeys(db).Create(t.Context(), []key.Record{{
 			Key:    key.Key{ID: key.ID(ident.New()), AccountID: a.ID, Name: "key"},
 			Secret: key.Secret{Hash: apikey.Hash{byte(i), byte(i >> 8)}},
 		}})
@@ -99,7 +97,7 @@ func (w *world) step(ctx context.Context, r *rand.Rand, a *worldAccount) error {
 }
 
 func (w *world) post(ctx context.Context, a *worldAccount, kind ledger.Kind, amount money.Nano) error {
-	_, posted, err := ledgerstore.New(w.db).Post(ctx, ledger.Transaction{
+	_, posted, err := moneystore.NewLedger(w.db).Post(ctx, ledger.Transaction{
 		ID: ledger.ID(ident.New()), AccountID: a.id, Kind: kind, Amount: amount, Reference: ident.Transaction.New(), Reason: "test",
 		MayOverdraw: kind != ledger.Credit,
 	})
@@ -111,7 +109,7 @@ func (w *world) post(ctx context.Context, a *worldAccount, kind ledger.Kind, amo
 
 func (w *world) limit(ctx context.Context, a *worldAccount, limit *money.Nano) error {
 	a.limit = limit
-	_, _, err := keystore.New(w.db).Update(ctx, a.key, func(k key.Key) (key.Update, error) {
+	_, _, err := accountstore.NewKeys(w.db).Update(ctx, a.key, func(k key.Key) (key.Update, error) {
 		k.SpendLimit = limit
 		return key.Update{Key: k, Announce: true}, nil
 	})
@@ -120,7 +118,7 @@ func (w *world) limit(ctx context.Context, a *worldAccount, limit *money.Nano) e
 
 func (w *world) resize(ctx context.Context, a *worldAccount, slots int) error {
 	a.slots = slots
-	_, _, err := accountstore.New(w.db).Update(ctx, a.id, func(before account.Account) (account.Update, error) {
+	_, _, err := accountstore.NewAccounts(w.db).Update(ctx, a.id, func(before account.Account) (account.Update, error) {
 		before.MaxConcurrentRequests = slots
 		return account.Update{Account: before, Announce: true}, nil
 	})
@@ -156,7 +154,7 @@ func (w *world) charge(ctx context.Context, a *worldAccount, cost money.Nano) er
 	if err != nil {
 		return err
 	}
-	result, err := settle.New(settlestore.New(w.db), nil).Settle(ctx, settle.DecodeBatch(batch))
+	result, err := settle.New(moneystore.NewSettlement(w.db), nil).Settle(ctx, settle.DecodeBatch(batch))
 	if err == nil && result.Settled != 1 {
 		return fmt.Errorf("settled %+v", result)
 	}
@@ -168,7 +166,7 @@ func (w *world) charge(ctx context.Context, a *worldAccount, cost money.Nano) er
 // verify compares the pools with the expected results, and checks every invariant.
 func (w *world) verify() {
 	w.t.Helper()
-	report, err := ledgerstore.New(w.db).Check(w.t.Context(), time.Time{}, nil)
+	report, err := moneystore.NewLedger(w.db).Check(w.t.Context(), time.Time{}, nil)
 	check(w.t, err)
 	for _, c := range report.Checks {
 		if c.Differing != 0 {
@@ -181,9 +179,9 @@ func (w *world) verify() {
 	for i := range w.accounts {
 		a := &w.accounts[i]
 		want := worldAccount{id: a.id, key: a.key, balance: a.balance, limit: a.limit, slots: a.slots, spent: a.spent}
-		read, err := accountstore.New(w.db).Get(w.t.Context(), a.id)
+		read, err := accountstore.NewAccounts(w.db).Get(w.t.Context(), a.id)
 		check(w.t, err)
-		k, err := keystore.New(w.db).Get(w.t.Context(), a.key)
+		k, err := accountstore.NewKeys(w.db).Get(w.t.Context(), a.key)
 		check(w.t, err)
 		got := worldAccount{id: a.id, key: a.key, balance: read.Balance.Balance, limit: k.SpendLimit, slots: read.MaxConcurrentRequests, spent: k.Spent}
 		if diff := cmp.Diff(want, got, cmp.AllowUnexported(worldAccount{})); diff != "" {
@@ -246,7 +244,7 @@ func TestKeyChangesAreChained(t *testing.T) {
 				errs[i] = w.limit(ctx, &w.accounts[i], &limit)
 			}
 			if errs[i] == nil {
-				_, _, errs[i] = keystore.New(w.db).Revoke(ctx, w.accounts[i].key)
+				_, _, errs[i] = accountstore.NewKeys(w.db).Revoke(ctx, w.accounts[i].key)
 			}
 		})
 	}

@@ -13,7 +13,7 @@ import (
 
 	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/controlplane/internal/postgres"
-	"modelgateway/controlplane/internal/postgres/outboxstore"
+	"modelgateway/controlplane/internal/postgres/changestore"
 	"modelgateway/controlplane/internal/postgres/pgtest"
 )
 
@@ -38,7 +38,7 @@ func subjects(entries []catalog.Entry) []string {
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	db := postgres.Wrap(pgtest.New(t))
-	store := outboxstore.New(db)
+	store := changestore.NewOutbox(db)
 	fill(t, db, "a", "b", "c")
 	lost := errors.New("the bus is away")
 	_, leads, err := store.Drain(t.Context(), func(context.Context, []catalog.Entry) error { return lost })
@@ -72,7 +72,7 @@ func TestDrain(t *testing.T) {
 func TestDrainHasOneLeader(t *testing.T) {
 	t.Parallel()
 	db := postgres.Wrap(pgtest.New(t))
-	store := outboxstore.New(db)
+	store := changestore.NewOutbox(db)
 	fill(t, db, "a")
 	_, leads, err := store.Drain(t.Context(), func(ctx context.Context, _ []catalog.Entry) error {
 		found, leads, err := store.Drain(ctx, func(context.Context, []catalog.Entry) error {
@@ -94,7 +94,7 @@ func TestDrainHasOneLeader(t *testing.T) {
 func TestConcurrentDrains(t *testing.T) {
 	t.Parallel()
 	db := postgres.Wrap(pgtest.New(t))
-	store := outboxstore.New(db)
+	store := changestore.NewOutbox(db)
 	var want []string
 	for i := range 600 { // more than one batch
 		want = append(want, fmt.Sprintf("%03d", i))
@@ -131,7 +131,7 @@ func TestConcurrentDrains(t *testing.T) {
 func TestWait(t *testing.T) {
 	t.Parallel()
 	db := postgres.Wrap(pgtest.New(t))
-	store := outboxstore.New(db)
+	store := changestore.NewOutbox(db)
 	check(t, store.Wait(t.Context(), time.Millisecond)) // nothing comes: it ends by itself
 	woken := make(chan error, 1)
 	go func() { woken <- store.Wait(context.WithoutCancel(t.Context()), time.Hour) }()

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"modelgateway/controlplane/internal/postgres/recoverystore"
+	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/controlplane/internal/recovery"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
@@ -33,9 +33,9 @@ func TestReplayStartsBeforeLastSettlement(t *testing.T) {
 	replayed := func() time.Time {
 		t.Helper()
 		number++
-		_, err := recoverystore.New(w.db).DeclareLoss(t.Context(), number, rollback.HighWaterMark{}, time.Second, recovery.Backup{})
+		_, err := leasestore.NewRecovery(w.db).DeclareLoss(t.Context(), number, rollback.HighWaterMark{}, time.Second, recovery.Backup{})
 		check(t, err)
-		_, from, err := recoverystore.New(w.db).UsageReplay(t.Context())
+		_, from, err := leasestore.NewRecovery(w.db).UsageReplay(t.Context())
 		check(t, err)
 		if from == nil {
 			t.Fatal("all usage would be settled again")
@@ -80,7 +80,7 @@ func TestLostPriceVersionsAreNotReused(t *testing.T) {
 	price()
 	declare := func(number int64) {
 		t.Helper()
-		_, err := recoverystore.New(w.db).DeclareLoss(t.Context(), number, rollback.HighWaterMark{}, time.Second, recovery.Backup{})
+		_, err := leasestore.NewRecovery(w.db).DeclareLoss(t.Context(), number, rollback.HighWaterMark{}, time.Second, recovery.Backup{})
 		check(t, err)
 	}
 	// The restored copy has one price; a hundred later prices are lost.

@@ -13,7 +13,7 @@ import (
 
 func (w *leaseWorld) remove(db *postgres.DB) {
 	w.t.Helper()
-	if _, err := leasestore.New(db).DeleteOld(w.t.Context(), leasing.SessionRetention, leasing.KeyChangeRetention); err != nil {
+	if _, err := leasestore.NewLeases(db).DeleteOld(w.t.Context(), leasing.SessionRetention, leasing.KeyChangeRetention); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -25,7 +25,7 @@ func TestClosedSessionsAreDeleted(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	db := w.replica()
-	store, service := leasestore.New(db), w.service(db)
+	store, service := leasestore.NewLeases(db), w.service(db)
 	c := w.customer(1000, 500, 5)
 	var sessions [2]wire.SessionID
 	var holders [2]*holder.Holder
@@ -97,7 +97,7 @@ func TestKeyChangesAreKeptUntilApplied(t *testing.T) {
 	w := newLeaseWorld(t)
 	db := w.replica()
 	c := w.customer(1000, unlimited, 5)
-	s := w.session(leasestore.New(db), "proxy")
+	s := w.session(leasestore.NewLeases(db), "proxy")
 	insert := func(rev int64, kind, age string) {
 		w.exec("insert into key_changes (revision, previous_revision, kind, key_id, account_id, created_at) values ($1::bigint, $1::bigint - 1, $2, $3, $4, clock_timestamp() - $5::text::interval)",
 			rev, kind, c.key, c.account, age)

@@ -15,10 +15,8 @@ import (
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/idempotency"
 	"modelgateway/controlplane/internal/key"
-	"modelgateway/controlplane/internal/postgres/idempotencystore"
-	"modelgateway/controlplane/internal/postgres/keystore"
+	"modelgateway/controlplane/internal/postgres/accountstore"
 	"modelgateway/controlplane/internal/postgres/leasestore"
-	"modelgateway/controlplane/internal/postgres/rotationstore"
 	"modelgateway/controlplane/internal/postgres/webhookstore"
 	"modelgateway/controlplane/internal/rotation"
 	"modelgateway/controlplane/internal/vault"
@@ -41,7 +39,7 @@ type keyed struct {
 func (w *leaseWorld) keyed(masters map[string][]byte, master string, peppers ...string) keyed {
 	w.t.Helper()
 	db := w.replica()
-	store := rotationstore.New(db)
+	store := accountstore.NewRotations(db)
 	var r keyed
 	var ids []string
 	for i, pepper := range peppers {
@@ -56,7 +54,7 @@ func (w *leaseWorld) keyed(masters map[string][]byte, master string, peppers ...
 	r.vault, err = vault.New(master, masters, func(id string) (vault.DataKey, error) { return store.DataKey(w.t.Context(), id) })
 	w.must(err)
 	r.rotations = rotation.NewService(rotation.Config{Store: store, Vault: r.vault, Hasher: r.hasher, Peppers: ids, MinDuration: time.Nanosecond})
-	r.keys = key.NewService(key.Config{Store: keystore.New(db), Vault: r.vault, Hasher: r.hasher, Log: slog.New(slog.DiscardHandler)})
+	r.keys = key.NewService(key.Config{Store: accountstore.NewKeys(db), Vault: r.vault, Hasher: r.hasher, Log: slog.New(slog.DiscardHandler)})
 	return r
 }
 
@@ -93,7 +91,7 @@ func TestRotateMasterKey(t *testing.T) {
 	hooks := webhook.NewService(webhook.Config{Store: webhookstore.New(w.replica()), Vault: before.vault})
 	endpoint, secret, err := hooks.Create(t.Context(), webhook.Endpoint{ID: webhook.ID(ident.New()), URL: "https://example.com"})
 	w.must(err)
-	answers := idempotency.New(idempotencystore.New(w.replica()), before.vault)
+	answers := idempotency.New(accountstore.NewIdempotency(w.replica()), before.vault)
 	request := idempotency.Request{Actor: "a", Key: "k", Method: "POST", Path: "/"}
 	attempt, err := answers.Begin(t.Context(), request)
 	w.must(err)
@@ -150,7 +148,7 @@ func TestRotateMasterKey(t *testing.T) {
 			t.Fatalf("key %s cannot be shown: %v", id, err)
 		}
 	}
-	again, err := idempotency.New(idempotencystore.New(w.replica()), after.vault).Begin(t.Context(), request)
+	again, err := idempotency.New(accountstore.NewIdempotency(w.replica()), after.vault).Begin(t.Context(), request)
 	if err != nil || string(again.Before.Body) != "an answer" {
 		t.Errorf("the stored response: %v, %v", again.Before, err)
 	}
@@ -280,7 +278,7 @@ func TestRotatePepper(t *testing.T) {
 	c := w.customer(1000, unlimited, 5) // with a key of which only a hash is known
 	m1 := map[string][]byte{"m1": seal.NewSecret()}
 	before, after := w.keyed(m1, "m1", oldPepper), w.keyed(m1, "m1", newPepper, oldPepper)
-	leases, store := leasestore.New(w.replica()), keystore.New(w.replica())
+	leases, store := leasestore.NewLeases(w.replica()), accountstore.NewKeys(w.replica())
 	find := func(h apikey.Hash) *wire.KeyRecord {
 		t.Helper()
 		loaded, err := leases.LoadKeys(t.Context(), []apikey.Hash{h})
@@ -366,7 +364,7 @@ func TestConcurrentRotationAndRevocation(t *testing.T) {
 	c := w.customer(1000, unlimited, 5)
 	m1 := map[string][]byte{"m1": seal.NewSecret()}
 	before, after := w.keyed(m1, "m1", oldPepper), w.keyed(m1, "m1", newPepper, oldPepper)
-	store := keystore.New(w.replica())
+	store := accountstore.NewKeys(w.replica())
 	var ids []key.ID
 	for range 300 {
 		id, _ := w.issue(before, c.account)

@@ -7,8 +7,7 @@ import (
 
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/leasestore"
-	"modelgateway/controlplane/internal/postgres/quarantinestore"
-	"modelgateway/controlplane/internal/postgres/settlestore"
+	"modelgateway/controlplane/internal/postgres/moneystore"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/shared/event"
 	"modelgateway/shared/money"
@@ -34,8 +33,8 @@ func newCheckedWorld(t *testing.T) *checkedWorld {
 		select id, true, 'text', true, '{}', 1 from unnest(array['model', 'other']) as id`)
 	w.exec(`insert into model_prices (model_id, sheet, effective_from) values
 		('model', '{"rates": {"input": 2000000}, "seconds": [{"price": 3}]}', now()), ('other', '{"rates": {"input": 1000000}}', now())`)
-	store := settlestore.New(db)
-	return &checkedWorld{leaseWorld: w, db: db, settler: settle.New(store, store), session: w.session(leasestore.New(db), "proxy")}
+	store := moneystore.NewSettlement(db)
+	return &checkedWorld{leaseWorld: w, db: db, settler: settle.New(store, store), session: w.session(leasestore.NewLeases(db), "proxy")}
 }
 
 // lease gives the session an empty lease of the account.
@@ -156,7 +155,7 @@ func TestOperatorMayChargeImplausibleUsage(t *testing.T) {
 	wrong.Cost = 21
 	w.settleOne(implausible)
 	w.settleOne(wrong)
-	quarantine := settle.NewQuarantine(quarantinestore.New(w.db), w.settler)
+	quarantine := settle.NewQuarantine(moneystore.NewQuarantine(w.db), w.settler)
 	ids := scalar[[]int64](w.leaseWorld, "select array_agg(id order by id) from quarantine")
 	if _, err := quarantine.Release(t.Context(), ids[0]); err != nil {
 		t.Errorf("release of implausible usage: %v", err)
@@ -186,7 +185,7 @@ func TestRefusedEventsAreRememberedForTheNextDelivery(t *testing.T) {
 		}
 		events = append(events, e)
 	}
-	store := &countingStore{Store: settlestore.New(w.db)}
+	store := &countingStore{Store: moneystore.NewSettlement(w.db)}
 	settler := settle.New(store, nil)
 	message := batch(t, int64(w.session), events...)
 	for delivery := range 2 {

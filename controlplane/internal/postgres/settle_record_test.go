@@ -21,7 +21,7 @@ func TestRecordsContainAllMembersOfAnEvent(t *testing.T) {
 	w := newLeaseWorld(t)
 	db := w.replica()
 	c := w.customer(1000, unlimited, 5)
-	s := w.session(leasestore.New(db), "proxy")
+	s := w.session(leasestore.NewLeases(db), "proxy")
 	month := time.Now().UTC().AddDate(0, 0, 1-time.Now().UTC().Day()).Truncate(24 * time.Hour)
 	full := c.event(s, 1, 7)
 	full.RequestID = ident.Request.Format(ident.NewAt(month.Add(-time.Millisecond)))
@@ -93,7 +93,7 @@ func TestTimesOutOfRangeAreQuarantined(t *testing.T) {
 	w := newLeaseWorld(t)
 	db := w.replica()
 	c := w.customer(1000, unlimited, 5)
-	s := w.session(leasestore.New(db), "proxy")
+	s := w.session(leasestore.NewLeases(db), "proxy")
 	for i, ms := range []int64{math.MaxInt64, math.MinInt64, 1<<53 + 1, -1 << 53} {
 		e := c.event(s, int64(i)+1, 1)
 		e.StartedMS = ms

@@ -7,7 +7,7 @@ import (
 
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/leasestore"
-	"modelgateway/controlplane/internal/postgres/settlestore"
+	"modelgateway/controlplane/internal/postgres/moneystore"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/shared/event"
 	"modelgateway/shared/wire"
@@ -20,7 +20,7 @@ func (w *leaseWorld) settling(events ...event.Usage) (db *postgres.DB, over <-ch
 	items, done := settle.DecodeBatch(batch(w.t, events[0].Session, events...)), make(chan struct{})
 	go func() {
 		defer close(done)
-		if _, err := settle.New(settlestore.New(db), nil).Settle(w.t.Context(), items); err != nil {
+		if _, err := settle.New(moneystore.NewSettlement(db), nil).Settle(w.t.Context(), items); err != nil {
 			w.t.Error(err)
 		}
 	}()
@@ -42,7 +42,7 @@ func TestSettlementsOfOneSessionRunInTurn(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	first := w.replica()
-	s := w.session(leasestore.New(first), "proxy")
+	s := w.session(leasestore.NewLeases(first), "proxy")
 	renewal := w.begin()
 	w.in(renewal, "update proxy_sessions set valid_until = valid_until + interval '1 second' where id = $1", s)
 	const settlers = 5
@@ -75,7 +75,7 @@ func TestConcurrentRepetitionAndClose(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	closer := w.replica()
-	store := leasestore.New(closer)
+	store := leasestore.NewLeases(closer)
 	s := w.session(store, "proxy")
 	c := w.customer(1_000_000, unlimited, 5)
 	first := c.event(s, 1, 7)

@@ -14,7 +14,7 @@ import (
 
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/leasestore"
-	"modelgateway/controlplane/internal/postgres/settlestore"
+	"modelgateway/controlplane/internal/postgres/moneystore"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
@@ -56,7 +56,7 @@ func TestAnyDeliverySettlesOnce(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	db := w.replica()
-	store, service := leasestore.New(db), w.service(db)
+	store, service := leasestore.NewLeases(db), w.service(db)
 	customers := []*customer{w.customer(5000, unlimited, 5), w.customer(100, 50, 5), w.customer(3000, 9000, 5)}
 	var sessions []wire.SessionID
 	for i := range 3 {
@@ -176,7 +176,7 @@ func TestInvalidEventsAreQuarantined(t *testing.T) {
 	w := newLeaseWorld(t)
 	db := w.replica()
 	c, other := w.customer(1000, unlimited, 5), w.customer(1000, unlimited, 5)
-	s := w.session(leasestore.New(db), "proxy")
+	s := w.session(leasestore.NewLeases(db), "proxy")
 	tests := []struct {
 		name    string
 		spoil   func(e *event.Usage)
@@ -278,7 +278,7 @@ func TestOnlyTheRefusedEventIsQuarantined(t *testing.T) {
 	w := newLeaseWorld(t)
 	db := w.replica()
 	c := w.customer(1000, unlimited, 5)
-	s := w.session(leasestore.New(db), "proxy")
+	s := w.session(leasestore.NewLeases(db), "proxy")
 	var events []event.Usage
 	for n := range int64(50) {
 		events = append(events, c.event(s, n+1, 1))
@@ -301,7 +301,7 @@ func TestConflictingDuplicateIsQuarantined(t *testing.T) {
 	w := newLeaseWorld(t)
 	db := w.replica()
 	c := w.customer(1000, unlimited, 5)
-	s := w.session(leasestore.New(db), "proxy")
+	s := w.session(leasestore.NewLeases(db), "proxy")
 	first := c.event(s, 1, 10)
 	same := first
 	same.Status, same.Seq = event.Failed, 2 // decides no money
@@ -331,7 +331,7 @@ func TestWatermarks(t *testing.T) {
 	w := newLeaseWorld(t)
 	db := w.replica()
 	c := w.customer(1000, unlimited, 5)
-	s := w.session(leasestore.New(db), "proxy")
+	s := w.session(leasestore.NewLeases(db), "proxy")
 	tests := []struct {
 		name    string
 		session wire.SessionID
@@ -395,7 +395,7 @@ func TestChargesWithoutLease(t *testing.T) {
 			w := newLeaseWorld(t)
 			db := w.replica()
 			c := w.customer(100, tt.limit, 5)
-			store := leasestore.New(db)
+			store := leasestore.NewLeases(db)
 			s := w.session(store, "proxy")
 			if tt.closed {
 				w.closeSession(store, s, "proxy", 0, true)
@@ -416,7 +416,7 @@ func TestUsageRecordsAreAppendOnly(t *testing.T) {
 	w := newLeaseWorld(t)
 	db := w.replica()
 	c := w.customer(100, unlimited, 5)
-	w.settle(db, c.event(w.session(leasestore.New(db), "proxy"), 1, 7))
+	w.settle(db, c.event(w.session(leasestore.NewLeases(db), "proxy"), 1, 7))
 	partition := scalar[string](w, "select tableoid::regclass::text from usage_records")
 	for _, table := range []string{"usage_records", partition} {
 		for _, statement := range []string{"update %s set cost = 0", "delete from %s"} {
@@ -432,7 +432,7 @@ func TestUsageRecordsAreAppendOnly(t *testing.T) {
 func TestPartitionsAreCreated(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
-	store := settlestore.New(w.replica())
+	store := moneystore.NewSettlement(w.replica())
 	from, to, _, err := store.RequestTimes(t.Context())
 	if err != nil || time.Until(to) < 32*24*time.Hour || time.Since(from) < 30*24*time.Hour {
 		t.Fatalf("span %s to %s, %v", from, to, err)
@@ -459,8 +459,8 @@ func BenchmarkSettle(b *testing.B) {
 func benchmarkSettle(b *testing.B, settlers int) {
 	w := newLeaseWorld(b)
 	db := w.replica()
-	settler := settle.New(settlestore.New(db), nil)
-	s := w.session(leasestore.New(db), "proxy")
+	settler := settle.New(moneystore.NewSettlement(db), nil)
+	s := w.session(leasestore.NewLeases(db), "proxy")
 	var customers []*customer
 	for range 1000 {
 		customers = append(customers, w.customer(int64(money.Unit), unlimited, 5))

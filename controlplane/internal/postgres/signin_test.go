@@ -8,9 +8,8 @@ import (
 
 	"modelgateway/controlplane/internal/admin"
 	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/accountstore"
 	"modelgateway/controlplane/internal/postgres/pgtest"
-	"modelgateway/controlplane/internal/postgres/signinstore"
-	"modelgateway/controlplane/internal/postgres/tokenstore"
 	"modelgateway/controlplane/internal/signin"
 )
 
@@ -19,8 +18,8 @@ func TestAPrincipalEndsWithItsSession(t *testing.T) {
 	db := postgres.Wrap(pgtest.New(t))
 	const token = "the bootstrap token of tests"
 	service := signin.NewService(signin.Config{
-		Store: signinstore.New(db), ByToken: true, Idle: time.Hour, Length: time.Hour,
-		Tokens: admin.NewService(tokenstore.New(db), admin.BootstrapTokens{Texts: []string{token}}, nil),
+		Store: accountstore.NewSessions(db), ByToken: true, Idle: time.Hour, Length: time.Hour,
+		Tokens: admin.NewService(accountstore.NewTokens(db), admin.BootstrapTokens{Texts: []string{token}}, nil),
 	})
 	session, secret, err := service.WithToken(t.Context(), token, signin.Client{})
 	if err != nil {
@@ -55,8 +54,8 @@ func TestASessionIsRememberedForLiveDataOnly(t *testing.T) {
 	const token = "the bootstrap token of tests"
 	at := time.Now()
 	service := signin.NewService(signin.Config{
-		Store: signinstore.New(db), ByToken: true, Idle: time.Hour, Length: 20 * time.Minute, Now: func() time.Time { return at },
-		Tokens: admin.NewService(tokenstore.New(db), admin.BootstrapTokens{Texts: []string{token}}, nil),
+		Store: accountstore.NewSessions(db), ByToken: true, Idle: time.Hour, Length: 20 * time.Minute, Now: func() time.Time { return at },
+		Tokens: admin.NewService(accountstore.NewTokens(db), admin.BootstrapTokens{Texts: []string{token}}, nil),
 	})
 	opened := func() (signin.ID, string) {
 		t.Helper()
@@ -116,8 +115,8 @@ func TestARememberedSessionEndsByItsTimes(t *testing.T) {
 	} {
 		db := postgres.Wrap(pgtest.New(t))
 		at := time.Now()
-		cfg.Store, cfg.ByToken, cfg.Now = signinstore.New(db), true, func() time.Time { return at }
-		cfg.Tokens = admin.NewService(tokenstore.New(db), admin.BootstrapTokens{Texts: []string{"the bootstrap token of tests"}}, nil)
+		cfg.Store, cfg.ByToken, cfg.Now = accountstore.NewSessions(db), true, func() time.Time { return at }
+		cfg.Tokens = admin.NewService(accountstore.NewTokens(db), admin.BootstrapTokens{Texts: []string{"the bootstrap token of tests"}}, nil)
 		service := signin.NewService(cfg)
 		_, secret, err := service.WithToken(t.Context(), "the bootstrap token of tests", signin.Client{})
 		if err == nil {

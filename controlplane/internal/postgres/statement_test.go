@@ -8,8 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"modelgateway/controlplane/internal/ledger"
-	"modelgateway/controlplane/internal/postgres/ledgerstore"
-	"modelgateway/controlplane/internal/postgres/statementstore"
+	"modelgateway/controlplane/internal/postgres/moneystore"
 	"modelgateway/controlplane/internal/postgres/usagestore"
 	"modelgateway/controlplane/internal/statement"
 	"modelgateway/controlplane/internal/usage"
@@ -68,7 +67,7 @@ func TestStatementsEqualLedger(t *testing.T) {
 		check(t, w.charge(t.Context(), &w.accounts[0], 3)) // so that no check goes empty-handed
 		check(t, w.post(t.Context(), &w.accounts[0], ledger.Credit, money.Unit))
 	}
-	statements := statement.NewService(statementstore.New(w.db))
+	statements := statement.NewService(moneystore.NewStatements(w.db))
 	today := time.Now().UTC().Truncate(24 * time.Hour)
 	first := today.AddDate(0, 0, -days)
 	groups := []usage.Group{{}, {Day: true}, {Key: true, Model: true}, {Day: true, Key: true, Model: true}}
@@ -102,7 +101,7 @@ func TestStatementsEqualLedger(t *testing.T) {
 func TestStatementIsFinal(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
-	store := statementstore.New(w.db)
+	store := moneystore.NewStatements(w.db)
 	final := func(to time.Time) bool {
 		found, err := store.Entries(t.Context(), statement.Query{AccountID: w.accounts[0].id, Period: statement.Period{To: to}}, 10)
 		check(t, err)
@@ -136,7 +135,7 @@ func TestTotals(t *testing.T) {
 		want.Input++
 		want.Cost += money.Nano(n)
 	}
-	service := usage.NewService(usagestore.New(w.db))
+	service := usage.NewService(usagestore.NewUsage(w.db))
 	for bits := range 16 {
 		for _, limit := range []int{1, 2, 100} {
 			q := usage.TotalQuery{By: usage.Group{Day: bits&1 > 0, Account: bits&2 > 0, Key: bits&4 > 0, Model: bits&8 > 0}, Limit: limit}
@@ -205,7 +204,7 @@ func TestLedgerCheckFindsWrongTotals(t *testing.T) {
 		check(t, err)
 		_, err = w.db.Pool().Exec(t.Context(), "update usage_daily set "+change)
 		check(t, err)
-		report, err := ledgerstore.New(w.db).Check(t.Context(), time.Now().Add(-time.Hour), nil)
+		report, err := moneystore.NewLedger(w.db).Check(t.Context(), time.Now().Add(-time.Hour), nil)
 		check(t, err)
 		found := false
 		for _, c := range report.Checks {

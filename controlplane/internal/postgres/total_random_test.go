@@ -11,7 +11,7 @@ import (
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/leasestore"
-	"modelgateway/controlplane/internal/postgres/ledgerstore"
+	"modelgateway/controlplane/internal/postgres/moneystore"
 	"modelgateway/controlplane/internal/postgres/usagestore"
 	"modelgateway/controlplane/internal/usage"
 	"modelgateway/shared/event"
@@ -35,7 +35,7 @@ func TestTotalsEqualSumsOfRecords(t *testing.T) {
 	db := w.replica()
 	customers := []*customer{w.customer(1000, unlimited, 5), w.customer(1000, 500, 5), w.customer(1000, unlimited, 5)}
 	records := w.settleRandomUsage(r, db, customers)
-	service := usage.NewService(usagestore.New(db))
+	service := usage.NewService(usagestore.NewUsage(db))
 	for range 150 {
 		q := randomQuery(r, customers)
 		want := map[usage.Total]usage.Sums{}
@@ -69,7 +69,7 @@ func TestTotalsEqualSumsOfRecords(t *testing.T) {
 func (w *leaseWorld) checkTotals(db *postgres.DB) {
 	t := w.t
 	t.Helper()
-	report, err := ledgerstore.New(db).Check(t.Context(), time.Unix(0, 0), nil)
+	report, err := moneystore.NewLedger(db).Check(t.Context(), time.Unix(0, 0), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func (w *leaseWorld) checkTotals(db *postgres.DB) {
 
 // useAtRandom settles requests of the last weeks, some of them twice.
 func (w *leaseWorld) settleRandomUsage(r *rand.Rand, db *postgres.DB, customers []*customer) []used {
-	s := w.session(leasestore.New(db), "proxy")
+	s := w.session(leasestore.NewLeases(db), "proxy")
 	today := time.Now().UTC().Truncate(24 * time.Hour)
 	var records []used
 	var events []event.Usage

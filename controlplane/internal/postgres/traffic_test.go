@@ -10,7 +10,7 @@ import (
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/pgtest"
-	"modelgateway/controlplane/internal/postgres/trafficstore"
+	"modelgateway/controlplane/internal/postgres/usagestore"
 	"modelgateway/controlplane/internal/traffic"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/pulse"
@@ -20,7 +20,7 @@ import (
 type recorders struct {
 	t     *testing.T
 	now   time.Time
-	store *trafficstore.Store
+	store *usagestore.Traffic
 	lives [2]*traffic.Live
 	// total has what the proxy has counted.
 	total map[pulse.Series]*pulse.Total
@@ -33,7 +33,7 @@ func newRecorders(t *testing.T) *recorders {
 	if r.now.Day() != time.Now().UTC().Day() {
 		r.now = r.now.Add(time.Hour)
 	}
-	r.store = trafficstore.New(postgres.Wrap(pgtest.New(t)))
+	r.store = usagestore.NewTraffic(postgres.Wrap(pgtest.New(t)))
 	for i := range r.lives {
 		r.lives[i] = traffic.NewLive(func() time.Time { return r.now })
 		r.lives[i].SetSessions([]traffic.Session{{ID: 7, Name: "one"}, {ID: 8, Name: "silent"}})
@@ -200,7 +200,7 @@ func TestRefusalsAreAddedUpByHour(t *testing.T) {
 func TestOldTrafficIsRemoved(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
-	store := trafficstore.New(postgres.Wrap(pool))
+	store := usagestore.NewTraffic(postgres.Wrap(pool))
 	exec := func(sql string) {
 		t.Helper()
 		if _, err := pool.Exec(t.Context(), sql); err != nil {

@@ -11,8 +11,8 @@ import (
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/moneystore"
 	"modelgateway/controlplane/internal/postgres/pgtest"
-	"modelgateway/controlplane/internal/postgres/statementstore"
 	"modelgateway/controlplane/internal/postgres/usagestore"
 	"modelgateway/controlplane/internal/statement"
 	"modelgateway/controlplane/internal/usage"
@@ -36,7 +36,7 @@ func BenchmarkUsageReads(b *testing.B) {
 	db := postgres.Wrap(pgtest.New(b))
 	pgtest.FillUsage(b, db.Pool(), rows)
 	now := time.Now()
-	records, statements := usage.NewService(usagestore.New(db)), statement.NewService(statementstore.New(db))
+	records, statements := usage.NewService(usagestore.NewUsage(db)), statement.NewService(moneystore.NewStatements(db))
 	busy, quiet := account.ID(ident.UUID{6: 0x70, 8: 0x80}), account.ID(ident.UUID{6: 0x70, 8: 0x80, 15: 77})
 	busyKey := key.ID(ident.UUID{6: 0x70, 8: 0x90})
 	middle, err := records.List(b.Context(), usage.Query{To: now.AddDate(0, 0, -50), Limit: 1})

@@ -37,7 +37,7 @@ func TestListsHoldMatchingRecords(t *testing.T) {
 	first, second := w.customer(1000, unlimited, 5), w.customer(1000, unlimited, 5)
 	customers := []*customer{first, w.anotherKey(first), w.anotherKey(first), second}
 	records := w.settleRandomUsage(r, db, customers)
-	service := usage.NewService(usagestore.New(db))
+	service := usage.NewService(usagestore.NewUsage(db))
 	for range 100 {
 		q := randomQuery(r, customers)
 		q.Zone = nil // lists take times, not days of a zone

@@ -16,7 +16,7 @@ import (
 
 	"modelgateway/controlplane/internal/bus"
 	"modelgateway/controlplane/internal/postgres"
-	"modelgateway/controlplane/internal/postgres/recoverystore"
+	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/controlplane/internal/recovery"
 	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/scripts/testkit/pgcluster"
@@ -123,7 +123,7 @@ func (s *site) replica() *replica {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(db.Close)
-	b, err := bus.Connect(bus.Config{URL: s.nats.URL(), Name: "replica"}, recoverystore.New(db), slog.New(slog.DiscardHandler))
+	b, err := bus.Connect(bus.Config{URL: s.nats.URL(), Name: "replica"}, leasestore.NewRecovery(db), slog.New(slog.DiscardHandler))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func (s *site) replica() *replica {
 
 func newMonitor(id string, db *postgres.DB, bucket recovery.Bucket, keeps rollback.Keeps) *recovery.Monitor {
 	return recovery.New(recovery.Config{
-		ID: id, Store: recoverystore.New(db), Bucket: bucket, Window: time.Second, EpochConfirmed: func(int64) bool { return false }, Keeps: keeps,
+		ID: id, Store: leasestore.NewRecovery(db), Bucket: bucket, Window: time.Second, EpochConfirmed: func(int64) bool { return false }, Keeps: keeps,
 		OnEpoch: func(int64) {}, Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	})
 }

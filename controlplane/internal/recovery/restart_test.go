@@ -108,7 +108,7 @@ func TestSessionDoesNotExpireByTheClockOfAnotherServer(t *testing.T) {
 	s := newSite(t)
 	r := s.replica()
 	r.check(nil)
-	store := leasestore.New(r.db)
+	store := leasestore.NewLeases(r.db)
 	registered, err := store.Register(t.Context(), &wire.RegisterRequest{V: wire.Version, Name: "proxy", BootID: "boot"}, time.Minute)
 	if err != nil {
 		t.Fatal(err)

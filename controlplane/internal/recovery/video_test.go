@@ -12,8 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"modelgateway/controlplane/internal/postgres/quarantinestore"
-	"modelgateway/controlplane/internal/postgres/settlestore"
+	"modelgateway/controlplane/internal/postgres/moneystore"
 	"modelgateway/controlplane/internal/postgres/videostore"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/controlplane/internal/videojob"
@@ -126,7 +125,7 @@ func usage(v *event.Video) []settle.Item {
 
 func (r *replica) settle(v *event.Video) {
 	r.t.Helper()
-	if result, err := settle.New(settlestore.New(r.db), nil).Settle(r.t.Context(), usage(v)); err != nil || result.Quarantined > 0 {
+	if result, err := settle.New(moneystore.NewSettlement(r.db), nil).Settle(r.t.Context(), usage(v)); err != nil || result.Quarantined > 0 {
 		r.t.Fatalf("settlement: %+v, %v", result, err)
 	}
 }
@@ -221,7 +220,7 @@ func TestVideoJobsAreRestoredAfterLossOfCommits(t *testing.T) {
 	if got := p.number("select sum(settled) from pools where kind = 1"); got != 40 {
 		t.Errorf("%d settled; want 40, the cost of one job", got)
 	}
-	quarantine := settle.NewQuarantine(quarantinestore.New(r.db), settle.New(settlestore.New(r.db), nil))
+	quarantine := settle.NewQuarantine(moneystore.NewQuarantine(r.db), settle.New(moneystore.NewSettlement(r.db), nil))
 	if _, err := quarantine.Release(t.Context(), p.number("select min(id) from quarantine where request_id <> ''")); !errors.Is(err, settle.ErrCannotSettle) {
 		t.Errorf("release of a video job's record: got %v; want ErrCannotSettle", err)
 	}

@@ -1,4 +1,6 @@
-// Package accountstore keeps accounts in Postgres: it implements account.Store.
+// Package accountstore keeps in Postgres who may use the gateway and the admin API: accounts, their keys, admin tokens and the
+// sessions of the console, with the rotations of the secrets that protect them. It also finds objects for the search and
+// remembers the requests of the admin API that may be repeated.
 package accountstore
 
 import (
@@ -13,10 +15,8 @@ import (
 
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/postgres"
-	"modelgateway/controlplane/internal/postgres/auditstore"
-	"modelgateway/controlplane/internal/postgres/keychange"
-	"modelgateway/controlplane/internal/postgres/pgconv"
-	"modelgateway/controlplane/internal/postgres/poolstore"
+	"modelgateway/controlplane/internal/postgres/changestore"
+	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease/allocator"
@@ -25,13 +25,13 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// Store keeps accounts; it implements account.Store.
-type Store struct{ db *postgres.DB }
+// Accounts keeps accounts.
+type Accounts struct{ db *postgres.DB }
 
-// New returns a store that uses db.
-func New(db *postgres.DB) *Store { return &Store{db} }
+// NewAccounts returns a store that uses db.
+func NewAccounts(db *postgres.DB) *Accounts { return &Accounts{db} }
 
-func (s *Store) Create(ctx context.Context, a account.Account) (made account.Account, err error) {
+func (s *Accounts) Create(ctx context.Context, a account.Account) (made account.Account, err error) {
 	err = s.db.InRevision(ctx, "create account", func(q *sqlcgen.Queries, rev int64) error {
 		row, err := q.InsertAccount(ctx, sqlcgen.InsertAccountParams{
 			ID:                    ident.UUID(a.ID),
@@ -62,7 +62,7 @@ func (s *Store) Create(ctx context.Context, a account.Account) (made account.Acc
 			return err
 		}
 
-		return auditstore.Insert(ctx, q, "account.create", a.ID, nil, made)
+		return changestore.InsertAudit(ctx, q, "account.create", a.ID, nil, made)
 	})
 	return made, err
 }
@@ -80,7 +80,7 @@ func existingAccount(ctx context.Context, q *sqlcgen.Queries, id account.ID) (ac
 	return withBalance(ctx, q, &row)
 }
 
-func (s *Store) Get(ctx context.Context, id account.ID) (account.Account, error) {
+func (s *Accounts) Get(ctx context.Context, id account.ID) (account.Account, error) {
 	row, err := s.db.Queries().GetAccount(ctx, ident.UUID(id))
 	if err != nil {
 		return account.Account{}, postgres.NotFoundAs("get account", err, account.ErrNotFound)
@@ -89,7 +89,7 @@ func (s *Store) Get(ctx context.Context, id account.ID) (account.Account, error)
 	return a, postgres.Translate("get account", err)
 }
 
-func (s *Store) List(ctx context.Context, query account.Query) ([]account.Account, error) {
+func (s *Accounts) List(ctx context.Context, query account.Query) ([]account.Account, error) {
 	rows, err := s.list(ctx, &query)
 	if err != nil {
 		return nil, postgres.Translate("list accounts", err)
@@ -103,14 +103,14 @@ func (s *Store) List(ctx context.Context, query account.Query) ([]account.Accoun
 	return accounts, postgres.Translate("list accounts", fillBalances(ctx, s.db.Queries(), accounts))
 }
 
-func (s *Store) list(ctx context.Context, query *account.Query) ([]sqlcgen.Account, error) {
+func (s *Accounts) list(ctx context.Context, query *account.Query) ([]sqlcgen.Account, error) {
 	q := s.db.PlannedQueries()
 	if query.Sort == "" || query.Sort == account.ByCreation {
 		return q.ListAccounts(ctx, sqlcgen.ListAccountsParams{
 			After:      ident.UUID(query.After),
 			ExternalID: query.ExternalID,
 			Status:     string(query.Status),
-			Part:       pgconv.Containing(query.Text),
+			Part:       postgres.Containing(query.Text),
 			RowLimit:   int32(query.Limit),
 		})
 	}
@@ -119,7 +119,7 @@ func (s *Store) list(ctx context.Context, query *account.Query) ([]sqlcgen.Accou
 		Sort:       string(query.Sort),
 		ExternalID: query.ExternalID,
 		Status:     string(query.Status),
-		Part:       pgconv.Containing(query.Text),
+		Part:       postgres.Containing(query.Text),
 		FirstPage:  query.After == account.ID{},
 		AfterRank:  query.AfterRank,
 		After:      ident.UUID(query.After),
@@ -139,7 +139,7 @@ func (s *Store) list(ctx context.Context, query *account.Query) ([]sqlcgen.Accou
 	return rows, err
 }
 
-func (s *Store) Update(
+func (s *Accounts) Update(
 	ctx context.Context, id account.ID, decide func(account.Account) (account.Update, error),
 ) (after account.Account, announce *wire.KeyChange, err error) {
 	err = s.db.InRevision(ctx, "update account", func(q *sqlcgen.Queries, rev int64) error {
@@ -183,7 +183,7 @@ func (s *Store) Update(
 		}
 
 		if update.Announce {
-			c, err := keychange.Insert(ctx, q, rev, wire.AccountUpdated, row.ID, nil)
+			c, err := changestore.InsertKeyChange(ctx, q, rev, wire.AccountUpdated, row.ID, nil)
 			if err != nil {
 				return err
 			}
@@ -194,7 +194,7 @@ func (s *Store) Update(
 			return err
 		}
 
-		return auditstore.Insert(ctx, q, "account.update", id, before, after)
+		return changestore.InsertAudit(ctx, q, "account.update", id, before, after)
 	})
 	return after, announce, err
 }
@@ -204,14 +204,14 @@ func setSlots(ctx context.Context, q *sqlcgen.Queries, id ident.UUID, slots int6
 	if err != nil {
 		return fmt.Errorf("lock slots: %w", err)
 	}
-	_, err = poolstore.Resize(ctx, q, (*sqlcgen.LockPoolsRow)(&row), func(p *allocator.Pool) { p.Resize(slots) })
+	_, err = leasestore.ResizePool(ctx, q, (*sqlcgen.LockPoolsRow)(&row), func(p *allocator.Pool) { p.Resize(slots) })
 	return err
 }
 
 func toAccount(row *sqlcgen.Account) (account.Account, error) {
 	a := account.Account{
 		ID:                    account.ID(row.ID),
-		ExternalID:            pgconv.Deref(row.ExternalID),
+		ExternalID:            postgres.Deref(row.ExternalID),
 		Name:                  row.Name,
 		Status:                account.Status(row.Status),
 		MaxConcurrentRequests: int(row.MaxConcurrentRequests),
@@ -319,7 +319,7 @@ func BalanceOf(row *sqlcgen.AccountBalancesRow) account.Balance {
 	}
 }
 
-func (s *Store) SummarizeBalances(ctx context.Context) (account.BalanceSummary, error) {
+func (s *Accounts) SummarizeBalances(ctx context.Context) (account.BalanceSummary, error) {
 	row, err := s.db.Queries().SummarizeBalances(ctx)
 	return account.BalanceSummary{
 		Negative:   row.Negative,

@@ -13,7 +13,7 @@ import (
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/controlplane/internal/postgres"
-	"modelgateway/controlplane/internal/postgres/auditstore"
+	"modelgateway/controlplane/internal/postgres/changestore"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/controlplane/internal/validation"
 	"modelgateway/controlplane/internal/vault"
@@ -28,7 +28,7 @@ const (
 	catalogHead     = "catalog_head"
 )
 
-// Store keeps the catalog; it implements catalog.Store.
+// Store keeps the catalog.
 type Store struct{ db *postgres.DB }
 
 // New returns a store that uses db.
@@ -102,7 +102,7 @@ func apply(
 	}
 
 	applied := catalog.Applied{Before: before, After: after, Plan: p}
-	return applied, auditstore.Insert(ctx, q, "catalog.apply", catalogObject{}, nil, p.Changes)
+	return applied, changestore.InsertAudit(ctx, q, "catalog.apply", catalogObject{}, nil, p.Changes)
 }
 
 // catalogObject names the catalog in the audit log.

@@ -9,7 +9,6 @@ import (
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/controlplane/internal/postgres"
-	"modelgateway/controlplane/internal/postgres/pgconv"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/shared/money"
 )
@@ -19,7 +18,7 @@ func (s *Store) Active(ctx context.Context, models []string, since time.Time) (b
 	q := sqlcgen.New(s.db.Pool())
 	rows, err := q.ActiveAccountsByModel(
 		ctx,
-		sqlcgen.ActiveAccountsByModelParams{Since: pgconv.Day(since, pgtype.NegativeInfinity), Models: models},
+		sqlcgen.ActiveAccountsByModelParams{Since: postgres.Day(since, pgtype.NegativeInfinity), Models: models},
 	)
 	if err != nil {
 		return nil, 0, postgres.Translate("count active accounts", err)
@@ -28,14 +27,14 @@ func (s *Store) Active(ctx context.Context, models []string, since time.Time) (b
 	for _, row := range rows {
 		byModel[row.Model] = row.Accounts
 	}
-	total, err = q.ActiveAccounts(ctx, sqlcgen.ActiveAccountsParams{Since: pgconv.Day(since, pgtype.NegativeInfinity), Models: models})
+	total, err = q.ActiveAccounts(ctx, sqlcgen.ActiveAccountsParams{Since: postgres.Day(since, pgtype.NegativeInfinity), Models: models})
 	return byModel, total, postgres.Translate("count active accounts", err)
 }
 
 func (s *Store) Traffic(ctx context.Context, models []string, since time.Time, limit int) ([]catalog.Traffic, error) {
 	rows, err := sqlcgen.New(s.db.Pool()).
 		ModelTraffic(ctx, sqlcgen.ModelTrafficParams{
-			Since:    pgconv.Day(since, pgtype.NegativeInfinity),
+			Since:    postgres.Day(since, pgtype.NegativeInfinity),
 			Models:   models,
 			RowLimit: int32(limit),
 		})

@@ -6,14 +6,14 @@ import (
 
 	"modelgateway/controlplane/internal/changestream"
 	"modelgateway/controlplane/internal/postgres"
-	"modelgateway/controlplane/internal/postgres/keychange"
+	"modelgateway/controlplane/internal/postgres/changestore"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/shared/wire"
 )
 
-var _ changestream.Store = (*Store)(nil)
+var _ changestream.Store = (*Leases)(nil)
 
-func (l *Store) ChangesToStream(ctx context.Context, after int64, limit int) (streamed int64, changes []wire.KeyChange, err error) {
+func (l *Leases) ChangesToStream(ctx context.Context, after int64, limit int) (streamed int64, changes []wire.KeyChange, err error) {
 	q := l.db.Queries()
 	if streamed, err = q.StreamedRevision(ctx); err != nil {
 		return 0, nil, postgres.Translate("read the streamed revision", err)
@@ -23,12 +23,12 @@ func (l *Store) ChangesToStream(ctx context.Context, after int64, limit int) (st
 		return 0, nil, postgres.Translate("read changes", err)
 	}
 	for _, row := range rows {
-		changes = append(changes, keychange.FromRow(row))
+		changes = append(changes, changestore.KeyChangeOf(row))
 	}
 	return streamed, changes, nil
 }
 
-func (l *Store) EndingSessions(ctx context.Context) (sessions []changestream.EndingSession, epoch int64, err error) {
+func (l *Leases) EndingSessions(ctx context.Context) (sessions []changestream.EndingSession, epoch int64, err error) {
 	q := l.db.Queries()
 	rows, err := q.EndingSessions(ctx)
 	if err != nil {
@@ -44,7 +44,7 @@ func (l *Store) EndingSessions(ctx context.Context) (sessions []changestream.End
 	return sessions, epoch, postgres.Translate("read the recovery wait", err)
 }
 
-func (l *Store) FenceEnding(ctx context.Context, ids []wire.SessionID) (fenced int, err error) {
+func (l *Leases) FenceEnding(ctx context.Context, ids []wire.SessionID) (fenced int, err error) {
 	list := make([]int64, len(ids))
 	for i, id := range ids {
 		list[i] = int64(id)
@@ -53,11 +53,11 @@ func (l *Store) FenceEnding(ctx context.Context, ids []wire.SessionID) (fenced i
 	return int(rows), postgres.Translate("fence sessions", err)
 }
 
-func (l *Store) LongestWindow(ctx context.Context) (time.Duration, error) {
+func (l *Leases) LongestWindow(ctx context.Context) (time.Duration, error) {
 	longest, err := l.db.Queries().LongestWindow(ctx)
 	return time.Duration(longest) * time.Millisecond, postgres.Translate("read windows of sessions", err)
 }
 
-func (l *Store) RaiseStreamed(ctx context.Context, revision int64) error {
+func (l *Leases) RaiseStreamed(ctx context.Context, revision int64) error {
 	return postgres.Translate("raise the streamed revision", l.db.Queries().RaiseStreamedRevision(ctx, revision))
 }

@@ -9,15 +9,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"modelgateway/controlplane/internal/postgres"
-	"modelgateway/controlplane/internal/postgres/keychange"
-	"modelgateway/controlplane/internal/postgres/pgconv"
-	"modelgateway/controlplane/internal/postgres/poolstore"
+	"modelgateway/controlplane/internal/postgres/changestore"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/shared/lease/session"
 	"modelgateway/shared/wire"
 )
 
-func (l *Store) Register(ctx context.Context, r *wire.RegisterRequest, window time.Duration) (*wire.RegisterResponse, error) {
+func (l *Leases) Register(ctx context.Context, r *wire.RegisterRequest, window time.Duration) (*wire.RegisterResponse, error) {
 	reply := &wire.RegisterResponse{V: wire.Version, Status: wire.Done, WindowMS: window.Milliseconds()}
 	err := l.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
@@ -56,7 +54,7 @@ func (l *Store) Register(ctx context.Context, r *wire.RegisterRequest, window ti
 // transaction runs, so that the response lacks it. The session's row says so: the
 // change is not confirmed before the session has applied it, or the stream of changes
 // has confirmed it.
-func (l *Store) Heartbeat(
+func (l *Leases) Heartbeat(
 	ctx context.Context, r *wire.HeartbeatRequest, window time.Duration, limit int,
 ) (*wire.HeartbeatResponse, error) {
 	reply := &wire.HeartbeatResponse{V: wire.Version}
@@ -111,7 +109,7 @@ func (l *Store) Heartbeat(
 		}
 
 		for _, c := range changes {
-			reply.Changes = append(reply.Changes, keychange.FromRow(c))
+			reply.Changes = append(reply.Changes, changestore.KeyChangeOf(c))
 		}
 
 		return nil
@@ -125,7 +123,7 @@ const maxReleased = 500
 
 // Close implements leasing.Store. A session that holds many leases is closed in
 // several transactions; it remains fenced until the last one.
-func (l *Store) Close(ctx context.Context, r *wire.CloseRequest) (closed bool, err error) {
+func (l *Leases) Close(ctx context.Context, r *wire.CloseRequest) (closed bool, err error) {
 	for more := true; more && err == nil; {
 		closed, more, err = l.release(ctx, r)
 	}
@@ -135,7 +133,7 @@ func (l *Store) Close(ctx context.Context, r *wire.CloseRequest) (closed bool, e
 // release closes a session, or releases some of its leases if there are more. It
 // takes the exclusive lock of the session first: settlement holds a shared lock of
 // the session while it waits to update the row.
-func (l *Store) release(ctx context.Context, r *wire.CloseRequest) (done, more bool, err error) {
+func (l *Leases) release(ctx context.Context, r *wire.CloseRequest) (done, more bool, err error) {
 	err = l.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
 		more = false
@@ -181,7 +179,7 @@ func (l *Store) release(ctx context.Context, r *wire.CloseRequest) (done, more b
 
 // closeExpired closes a fenced session that had no heartbeat for closeAfter, unless
 // it was closed meanwhile.
-func (l *Store) closeExpired(ctx context.Context, id wire.SessionID, heardFor, closeAfter time.Duration) (closed bool, err error) {
+func (l *Leases) closeExpired(ctx context.Context, id wire.SessionID, heardFor, closeAfter time.Duration) (closed bool, err error) {
 	for more := true; more && err == nil; {
 		err = l.db.InTx(ctx, func(tx pgx.Tx) error {
 			q := sqlcgen.New(tx)
@@ -214,7 +212,7 @@ func releaseLeases(ctx context.Context, q *sqlcgen.Queries, id wire.SessionID) (
 	if more = len(pools) > maxReleased; more {
 		pools = pools[:maxReleased]
 	}
-	stored, err := poolstore.Load(ctx, q, pools, []int64{int64(id)})
+	stored, err := LoadPools(ctx, q, pools, []int64{int64(id)})
 	if err != nil {
 		return false, err
 	}
@@ -225,7 +223,7 @@ func releaseLeases(ctx context.Context, q *sqlcgen.Queries, id wire.SessionID) (
 
 // Sweep implements leasing.Store. An error with one session does not stop the
 // others from being closed.
-func (l *Store) Sweep(ctx context.Context, window, closeAfter time.Duration, connected bool) (closed int, err error) {
+func (l *Leases) Sweep(ctx context.Context, window, closeAfter time.Duration, connected bool) (closed int, err error) {
 	if err = l.markExpired(ctx, window); err != nil {
 		return 0, postgres.Translate("mark expired sessions", err)
 	}
@@ -244,7 +242,7 @@ func (l *Store) Sweep(ctx context.Context, window, closeAfter time.Duration, con
 
 	var errs []error
 	for _, row := range rows {
-		t := session.Record{ID: wire.SessionID(row.ID), State: session.Fenced, Remaining: pgconv.Seconds(row.LeftSeconds)}
+		t := session.Record{ID: wire.SessionID(row.ID), State: session.Fenced, Remaining: postgres.Seconds(row.LeftSeconds)}
 		if !t.Over(heardFor, closeAfter) {
 			break // the other sessions had a later heartbeat
 		}
@@ -262,13 +260,13 @@ func (l *Store) Sweep(ctx context.Context, window, closeAfter time.Duration, con
 
 // servingFor returns how long this replica has served in the server incarnation
 // without an absence of Postgres or of its own that was longer than the window.
-func (l *Store) servingFor(window time.Duration) time.Duration {
+func (l *Leases) servingFor(window time.Duration) time.Duration {
 	return min(l.db.ServingFor(), l.presence.servingFor(window))
 }
 
 // markExpired marks the sessions that have expired. Their proxies may still admit:
 // package changestream fences them when the stream of changes has confirmed it.
-func (l *Store) markExpired(ctx context.Context, window time.Duration) error {
+func (l *Leases) markExpired(ctx context.Context, window time.Duration) error {
 	return l.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
 		rows, err := q.ExpiredSessions(ctx)
@@ -281,7 +279,7 @@ func (l *Store) markExpired(ctx context.Context, window time.Duration) error {
 		for _, row := range rows {
 			t := session.Record{
 				State:     session.Active,
-				Remaining: session.Remaining(pgconv.Seconds(row.LeftSeconds), servingFor, window),
+				Remaining: session.Remaining(postgres.Seconds(row.LeftSeconds), servingFor, window),
 			}
 			if t.Expired() {
 				expired = append(expired, row.ID)

@@ -11,19 +11,19 @@ import (
 	"modelgateway/shared/wire"
 )
 
-var _ keybucket.Store = (*Store)(nil)
+var _ keybucket.Store = (*Leases)(nil)
 
-func (l *Store) Head(ctx context.Context) (wire.KeyMark, error) {
+func (l *Leases) Head(ctx context.Context) (wire.KeyMark, error) {
 	row, err := l.db.Queries().KeyHead(ctx)
 	return wire.KeyMark{V: wire.Version, Epoch: row.ClusterEpoch, Revision: row.Revision}, postgres.Translate("read revision", err)
 }
 
-func (l *Store) CountKeys(ctx context.Context) (int64, error) {
+func (l *Leases) CountKeys(ctx context.Context) (int64, error) {
 	n, err := l.db.Queries().CountAllKeys(ctx)
 	return n, postgres.Translate("count keys", err)
 }
 
-func (l *Store) Keys(ctx context.Context, since int64, after ident.UUID, limit int) (page keybucket.Page, err error) {
+func (l *Leases) Keys(ctx context.Context, since int64, after ident.UUID, limit int) (page keybucket.Page, err error) {
 	var rows []sqlcgen.HashesOfChangedKeysRow
 	if since == 0 {
 		all, err := l.db.Queries().HashesOfKeys(ctx, sqlcgen.HashesOfKeysParams{After: after, RowLimit: int32(limit)})
@@ -52,7 +52,7 @@ func (l *Store) Keys(ctx context.Context, since int64, after ident.UUID, limit i
 	return page, nil
 }
 
-func (l *Store) KeyEntries(ctx context.Context, hashes []apikey.Hash) ([]wire.KeyEntry, error) {
+func (l *Leases) KeyEntries(ctx context.Context, hashes []apikey.Hash) ([]wire.KeyEntry, error) {
 	loaded, epoch, err := l.loadKeys(ctx, hashes)
 	if err != nil {
 		return nil, err

@@ -1,5 +1,5 @@
-// Package leasestore keeps proxy sessions, leases and lease responses in Postgres:
-// it implements leasing.Store.
+// Package leasestore keeps in Postgres the sessions of proxies, pools, leases and lease responses, recognizes lost commits, and
+// reads the state of the database and of the proxies for operators.
 //
 // Locks are taken in one order everywhere: sessions by id, then pools by id,
 // then leases.
@@ -19,8 +19,6 @@ import (
 
 	"modelgateway/controlplane/internal/leasing"
 	"modelgateway/controlplane/internal/postgres"
-	"modelgateway/controlplane/internal/postgres/pgconv"
-	"modelgateway/controlplane/internal/postgres/poolstore"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease/allocator"
@@ -28,8 +26,8 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// Store keeps proxy sessions and leases. It is safe for concurrent use.
-type Store struct {
+// Leases keeps proxy sessions and leases. It is safe for concurrent use.
+type Leases struct {
 	db       *postgres.DB
 	presence presence
 
@@ -38,15 +36,15 @@ type Store struct {
 	locked map[wire.PoolID]bool
 }
 
-// New returns a store that uses db.
-func New(db *postgres.DB) *Store { return NewWithClock(db, now) }
+// NewLeases returns a store that uses db.
+func NewLeases(db *postgres.DB) *Leases { return NewLeasesWithClock(db, now) }
 
-// NewWithClock returns a store that uses db, and clock for the absences of Postgres, of the bus and of this replica.
-func NewWithClock(db *postgres.DB, clock func() session.Instant) *Store {
-	return &Store{db: db, presence: newPresence(clock), locked: map[wire.PoolID]bool{}}
+// NewLeasesWithClock returns a store that uses db, and clock for the absences of Postgres, of the bus and of this replica.
+func NewLeasesWithClock(db *postgres.DB, clock func() session.Instant) *Leases {
+	return &Leases{db: db, presence: newPresence(clock), locked: map[wire.PoolID]bool{}}
 }
 
-var _ leasing.Store = (*Store)(nil)
+var _ leasing.Store = (*Leases)(nil)
 
 // lockWait is how long a batch waits for a row. It is longer than transactions hold
 // rows, unless their process is stopped.
@@ -55,7 +53,7 @@ const lockWait = 50 * time.Millisecond
 // Batch implements leasing.Store. A batch waits for locked rows up to lockWait;
 // then it leaves out the messages that need them, as later batches do at once. So
 // a control plane that is stopped inside a transaction delays no other accounts.
-func (l *Store) Batch(ctx context.Context, requests []*wire.LeaseRequest, returns []*wire.Return, decide func(*allocator.Batch)) error {
+func (l *Leases) Batch(ctx context.Context, requests []*wire.LeaseRequest, returns []*wire.Return, decide func(*allocator.Batch)) error {
 	keys := keysOf(requests, returns)
 	keys.onlyFree = l.knowsLocked(keys.pools)
 	err := l.batch(ctx, &keys, requests, decide)
@@ -70,14 +68,14 @@ func (l *Store) Batch(ctx context.Context, requests []*wire.LeaseRequest, return
 }
 
 // knowsLocked reports whether one of the pools was locked when it was last needed.
-func (l *Store) knowsLocked(pools []int64) bool {
+func (l *Leases) knowsLocked(pools []int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.locked) > 0 && slices.ContainsFunc(pools, func(id int64) bool { return l.locked[wire.PoolID(id)] })
 }
 
 // remember records which of the pools a batch has found locked.
-func (l *Store) remember(pools []int64, locked map[wire.PoolID]bool) {
+func (l *Leases) remember(pools []int64, locked map[wire.PoolID]bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, id := range pools {
@@ -86,7 +84,7 @@ func (l *Store) remember(pools []int64, locked map[wire.PoolID]bool) {
 	maps.Copy(l.locked, locked)
 }
 
-func (l *Store) batch(ctx context.Context, keys *batchKeys, requests []*wire.LeaseRequest, decide func(*allocator.Batch)) error {
+func (l *Leases) batch(ctx context.Context, keys *batchKeys, requests []*wire.LeaseRequest, decide func(*allocator.Batch)) error {
 	return l.db.InTxWithLockTimeout(ctx, lockWait, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
 		batch, stored, err := keys.load(ctx, q)
@@ -148,7 +146,7 @@ func keysOf(requests []*wire.LeaseRequest, returns []*wire.Return) batchKeys {
 }
 
 // load locks and reads the rows of a batch.
-func (k *batchKeys) load(ctx context.Context, q *sqlcgen.Queries) (*allocator.Batch, *poolstore.Stored, error) {
+func (k *batchKeys) load(ctx context.Context, q *sqlcgen.Queries) (*allocator.Batch, *StoredPools, error) {
 	batch := &allocator.Batch{Results: map[allocator.RequestKey]*allocator.Result{}}
 	stored, err := k.lock(ctx, q, batch)
 	if err != nil {
@@ -161,7 +159,7 @@ func (k *batchKeys) load(ctx context.Context, q *sqlcgen.Queries) (*allocator.Ba
 		batch.Allocator.EndedSessions[wire.SessionID(id)] = s == nil || !s.MayAdmit()
 	}
 
-	if err := poolstore.LoadHolders(ctx, q, batch.Allocator, k.needed); err != nil {
+	if err := LoadHolders(ctx, q, batch.Allocator, k.needed); err != nil {
 		return nil, nil, err
 	}
 	if batch.LiveProxies, err = q.CountLiveProxies(ctx); err != nil {
@@ -173,22 +171,22 @@ func (k *batchKeys) load(ctx context.Context, q *sqlcgen.Queries) (*allocator.Ba
 		return nil, nil, fmt.Errorf("read the recovery wait: %w", err)
 	}
 
-	batch.Recovering, batch.SinceLoss = loss.Recovering, pgconv.Seconds(loss.SinceLoss)
+	batch.Recovering, batch.SinceLoss = loss.Recovering, postgres.Seconds(loss.SinceLoss)
 	return batch, stored, k.loadResults(ctx, q, batch.Results)
 }
 
 // lock locks the sessions, pools and leases.
-func (k *batchKeys) lock(ctx context.Context, q *sqlcgen.Queries, batch *allocator.Batch) (stored *poolstore.Stored, err error) {
+func (k *batchKeys) lock(ctx context.Context, q *sqlcgen.Queries, batch *allocator.Batch) (stored *StoredPools, err error) {
 	if !k.onlyFree {
 		if batch.Sessions, err = ShareSessions(ctx, q, k.sessions); err != nil {
 			return nil, err
 		}
-		return poolstore.Load(ctx, q, k.pools, k.sessions)
+		return LoadPools(ctx, q, k.pools, k.sessions)
 	}
 	if batch.Sessions, batch.LockedSessions, err = shareFreeSessions(ctx, q, k.sessions); err != nil {
 		return nil, err
 	}
-	stored, k.locked, err = poolstore.LoadFree(ctx, q, k.pools, k.sessions)
+	stored, k.locked, err = LoadFreePools(ctx, q, k.pools, k.sessions)
 	batch.LockedPools = k.locked
 	return stored, err
 }

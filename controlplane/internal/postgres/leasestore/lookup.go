@@ -16,13 +16,13 @@ import (
 	"modelgateway/shared/wire"
 )
 
-func (l *Store) LoadKeys(ctx context.Context, hashes []apikey.Hash) (map[apikey.Hash]*wire.LoadKeyResponse, error) {
+func (l *Leases) LoadKeys(ctx context.Context, hashes []apikey.Hash) (map[apikey.Hash]*wire.LoadKeyResponse, error) {
 	loaded, _, err := l.loadKeys(ctx, hashes)
 	return loaded, err
 }
 
 // loadKeys is LoadKeys, and returns the cluster epoch of the records.
-func (l *Store) loadKeys(ctx context.Context, hashes []apikey.Hash) (loaded map[apikey.Hash]*wire.LoadKeyResponse, epoch int64, err error) {
+func (l *Leases) loadKeys(ctx context.Context, hashes []apikey.Hash) (loaded map[apikey.Hash]*wire.LoadKeyResponse, epoch int64, err error) {
 	lookups := make([][]byte, len(hashes))
 	for i := range hashes {
 		lookups[i] = hashes[i][:]
@@ -81,7 +81,7 @@ func setMultipliers(record *wire.KeyRecord, own int64, models []byte) error {
 	return nil
 }
 
-func (l *Store) Balance(ctx context.Context, r *wire.BalanceRequest) (*wire.BalanceResponse, error) {
+func (l *Leases) Balance(ctx context.Context, r *wire.BalanceRequest) (*wire.BalanceResponse, error) {
 	account, err := ident.Account.Parse(r.AccountID)
 	if err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func (l *Store) Balance(ctx context.Context, r *wire.BalanceRequest) (*wire.Bala
 	}, nil
 }
 
-func (l *Store) KeyRecord(ctx context.Context, ofAccount *account.ID, ofKey *key.ID) (record *wire.KeyRecord, suspended bool, err error) {
+func (l *Leases) KeyRecord(ctx context.Context, ofAccount *account.ID, ofKey *key.ID) (record *wire.KeyRecord, suspended bool, err error) {
 	row, err := l.db.Queries().
 		ReadKeyRecord(ctx, sqlcgen.ReadKeyRecordParams{AccountID: (*ident.UUID)(ofAccount), KeyID: (*ident.UUID)(ofKey)})
 	switch err = postgres.Translate("read key record", err); {

@@ -14,7 +14,7 @@ import (
 	"modelgateway/shared/wire"
 )
 
-func (l *Store) LiveSessions(ctx context.Context) (map[wire.SessionID]string, error) {
+func (l *Leases) LiveSessions(ctx context.Context) (map[wire.SessionID]string, error) {
 	rows, err := l.db.Queries().ActiveSessions(ctx)
 	live := make(map[wire.SessionID]string, len(rows))
 	for _, row := range rows {
@@ -25,7 +25,7 @@ func (l *Store) LiveSessions(ctx context.Context) (map[wire.SessionID]string, er
 
 // ActiveSessions implements leasing.Store. The sessions are read before the
 // state of the cluster: if commits are lost in between, the state shows it.
-func (l *Store) ActiveSessions(ctx context.Context, c wire.KeyChange) ([]session.ActiveSession, error) {
+func (l *Leases) ActiveSessions(ctx context.Context, c wire.KeyChange) ([]session.ActiveSession, error) {
 	rows, err := l.db.Queries().ActiveSessions(ctx)
 	if err != nil {
 		return nil, postgres.Translate("list sessions", err)

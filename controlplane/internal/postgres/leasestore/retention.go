@@ -14,7 +14,7 @@ const maxClearedSessions = 1000
 // DeleteOld deletes the leases and lease responses of closed sessions, closed
 // sessions after an age, and key changes that every proxy has applied after an
 // age. It returns the number of rows. Any number of replicas may run it at once.
-func (l *Store) DeleteOld(ctx context.Context, sessionAge, changeAge time.Duration) (deleted int64, err error) {
+func (l *Leases) DeleteOld(ctx context.Context, sessionAge, changeAge time.Duration) (deleted int64, err error) {
 	q := l.db.Queries()
 	ids, err := q.ClosedSessions(ctx, maxClearedSessions)
 	if err != nil {
@@ -44,7 +44,7 @@ func (l *Store) DeleteOld(ctx context.Context, sessionAge, changeAge time.Durati
 }
 
 // clear deletes leases and lease responses of a closed session.
-func (l *Store) clear(ctx context.Context, session int64) (deleted int64, err error) {
+func (l *Leases) clear(ctx context.Context, session int64) (deleted int64, err error) {
 	leases, err := postgres.DeleteInBatches(func() (int64, error) {
 		return l.db.Queries().RemoveLeases(ctx, sqlcgen.RemoveLeasesParams{SessionID: session, MaxRows: postgres.BatchRows})
 	})

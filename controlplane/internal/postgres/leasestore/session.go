@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"modelgateway/controlplane/internal/postgres/pgconv"
+	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/shared/lease/session"
 	"modelgateway/shared/wire"
@@ -68,7 +68,7 @@ func recordsOf(rows []sqlcgen.ShareSessionsRow) map[wire.SessionID]*session.Reco
 			ID:              id,
 			BootID:          r.BootID,
 			State:           session.State(r.State),
-			Remaining:       pgconv.Seconds(r.LeftSeconds),
+			Remaining:       postgres.Seconds(r.LeftSeconds),
 			AppliedRevision: r.AppliedRevision,
 		}
 	}
@@ -100,7 +100,7 @@ func recordOf(id wire.SessionID, r sqlcgen.LockSessionForHeartbeatRow, err error
 		BootID:          r.BootID,
 		State:           session.State(r.State),
 		Ending:          r.Ending,
-		Remaining:       pgconv.Seconds(r.LeftSeconds),
+		Remaining:       postgres.Seconds(r.LeftSeconds),
 		AppliedRevision: r.AppliedRevision,
 	}, nil
 }

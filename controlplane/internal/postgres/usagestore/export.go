@@ -9,19 +9,18 @@ import (
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/postgres"
-	"modelgateway/controlplane/internal/postgres/pgconv"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/controlplane/internal/usage"
 	"modelgateway/shared/ident"
 )
 
-func (s *Store) Export(ctx context.Context, query usage.ExportQuery) ([]usage.Record, error) {
-	after, ceiling := ident.UUID(query.After), pgconv.HighestID
-	if floor := pgconv.LowestID(query.From); string(after[:]) < string(floor[:]) {
+func (s *Usage) Export(ctx context.Context, query usage.ExportQuery) ([]usage.Record, error) {
+	after, ceiling := ident.UUID(query.After), postgres.HighestID
+	if floor := postgres.LowestID(query.From); string(after[:]) < string(floor[:]) {
 		after = before(floor)
 	}
 	if !query.To.IsZero() {
-		ceiling = pgconv.LowestID(query.To)
+		ceiling = postgres.LowestID(query.To)
 	}
 	rows, err := s.export(ctx, &query, after, ceiling)
 	if err != nil {
@@ -31,7 +30,7 @@ func (s *Store) Export(ctx context.Context, query usage.ExportQuery) ([]usage.Re
 }
 
 // export reads with the most selective index.
-func (s *Store) export(ctx context.Context, query *usage.ExportQuery, after, ceiling ident.UUID) ([]sqlcgen.UsageRecord, error) {
+func (s *Usage) export(ctx context.Context, query *usage.ExportQuery, after, ceiling ident.UUID) ([]sqlcgen.UsageRecord, error) {
 	limit := int32(query.Limit)
 	switch {
 	case query.KeyID != key.ID{}:
@@ -64,10 +63,10 @@ func (s *Store) export(ctx context.Context, query *usage.ExportQuery, after, cei
 }
 
 // Exceeds implements usage.Store. It reads an index only.
-func (s *Store) Exceeds(ctx context.Context, q usage.PreviewQuery, limit int) (bool, error) {
+func (s *Usage) Exceeds(ctx context.Context, q usage.PreviewQuery, limit int) (bool, error) {
 	_, err := s.db.Queries().UsageBelow(ctx, sqlcgen.UsageBelowParams{
-		Floor:   pgconv.LowestID(q.From),
-		Ceiling: pgconv.LowestID(q.To),
+		Floor:   postgres.LowestID(q.From),
+		Ceiling: postgres.LowestID(q.To),
 		Model:   q.Model,
 		Looked:  int32(limit),
 	})

@@ -9,14 +9,13 @@ import (
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/postgres"
-	"modelgateway/controlplane/internal/postgres/pgconv"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/controlplane/internal/usage"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
 )
 
-func (s *Store) List(ctx context.Context, query usage.Query) (usage.Page, error) {
+func (s *Usage) List(ctx context.Context, query usage.Query) (usage.Page, error) {
 	list := reader{s, s.db.PlannedQueries(), &query}
 	page, err := list.page(ctx)
 	return page, postgres.Translate("list usage", err)
@@ -24,7 +23,7 @@ func (s *Store) List(ctx context.Context, query usage.Query) (usage.Page, error)
 
 // reader reads one page.
 type reader struct {
-	store *Store
+	store *Usage
 	q     *sqlcgen.Queries
 	query *usage.Query
 }
@@ -76,7 +75,7 @@ func (r reader) page(ctx context.Context) (usage.Page, error) {
 
 // bounds returns the range of ids of a query: floor ≤ id < ceiling.
 func bounds(query *usage.Query) (floor, ceiling ident.UUID) {
-	floor, ceiling = pgconv.LowestID(query.From), pgconv.HighestID
+	floor, ceiling = postgres.LowestID(query.From), postgres.HighestID
 	if lowest := ident.UUID(query.Lowest); string(lowest[:]) > string(floor[:]) {
 		floor = lowest
 	}
@@ -87,7 +86,7 @@ func bounds(query *usage.Query) (floor, ceiling ident.UUID) {
 		}
 	}
 	if !query.To.IsZero() {
-		lower(pgconv.LowestID(query.To))
+		lower(postgres.LowestID(query.To))
 	}
 	if highest := ident.UUID(query.Highest); !highest.IsZero() {
 		lower(after(highest))
@@ -130,9 +129,9 @@ func (r reader) rows(ctx context.Context, floor, ceiling ident.UUID, limit int) 
 		Route:        q.Route,
 		Format:       q.Format,
 		AnyStream:    q.Stream == nil,
-		Stream:       pgconv.Deref(q.Stream),
+		Stream:       postgres.Deref(q.Stream),
 		AnyEstimated: q.Estimated == nil,
-		Estimated:    pgconv.Deref(q.Estimated),
+		Estimated:    postgres.Deref(q.Estimated),
 		MinCost:      int64(q.MinCost),
 		RowLimit:     int32(limit),
 	}
@@ -209,7 +208,7 @@ func keyOrNil(id key.ID) *ident.UUID {
 
 // after returns the id above another one; the highest for the highest.
 func after(u ident.UUID) ident.UUID {
-	if u == pgconv.HighestID {
+	if u == postgres.HighestID {
 		return u
 	}
 	for i := len(u) - 1; i >= 0; i-- {

@@ -23,7 +23,7 @@ import (
 func TestListsWithRandomFilters(t *testing.T) {
 	t.Parallel()
 	db := postgres.Wrap(pgtest.New(t))
-	store := &Store{db, 7, 60, 40}
+	store := &Usage{db, 7, 60, 40}
 	insertRecords(t, db, 400)
 	all, err := store.List(t.Context(), usage.Query{Limit: 1000})
 	if err != nil || len(all.Records) != 400 {
@@ -51,7 +51,7 @@ func TestListsWithRandomFilters(t *testing.T) {
 }
 
 // walk returns all records of a query, and how many pages ended early.
-func walk(t *testing.T, store *Store, q usage.Query) (found []usage.RequestID, early int) {
+func walk(t *testing.T, store *Usage, q usage.Query) (found []usage.RequestID, early int) {
 	t.Helper()
 	for range 500 {
 		page, err := store.List(t.Context(), q)
@@ -163,7 +163,7 @@ func TestRareRecordsAreFoundByAnIndex(t *testing.T) {
 	t.Parallel()
 	db := postgres.Wrap(pgtest.New(t))
 	insertRecords(t, db, 400)
-	store := &Store{db, 7, 14, 14}
+	store := &Usage{db, 7, 14, 14}
 	for name, q := range map[string]usage.Query{
 		"failed": {Status: event.Failed}, "estimated": {Estimated: new(true)},
 	} {

@@ -11,14 +11,13 @@ import (
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/postgres"
-	"modelgateway/controlplane/internal/postgres/pgconv"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/controlplane/internal/usage"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/money"
 )
 
-func (s *Store) Totals(ctx context.Context, query usage.TotalQuery) ([]usage.Total, error) {
+func (s *Usage) Totals(ctx context.Context, query usage.TotalQuery) ([]usage.Total, error) {
 	if query.KeyID != (key.ID{}) && query.AccountID == (account.ID{}) {
 		owner, err := s.db.Queries().AccountOfKey(ctx, ident.UUID(query.KeyID))
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -46,7 +45,7 @@ func ReadTotals(ctx context.Context, q *sqlcgen.Queries, query *usage.TotalQuery
 		return readTotalsByDay(ctx, q, query)
 	}
 
-	after, from, to := afterOf(query), pgconv.Day(query.From, pgtype.NegativeInfinity), pgconv.Day(query.To, pgtype.Infinity)
+	after, from, to := afterOf(query), postgres.Day(query.From, pgtype.NegativeInfinity), postgres.Day(query.To, pgtype.Infinity)
 	first, end := wholeWeeks(from, to)
 	rows, err := q.UsageTotals(ctx, sqlcgen.UsageTotalsParams{
 		ByAccount:    query.By.Account,
@@ -90,7 +89,7 @@ func readTotalsByDay(ctx context.Context, q *sqlcgen.Queries, query *usage.Total
 
 	used, err := q.UsedDays(
 		ctx,
-		sqlcgen.UsedDaysParams{FromDay: pgconv.Day(from, pgtype.NegativeInfinity), ToDay: pgconv.Day(query.To, pgtype.Infinity)},
+		sqlcgen.UsedDaysParams{FromDay: postgres.Day(from, pgtype.NegativeInfinity), ToDay: postgres.Day(query.To, pgtype.Infinity)},
 	)
 	if err != nil || !used.FirstDay.Valid {
 		return nil, err
@@ -103,10 +102,10 @@ func readTotalsByDay(ctx context.Context, q *sqlcgen.Queries, query *usage.Total
 			ByAccount:    query.By.Account,
 			ByKey:        query.By.Key,
 			ByModel:      query.By.Model,
-			FromDay:      pgconv.Day(from, pgtype.Finite),
-			ToDay:        pgconv.Day(to, pgtype.Finite),
+			FromDay:      postgres.Day(from, pgtype.Finite),
+			ToDay:        postgres.Day(to, pgtype.Finite),
 			OfModel:      query.Model,
-			AfterDay:     pgconv.Day(after.Day, pgtype.Finite),
+			AfterDay:     postgres.Day(after.Day, pgtype.Finite),
 			AfterAccount: ident.UUID(after.AccountID),
 			AfterKey:     ident.UUID(after.KeyID),
 			AfterModel:   after.Model,
@@ -147,9 +146,9 @@ func readTotalsOfAccount(ctx context.Context, q *sqlcgen.Queries, query *usage.T
 		AnyKey:       query.KeyID == key.ID{},
 		OfKey:        ident.UUID(query.KeyID),
 		OfModel:      query.Model,
-		FromDay:      pgconv.Day(query.From, pgtype.NegativeInfinity),
-		ToDay:        pgconv.Day(query.To, pgtype.Infinity),
-		AfterDay:     pgconv.Day(after.Day, pgtype.Finite),
+		FromDay:      postgres.Day(query.From, pgtype.NegativeInfinity),
+		ToDay:        postgres.Day(query.To, pgtype.Infinity),
+		AfterDay:     postgres.Day(after.Day, pgtype.Finite),
 		AfterAccount: ident.UUID(after.AccountID),
 		AfterKey:     ident.UUID(after.KeyID),
 		AfterModel:   after.Model,
@@ -178,7 +177,7 @@ func readZonedTotals(ctx context.Context, q *sqlcgen.Queries, query *usage.Total
 
 	ids := make([]ident.UUID, len(starts))
 	for i, start := range starts {
-		ids[i] = pgconv.LowestID(start)
+		ids[i] = postgres.LowestID(start)
 	}
 
 	after := afterOf(query)
@@ -256,10 +255,10 @@ func readModelTotals(ctx context.Context, q *sqlcgen.Queries, query *usage.Total
 	rows, err := q.ModelUsageTotals(ctx, sqlcgen.ModelUsageTotalsParams{
 		ByDay:      query.By.Day,
 		ByModel:    query.By.Model,
-		FromDay:    pgconv.Day(query.From, pgtype.NegativeInfinity),
-		ToDay:      pgconv.Day(query.To, pgtype.Infinity),
+		FromDay:    postgres.Day(query.From, pgtype.NegativeInfinity),
+		ToDay:      postgres.Day(query.To, pgtype.Infinity),
 		OfModel:    query.Model,
-		AfterDay:   pgconv.Day(after.Day, pgtype.Finite),
+		AfterDay:   postgres.Day(after.Day, pgtype.Finite),
 		AfterModel: after.Model,
 		FirstPage:  query.After == nil,
 		RowLimit:   int32(query.Limit),

@@ -1,5 +1,5 @@
-// Package usagestore reads usage records and their totals from Postgres: it implements
-// usage.Store.
+// Package usagestore reads usage records and their totals from Postgres, keeps the minutes of traffic that proxies reported, and
+// the state of the months of usage and audit entries that are archived.
 package usagestore
 
 import (
@@ -18,18 +18,18 @@ import (
 	"modelgateway/shared/price"
 )
 
-// Store reads usage records and roll-ups; it implements usage.Store.
-type Store struct {
+// Usage reads usage records and roll-ups.
+type Usage struct {
 	db *postgres.DB
 	// A list whose filters have no index compares records with them: first a few, then more, and at most maxCompared for
 	// a page. The records of a key, an account or a model are in as many pages of the table, so at most maxScattered.
 	firstCompared, maxCompared, maxScattered int
 }
 
-// New returns a store that uses db.
-func New(db *postgres.DB) *Store { return &Store{db, 2_000, 200_000, 20_000} }
+// NewUsage returns a store that uses db.
+func NewUsage(db *postgres.DB) *Usage { return &Usage{db, 2_000, 200_000, 20_000} }
 
-func (s *Store) Get(ctx context.Context, id usage.RequestID) (usage.Record, error) {
+func (s *Usage) Get(ctx context.Context, id usage.RequestID) (usage.Record, error) {
 	row, err := s.db.Queries().GetUsage(ctx, ident.UUID(id))
 	if err != nil {
 		return usage.Record{}, postgres.NotFoundAs("get usage", err, usage.ErrNotFound)
@@ -42,7 +42,7 @@ func (s *Store) Get(ctx context.Context, id usage.RequestID) (usage.Record, erro
 }
 
 // nameCredentials sets the names of the credentials of attempts.
-func (s *Store) nameCredentials(ctx context.Context, attempts []usage.Attempt) error {
+func (s *Usage) nameCredentials(ctx context.Context, attempts []usage.Attempt) error {
 	ids := make([]string, len(attempts))
 	for i := range attempts {
 		ids[i] = attempts[i].Credential
@@ -58,12 +58,12 @@ func (s *Store) nameCredentials(ctx context.Context, attempts []usage.Attempt) e
 	return postgres.Translate("read the names of credentials", err)
 }
 
-func (s *Store) Count(ctx context.Context) (int64, error) {
+func (s *Usage) Count(ctx context.Context) (int64, error) {
 	n, err := s.db.Queries().CountUsage(ctx)
 	return n, postgres.Translate("count usage", err)
 }
 
-func (s *Store) Sheet(ctx context.Context, version int64) (price.Sheet, error) {
+func (s *Usage) Sheet(ctx context.Context, version int64) (price.Sheet, error) {
 	text, err := s.db.Queries().GetSheet(ctx, version)
 	if err != nil {
 		return price.Sheet{}, postgres.NotFoundAs("get price version", err, usage.ErrNoSheet)
@@ -86,7 +86,7 @@ func accountOrNil(id account.ID) *ident.UUID {
 
 // EnsurePartitions creates the partitions for usage of the coming weeks that do not
 // exist yet. Several replicas may run it at once.
-func (s *Store) EnsurePartitions(ctx context.Context) error {
+func (s *Usage) EnsurePartitions(ctx context.Context) error {
 	_, err := s.db.Queries().EnsureUsagePartitions(ctx)
 	return postgres.Translate("create usage partitions", err)
 }

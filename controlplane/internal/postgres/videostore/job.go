@@ -8,7 +8,6 @@ import (
 
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/postgres"
-	"modelgateway/controlplane/internal/postgres/pgconv"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/controlplane/internal/videojob"
 	"modelgateway/shared/ident"
@@ -18,14 +17,14 @@ var _ videojob.Jobs = (*Store)(nil)
 
 func (s *Store) Jobs(ctx context.Context, q videojob.JobQuery) ([]videojob.Job, error) {
 	arg := sqlcgen.ListVideoJobsParams{
-		Floor:    pgconv.LowestID(q.From),
-		Below:    pgconv.HighestID,
+		Floor:    postgres.LowestID(q.From),
+		Below:    postgres.HighestID,
 		Status:   q.Status,
 		State:    string(q.State),
 		RowLimit: int32(q.Limit),
 	}
 	if !q.To.IsZero() {
-		arg.Below = pgconv.LowestID(q.To)
+		arg.Below = postgres.LowestID(q.To)
 	}
 	if !q.Before.IsZero() && string(q.Before[:]) < string(arg.Below[:]) {
 		arg.Below = q.Before
@@ -40,7 +39,7 @@ func (s *Store) Jobs(ctx context.Context, q videojob.JobQuery) ([]videojob.Job, 
 }
 
 func (s *Store) Job(ctx context.Context, id ident.UUID) (videojob.Job, error) {
-	found, err := s.jobs(ctx, sqlcgen.ListVideoJobsParams{Below: pgconv.HighestID, ID: &id, RowLimit: 1})
+	found, err := s.jobs(ctx, sqlcgen.ListVideoJobsParams{Below: postgres.HighestID, ID: &id, RowLimit: 1})
 	if err == nil && len(found) == 0 {
 		err = videojob.ErrNotFound
 	}

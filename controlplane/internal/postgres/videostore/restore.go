@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"modelgateway/controlplane/internal/postgres"
-	"modelgateway/controlplane/internal/postgres/eventstore"
+	"modelgateway/controlplane/internal/postgres/changestore"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/controlplane/internal/videojob"
@@ -56,7 +56,7 @@ func Restore(ctx context.Context, tx pgx.Tx, kept []videojob.Backup) error {
 		return fmt.Errorf("quarantine: %w", err)
 	}
 
-	return eventstore.Insert(ctx, r.q, webhook.QuarantineEvent(len(r.faulty.Seqs), time.Now()))
+	return changestore.InsertEvents(ctx, r.q, webhook.QuarantineEvent(len(r.faulty.Seqs), time.Now()))
 }
 
 // refuse puts a job into quarantine, without a session.

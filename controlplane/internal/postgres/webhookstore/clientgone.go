@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"modelgateway/controlplane/internal/postgres/eventstore"
+	"modelgateway/controlplane/internal/postgres/changestore"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/controlplane/internal/webhook"
 )
@@ -28,6 +28,6 @@ func (s *Store) ReportClientsGone(ctx context.Context, day time.Time) error {
 			}
 		}
 
-		return eventstore.Insert(ctx, q, events...)
+		return changestore.InsertEvents(ctx, q, events...)
 	})
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"modelgateway/controlplane/internal/postgres/eventstore"
+	"modelgateway/controlplane/internal/postgres/changestore"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/controlplane/internal/webhook"
 )
@@ -34,11 +34,11 @@ func (s *Store) UpdateRefusedCredentials(ctx context.Context) error {
 			events = append(events, webhook.CredentialEvent(c.ProviderID, c.Name, c.ID, "", time.Now()))
 		}
 
-		return eventstore.Insert(ctx, q, events...)
+		return changestore.InsertEvents(ctx, q, events...)
 	})
 }
 
 // InsertEvent writes an event that is not caused by a change in the database.
 func (s *Store) InsertEvent(ctx context.Context, e webhook.Event) error {
-	return s.tx(ctx, "write event", func(q *sqlcgen.Queries) error { return eventstore.Insert(ctx, q, e) })
+	return s.tx(ctx, "write event", func(q *sqlcgen.Queries) error { return changestore.InsertEvents(ctx, q, e) })
 }

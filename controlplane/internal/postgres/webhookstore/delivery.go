@@ -10,9 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"modelgateway/controlplane/internal/postgres"
-	"modelgateway/controlplane/internal/postgres/auditstore"
 	"modelgateway/controlplane/internal/postgres/catalogstore"
-	"modelgateway/controlplane/internal/postgres/pgconv"
+	"modelgateway/controlplane/internal/postgres/changestore"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/controlplane/internal/webhook"
 	"modelgateway/shared/ident"
@@ -85,8 +84,8 @@ func toEvent(row *sqlcgen.WebhookEvent) (*webhook.Event, error) {
 	e := &webhook.Event{
 		ID:        row.ID,
 		Type:      webhook.Type(row.Type),
-		AccountID: pgconv.Deref(row.AccountID),
-		KeyID:     pgconv.Deref(row.KeyID),
+		AccountID: postgres.Deref(row.AccountID),
+		KeyID:     postgres.Deref(row.KeyID),
 		At:        row.CreatedAt,
 	}
 	if err := json.Unmarshal(row.Facts, &e.Facts); err != nil {
@@ -131,7 +130,7 @@ func (s *Store) Claim(ctx context.Context, limit, perEndpoint int, duration time
 				EventID:    r.EventID,
 				Body:       r.Body,
 				Failures:   int(r.Failures),
-				FailingFor: pgconv.Seconds(r.FailingSeconds),
+				FailingFor: postgres.Seconds(r.FailingSeconds),
 				Secrets:    secrets[r.EndpointID],
 			}
 		}
@@ -197,7 +196,7 @@ func endpointFailed(ctx context.Context, q *sqlcgen.Queries, o *webhook.Outcome)
 	after := toEndpoint(&row)
 	before := after
 	before.Enabled, before.DisabledReason = true, ""
-	return auditstore.Insert(ctx, q, "webhook.disable", after.ID, before, after)
+	return changestore.InsertAudit(ctx, q, "webhook.disable", after.ID, before, after)
 }
 
 func (s *Store) Release(ctx context.Context, c *webhook.Claim) error {
@@ -303,7 +302,7 @@ func (s *Store) Redeliver(ctx context.Context, id webhook.DeliveryID) (d webhook
 			return err
 		}
 		d = toDelivery(&row)
-		return auditstore.Insert(ctx, q, "webhook.redeliver", d.EndpointID, nil, map[string]any{"delivery_id": id.String()})
+		return changestore.InsertAudit(ctx, q, "webhook.redeliver", d.EndpointID, nil, map[string]any{"delivery_id": id.String()})
 	})
 	return d, err
 }
@@ -316,7 +315,7 @@ func (s *Store) RedeliverFailed(ctx context.Context, id webhook.ID, since time.T
 		if n, err = q.RedeliverFailed(ctx, sqlcgen.RedeliverFailedParams{EndpointID: ident.UUID(id), Since: since}); err != nil {
 			return err
 		}
-		return auditstore.Insert(ctx, q, "webhook.redeliver", id, nil, map[string]any{"since": since, "deliveries": n})
+		return changestore.InsertAudit(ctx, q, "webhook.redeliver", id, nil, map[string]any{"since": since, "deliveries": n})
 	})
 	return n, err
 }
@@ -333,7 +332,7 @@ func (s *Store) Test(ctx context.Context, endpoint webhook.ID, event ident.UUID)
 		); err != nil {
 			return err
 		}
-		return auditstore.Insert(ctx, q, "webhook.test", endpoint, nil, map[string]any{"event_id": ident.Event.Format(event)})
+		return changestore.InsertAudit(ctx, q, "webhook.test", endpoint, nil, map[string]any{"event_id": ident.Event.Format(event)})
 	})
 }
 

@@ -11,9 +11,8 @@ import (
 
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/postgres"
-	"modelgateway/controlplane/internal/postgres/auditstore"
-	"modelgateway/controlplane/internal/postgres/pgconv"
-	"modelgateway/controlplane/internal/postgres/poolstore"
+	"modelgateway/controlplane/internal/postgres/changestore"
+	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/controlplane/internal/vault"
 	"modelgateway/controlplane/internal/webhook"
@@ -47,7 +46,7 @@ func (s *Store) Create(
 			ID:          ident.UUID(e.ID),
 			Url:         e.URL,
 			Description: e.Description,
-			EventTypes:  pgconv.Strings(e.EventTypes),
+			EventTypes:  postgres.Strings(e.EventTypes),
 			Enabled:     e.Enabled,
 		})
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -68,7 +67,7 @@ func (s *Store) Create(
 			return err
 		}
 
-		return auditstore.Insert(ctx, q, "webhook.create", e.ID, nil, made)
+		return changestore.InsertAudit(ctx, q, "webhook.create", e.ID, nil, made)
 	})
 	return made, kept, err
 }
@@ -120,7 +119,7 @@ func (s *Store) Update(
 			ID:             row.ID,
 			Url:            wanted.URL,
 			Description:    wanted.Description,
-			EventTypes:     pgconv.Strings(wanted.EventTypes),
+			EventTypes:     postgres.Strings(wanted.EventTypes),
 			Enabled:        wanted.Enabled,
 			DisabledReason: wanted.DisabledReason,
 			Reset:          wanted.ResetsFailures(&before),
@@ -130,7 +129,7 @@ func (s *Store) Update(
 		}
 
 		after = toEndpoint(&row)
-		return auditstore.Insert(ctx, q, "webhook.update", id, before, after)
+		return changestore.InsertAudit(ctx, q, "webhook.update", id, before, after)
 	})
 	return after, err
 }
@@ -144,7 +143,7 @@ func (s *Store) Delete(ctx context.Context, id webhook.ID) error {
 		if err := q.DeleteEndpoint(ctx, row.ID); err != nil {
 			return err
 		}
-		return auditstore.Insert(ctx, q, "webhook.delete", id, toEndpoint(&row), nil)
+		return changestore.InsertAudit(ctx, q, "webhook.delete", id, toEndpoint(&row), nil)
 	})
 }
 
@@ -171,7 +170,7 @@ func (s *Store) Rotate(ctx context.Context, id webhook.ID, secret webhook.Secret
 			return err
 		}
 
-		return auditstore.Insert(ctx, q, "webhook.rotate_secret", id, nil, map[string]any{"overlap_seconds": int64(overlap.Seconds())})
+		return changestore.InsertAudit(ctx, q, "webhook.rotate_secret", id, nil, map[string]any{"overlap_seconds": int64(overlap.Seconds())})
 	})
 	return kept, err
 }
@@ -206,15 +205,15 @@ func (s *Store) SetAlerts(ctx context.Context, id account.ID, a webhook.Alerts) 
 			return err
 		}
 
-		stored, err := poolstore.Load(ctx, q, pools, nil)
+		stored, err := leasestore.LoadPools(ctx, q, pools, nil)
 		if err != nil {
 			return err
 		}
-		if err := poolstore.UpdateAlarms(ctx, q, stored.AlarmPools...); err != nil {
+		if err := leasestore.UpdateAlarms(ctx, q, stored.AlarmPools...); err != nil {
 			return err
 		}
 
-		return auditstore.Insert(ctx, q, "account.alerts", id, before, a)
+		return changestore.InsertAudit(ctx, q, "account.alerts", id, before, a)
 	})
 }
 

@@ -6,7 +6,6 @@ import (
 
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/postgres"
-	"modelgateway/controlplane/internal/postgres/pgconv"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/controlplane/internal/webhook"
 	"modelgateway/shared/ident"
@@ -42,7 +41,7 @@ func (s *Store) events(ctx context.Context, query *webhook.EventQuery) ([]sqlcge
 	}
 
 	if !query.OldestFirst {
-		from := webhook.Position{At: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), ID: pgconv.HighestID}
+		from := webhook.Position{At: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), ID: postgres.HighestID}
 		if query.From != nil {
 			from = *query.From
 		}

@@ -1,0 +1,375 @@
+package accountstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/key"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/changestore"
+	"modelgateway/controlplane/internal/postgres/leasestore"
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/controlplane/internal/vault"
+	"modelgateway/controlplane/internal/webhook"
+	"modelgateway/shared/apikey"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/lease/allocator"
+	"modelgateway/shared/money"
+	"modelgateway/shared/wire"
+)
+
+// Keys keeps API keys.
+type Keys struct{ db *postgres.DB }
+
+// NewKeys returns a store that uses db.
+func NewKeys(db *postgres.DB) *Keys { return &Keys{db} }
+
+func (s *Keys) Create(ctx context.Context, records []key.Record) (made []key.Record, err error) {
+	err = s.db.InRevision(ctx, "create keys", func(q *sqlcgen.Queries, rev int64) error {
+		made, err = createKeys(ctx, q, rev, records)
+		return err
+	})
+	if postgres.Violates(err, "api_keys_account_id_fkey") {
+		err = account.ErrNotFound
+	}
+	return made, err
+}
+
+func createKeys(ctx context.Context, q *sqlcgen.Queries, rev int64, records []key.Record) ([]key.Record, error) {
+	created, err := insertKeys(ctx, q, rev, records)
+	if err != nil {
+		return nil, err
+	}
+
+	made, keys := make([]key.Record, len(records)), make([]key.Key, len(records))
+	for i := range records {
+		row := created[ident.UUID(records[i].Key.ID)]
+		if row == nil {
+			if row, err = existingKey(ctx, q, &records[i]); err != nil {
+				return nil, err
+			}
+		}
+		made[i].Secret = key.Secret{Hash: apikey.Hash(row.LookupHash), Sealed: toSealed(row)}
+		keys[i] = toKey(row)
+	}
+
+	if err := fillSpending(ctx, q, keys); err != nil {
+		return nil, err
+	}
+
+	for i := range made {
+		made[i].Key = keys[i]
+	}
+
+	return made, nil
+}
+
+// insertKeys inserts those keys whose id, hash and external id do not exist yet, with their limits and entries in the audit
+// log. It makes three statements, however many keys there are.
+func insertKeys(ctx context.Context, q *sqlcgen.Queries, rev int64, records []key.Record) (map[ident.UUID]*sqlcgen.ApiKey, error) {
+	rows, err := q.InsertKeys(ctx, newRows(rev, records))
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	created, ids := make(map[ident.UUID]*sqlcgen.ApiKey, len(rows)), make([]ident.UUID, len(rows))
+	objects, afters := make([]fmt.Stringer, len(rows)), make([]any, len(rows))
+	for i := range rows {
+		row := &rows[i]
+		created[row.ID], ids[i] = row, row.ID
+		objects[i], afters[i] = key.ID(row.ID), toKey(row)
+	}
+	if err := q.InsertLimitPools(ctx, ids); err != nil {
+		return nil, err
+	}
+	return created, changestore.InsertAuditOfCreated(ctx, q, "key.create", objects, afters)
+}
+
+func newRows(rev int64, records []key.Record) sqlcgen.InsertKeysParams {
+	rows := sqlcgen.InsertKeysParams{Revision: rev}
+	for i := range records {
+		k, secret := &records[i].Key, &records[i].Secret
+		rows.Ids = append(rows.Ids, ident.UUID(k.ID))
+		rows.AccountIds = append(rows.AccountIds, ident.UUID(k.AccountID))
+		rows.ExternalIds = append(rows.ExternalIds, k.ExternalID)
+		rows.Names = append(rows.Names, k.Name)
+		rows.LookupHashes = append(rows.LookupHashes, secret.Hash[:])
+		rows.PepperIds = append(rows.PepperIds, secret.Pepper)
+		rows.Ciphertexts = append(rows.Ciphertexts, secret.Sealed.Text)
+		rows.CipherKeyIds = append(rows.CipherKeyIds, secret.Sealed.KeyID)
+		rows.Hints = append(rows.Hints, k.Hint)
+		limit := int64(unlimited)
+		if k.SpendLimit != nil {
+			limit = int64(*k.SpendLimit)
+		}
+		rows.SpendLimits = append(rows.SpendLimits, limit)
+	}
+
+	return rows
+}
+
+// unlimited stands for no limit among the limits of InsertKeys.
+const unlimited = -1
+
+func (s *Keys) Import(ctx context.Context, records []key.Record) (made []key.Record, announce *wire.KeyChange, err error) {
+	err = s.db.InRevision(ctx, "import keys", func(q *sqlcgen.Queries, rev int64) error {
+		announce = nil
+		if made, err = createKeys(ctx, q, rev, records); err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(made, func(r key.Record) bool { return r.Key.Rev == rev }) {
+			return nil
+		}
+		c, err := changestore.InsertKeyChange(ctx, q, rev, wire.KeysAdded, ident.UUID(made[0].Key.AccountID), nil)
+		announce = &c
+		return err
+	})
+	if postgres.Violates(err, "api_keys_account_id_fkey") {
+		err = account.ErrNotFound
+	}
+
+	return made, announce, err
+}
+
+// existingKey returns the key that an insert conflicts with: the same key by its
+// id, or a key of the same account with the same hash.
+func existingKey(ctx context.Context, q *sqlcgen.Queries, r *key.Record) (*sqlcgen.ApiKey, error) {
+	row, err := q.GetKey(ctx, ident.UUID(r.Key.ID))
+	if err == nil || !errors.Is(err, pgx.ErrNoRows) {
+		return &row, err
+	}
+	row, err = q.GetKeyByHash(ctx, r.Secret.Hash[:])
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil, key.ErrExternalIDTaken
+	case err == nil && account.ID(row.AccountID) != r.Key.AccountID:
+		return nil, key.ErrHashTaken
+	case err == nil:
+		err = recordPepper(ctx, q, &row, r)
+	}
+	return &row, err
+}
+
+// recordPepper writes the pepper of a key's hash if it was not known. Proxies do
+// not depend on it, so it needs no revision.
+func recordPepper(ctx context.Context, q *sqlcgen.Queries, row *sqlcgen.ApiKey, r *key.Record) error {
+	if row.PepperID != nil || r.Secret.Pepper == "" || !bytes.Equal(row.LookupHash, r.Secret.Hash[:]) {
+		return nil
+	}
+	if err := q.SetPepper(ctx, sqlcgen.SetPepperParams{ID: row.ID, Pepper: r.Secret.Pepper}); err != nil {
+		return fmt.Errorf("write pepper: %w", err)
+	}
+	return changestore.InsertAudit(ctx, q, "key.pepper", key.ID(row.ID), nil, map[string]string{"pepper": r.Secret.Pepper})
+}
+
+func (s *Keys) Get(ctx context.Context, id key.ID) (key.Key, error) {
+	row, err := s.db.Queries().GetKey(ctx, ident.UUID(id))
+	if err != nil {
+		return key.Key{}, postgres.NotFoundAs("get key", err, key.ErrNotFound)
+	}
+	k, err := withSpending(ctx, s.db.Queries(), &row)
+	return k, postgres.Translate("get key", err)
+}
+
+func (s *Keys) ByHash(ctx context.Context, hash apikey.Hash) (key.ID, error) {
+	row, err := s.db.Queries().GetKeyByHash(ctx, hash[:])
+	if err != nil {
+		return key.ID{}, postgres.NotFoundAs("get key by hash", err, key.ErrNotFound)
+	}
+	return key.ID(row.ID), nil
+}
+
+func (s *Keys) List(ctx context.Context, query key.Query) ([]key.Key, error) {
+	rows, err := s.db.Queries().ListKeys(ctx, sqlcgen.ListKeysParams{
+		AccountID:  ident.UUID(query.AccountID),
+		ExternalID: query.ExternalID,
+		After:      ident.UUID(query.After),
+		RowLimit:   int32(query.Limit),
+	})
+	if err != nil {
+		return nil, postgres.Translate("list keys", err)
+	}
+	keys := make([]key.Key, len(rows))
+	for i := range rows {
+		keys[i] = toKey(&rows[i])
+	}
+	return keys, postgres.Translate("list keys", fillSpending(ctx, s.db.Queries(), keys))
+}
+
+func (s *Keys) Update(
+	ctx context.Context, id key.ID, decide func(key.Key) (key.Update, error),
+) (after key.Key, announce *wire.KeyChange, err error) {
+	err = s.db.InRevision(ctx, "update key", func(q *sqlcgen.Queries, rev int64) error {
+		announce = nil
+		row, err := q.LockKey(ctx, ident.UUID(id))
+		if err != nil {
+			return postgres.NotFoundAs("lock key", err, key.ErrNotFound)
+		}
+
+		before := toKey(&row)
+		update, err := decide(before)
+		if err != nil {
+			return err
+		}
+
+		if update.Unchanged {
+			after, err = withSpending(ctx, q, &row)
+			return err
+		}
+
+		limit := (*int64)(update.Key.SpendLimit)
+		row, err = q.UpdateKey(ctx, sqlcgen.UpdateKeyParams{
+			ID:         row.ID,
+			Name:       update.Key.Name,
+			SpendLimit: limit,
+			Revision:   rev,
+		})
+		if err != nil {
+			return err
+		}
+		if err := setLimit(ctx, q, row.ID, limit); err != nil {
+			return err
+		}
+
+		if update.Announce {
+			c, err := changestore.InsertKeyChange(ctx, q, rev, wire.KeyUpdated, row.AccountID, &row)
+			if err != nil {
+				return err
+			}
+			announce = &c
+		}
+
+		if after, err = withSpending(ctx, q, &row); err != nil {
+			return err
+		}
+
+		return changestore.InsertAudit(ctx, q, "key.update", id, before, after)
+	})
+	return after, announce, err
+}
+
+func (s *Keys) Revoke(ctx context.Context, id key.ID) (revoked key.Key, c wire.KeyChange, err error) {
+	err = s.db.InRevision(ctx, "revoke key", func(q *sqlcgen.Queries, rev int64) error {
+		row, err := q.LockKey(ctx, ident.UUID(id))
+		if err != nil {
+			return postgres.NotFoundAs("lock key", err, key.ErrNotFound)
+		}
+
+		if row.RevokedAt != nil {
+			first, err := q.RevocationOfKey(ctx, row.ID)
+			if err != nil {
+				return err
+			}
+			c = changestore.NewKeyChange(first.Revision, first.PreviousRevision, wire.KeyRevoked, row.AccountID, row.LookupHash)
+			revoked, err = withSpending(ctx, q, &row)
+			return err
+		}
+
+		before := toKey(&row)
+		if row, err = q.RevokeKey(ctx, sqlcgen.RevokeKeyParams{ID: row.ID, Revision: rev}); err != nil {
+			return err
+		}
+		if c, err = changestore.InsertKeyChange(ctx, q, rev, wire.KeyRevoked, row.AccountID, &row); err != nil {
+			return err
+		}
+		if revoked, err = withSpending(ctx, q, &row); err != nil {
+			return err
+		}
+		if err := changestore.InsertEvents(ctx, q, webhook.Event{Type: webhook.Revoked, AccountID: row.AccountID, KeyID: row.ID}); err != nil {
+			return err
+		}
+
+		return changestore.InsertAudit(ctx, q, "key.revoke", id, before, revoked)
+	})
+	return revoked, c, err
+}
+
+func (s *Keys) Sealed(ctx context.Context, id key.ID) (sealed vault.Sealed, err error) {
+	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
+		q := sqlcgen.New(tx)
+		row, err := q.GetKey(ctx, ident.UUID(id))
+		if err != nil {
+			return postgres.NotFoundAs("get sealed key", err, key.ErrNotFound)
+		}
+		sealed = toSealed(&row)
+		if err := LockLimits(ctx, q); err != nil {
+			return err
+		}
+		if err := changestore.InsertAudit(ctx, q, "key.reveal", id, nil, nil); err != nil {
+			return postgres.Translate("write audit entry", err)
+		}
+		return CheckReveals(ctx, q)
+	})
+	return sealed, err
+}
+
+// setLimit sets or removes a key's spend limit. A changed limit can be reached
+// again, so its alarms are evaluated again.
+func setLimit(ctx context.Context, q *sqlcgen.Queries, key ident.UUID, limit *int64) error {
+	row, err := q.LockKeyPool(ctx, key)
+	if err != nil {
+		return fmt.Errorf("lock limit: %w", err)
+	}
+	pool, err := leasestore.ResizePool(ctx, q, (*sqlcgen.LockPoolsRow)(&row), func(p *allocator.Pool) { p.SetLimit(limit) })
+	if err != nil || (pool.Total == row.Total && pool.Unlimited == row.Unlimited) {
+		return err
+	}
+	pool.ClearExhausted()
+	return leasestore.UpdateAlarms(ctx, q, *pool)
+}
+
+func toSealed(row *sqlcgen.ApiKey) vault.Sealed {
+	return vault.Sealed{Text: row.Ciphertext, KeyID: postgres.Deref(row.CipherKeyID)}
+}
+
+func toKey(row *sqlcgen.ApiKey) key.Key {
+	return key.Key{
+		ID:         key.ID(row.ID),
+		AccountID:  account.ID(row.AccountID),
+		ExternalID: postgres.Deref(row.ExternalID),
+		Name:       row.Name,
+		Hint:       row.Hint,
+		SpendLimit: (*money.Nano)(row.SpendLimit),
+		Revealable: row.Ciphertext != nil,
+		RevokedAt:  row.RevokedAt,
+		Rev:        row.Revision,
+		CreatedAt:  row.CreatedAt,
+		UpdatedAt:  row.UpdatedAt,
+	}
+}
+
+func withSpending(ctx context.Context, q *sqlcgen.Queries, row *sqlcgen.ApiKey) (key.Key, error) {
+	one := []key.Key{toKey(row)}
+	err := fillSpending(ctx, q, one)
+	return one[0], err
+}
+
+// fillSpending reads the spending of keys with one query.
+func fillSpending(ctx context.Context, q *sqlcgen.Queries, keys []key.Key) error {
+	ids := make([]ident.UUID, len(keys))
+	for i := range keys {
+		ids[i] = ident.UUID(keys[i].ID)
+	}
+
+	rows, err := q.KeySpending(ctx, ids)
+	if err != nil {
+		return err
+	}
+
+	spending := make(map[key.ID]sqlcgen.KeySpendingRow, len(rows))
+	for _, row := range rows {
+		spending[key.ID(row.KeyID)] = row
+	}
+
+	for i := range keys {
+		found := spending[keys[i].ID]
+		keys[i].Spent, keys[i].Reserved, keys[i].LimitPool = money.Nano(found.Spent), money.Nano(found.Reserved), wire.PoolID(found.PoolID)
+	}
+
+	return nil
+}

@@ -1,0 +1,75 @@
+package changestore
+
+import (
+	"context"
+
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/shared/apikey"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/wire"
+)
+
+// InsertKeyChange writes a change of a key, or of an account if key is nil, at a revision.
+// A proxy may have cached a key under any of its hashes, so each hash gets a
+// change. The change of the key's own hash is the last one and is returned: a
+// proxy that has applied it has applied the others.
+func InsertKeyChange(
+	ctx context.Context,
+	q *sqlcgen.Queries,
+	rev int64,
+	kind wire.KeyChangeKind,
+	account ident.UUID,
+	key *sqlcgen.ApiKey,
+) (wire.KeyChange, error) {
+	row := sqlcgen.InsertKeyChangeParams{Revision: rev, Kind: string(kind), AccountID: account}
+	if key == nil {
+		return insertChange(ctx, q, row, nil)
+	}
+
+	row.KeyID = &key.ID
+	hashes, err := q.FurtherHashes(ctx, key.ID)
+	if err != nil {
+		return wire.KeyChange{}, err
+	}
+
+	for _, row.LookupHash = range hashes {
+		if _, err := insertChange(ctx, q, row, row.LookupHash); err != nil {
+			return wire.KeyChange{}, err
+		}
+		if row.Revision, err = q.TakeRevision(ctx); err != nil {
+			return wire.KeyChange{}, err
+		}
+	}
+
+	row.LookupHash = nil
+	return insertChange(ctx, q, row, key.LookupHash)
+}
+
+func insertChange(ctx context.Context, q *sqlcgen.Queries, row sqlcgen.InsertKeyChangeParams, hash []byte) (wire.KeyChange, error) {
+	inserted, err := q.InsertKeyChange(ctx, row)
+	if err != nil {
+		return wire.KeyChange{}, err
+	}
+	return NewKeyChange(inserted.Revision, inserted.PreviousRevision, wire.KeyChangeKind(row.Kind), row.AccountID, hash), nil
+}
+
+// NewKeyChange returns a change as it is pushed to the proxies; a nil hash is that of an
+// account.
+func NewKeyChange(rev, prev int64, kind wire.KeyChangeKind, account ident.UUID, hash []byte) wire.KeyChange {
+	c := wire.KeyChange{
+		V:                wire.Version,
+		Revision:         rev,
+		PreviousRevision: prev,
+		Kind:             kind,
+		Account:          ident.Account.Format(account),
+	}
+	if hash != nil {
+		c.KeyHash = apikey.Hash(hash)
+	}
+	return c
+}
+
+// KeyChangeOf returns a stored change as it is pushed to the proxies.
+func KeyChangeOf(c sqlcgen.ChangesAfterRow) wire.KeyChange {
+	return NewKeyChange(c.Revision, c.PreviousRevision, wire.KeyChangeKind(c.Kind), c.AccountID, c.LookupHash)
+}
