@@ -153,7 +153,7 @@ func (a *app) buildLedgerChecks(books *ledger.Service, usages *usage.Service, jo
 
 // addOutbox adds the publisher of changes.
 func (a *app) addOutbox(catalogs *catalog.Service) {
-	publisher := outbox.New(changestore.NewOutbox(a.adminDB), a.bus, catalogs.Snapshot, a.log, a.registry)
+	publisher := outbox.New(catalogstore.NewOutbox(a.adminDB), a.bus, catalogs.Snapshot, a.log, a.registry)
 	a.components.Add("outbox",
 		func(ctx context.Context) error { publisher.Start(ctx); return nil },
 		func(context.Context) error { publisher.Stop(); return nil })
@@ -162,7 +162,7 @@ func (a *app) addOutbox(catalogs *catalog.Service) {
 // buildArchive adds the jobs that archive or delete old rows.
 func (a *app) buildArchive(usages *usage.Service, jobs *jobs) *archive.Service {
 	archives := archive.New(archive.Config{
-		Store:                usagestore.NewArchive(a.adminDB),
+		Store:                moneystore.NewArchive(a.adminDB),
 		ReadFunc:             usages.Export,
 		Log:                  a.log,
 		Dir:                  a.cfg.Archive.Dir,

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"modelgateway/controlplane/internal/postgres/usagestore"
+	"modelgateway/controlplane/internal/postgres/moneystore"
 )
 
 func TestUsageMonths(t *testing.T) {
@@ -22,7 +22,7 @@ func TestUsageMonths(t *testing.T) {
 	check(t, err)
 	problem(t, wrong.Problem, http.StatusBadRequest, "invalid_input")
 
-	check(t, usagestore.NewArchive(b.db).CloseBefore(t.Context(), month.AddDate(0, 1, 0)))
+	check(t, moneystore.NewArchive(b.db).CloseBefore(t.Context(), month.AddDate(0, 1, 0)))
 	marked, err := answered(b.api.MarkUsageMonthExported(t.Context(), month.Format("2006-01"), nil))
 	check(t, err)
 	if marked.StatusCode != http.StatusNoContent {

@@ -176,7 +176,7 @@ func setupWith(t *testing.T, v admin.Verifier, others ...func(*httpapi.Config)) 
 		Holdings: holding.NewService(leasestore.NewHoldings(b.db), b), Search: search.NewService(accountstore.NewSearch(b.db), []*apikey.Hasher{b.hasher}),
 		Catalog:    catalog.NewService(catalog.Config{Store: catalogstore.New(b.db), Vault: keys, Fleet: fleetKey, Log: log}),
 		Usage:      usages,
-		Archive:    archive.New(archive.Config{Store: usagestore.NewArchive(b.db)}),
+		Archive:    archive.New(archive.Config{Store: moneystore.NewArchive(b.db)}),
 		Statements: statement.NewService(moneystore.NewStatements(b.db)),
 		Quarantine: settle.NewQuarantine(moneystore.NewQuarantine(b.db), settle.New(moneystore.NewSettlement(b.db), nil)),
 		Videos:     videostore.New(b.db),

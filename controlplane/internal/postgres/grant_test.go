@@ -15,6 +15,7 @@ import (
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/controlplane/internal/postgres/pgtest"
+	"modelgateway/controlplane/internal/postgres/storetest"
 	"modelgateway/controlplane/internal/recovery"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/lease/rollback"
@@ -80,13 +81,13 @@ func runtimeURL(t *testing.T, address string) string {
 // that it fences, declares a loss and ends the recovery wait.
 func TestRuntimeRoleRecoversFromLoss(t *testing.T) {
 	t.Parallel()
-	w := newLeaseWorld(t)
-	c := w.customer(1000, unlimited, 10)
-	address := runtimeURL(t, w.url)
+	w := storetest.New(t)
+	c := w.Customer(1000, storetest.Unlimited, 10)
+	address := runtimeURL(t, w.URL)
 	open := func(replica string) *postgres.DB {
 		t.Helper()
 		db, err := postgres.Open(t.Context(), postgres.Config{URL: address, Name: postgres.ApplicationName(replica), MaxConnections: 1})
-		check(t, err)
+		storetest.Check(t, err)
 		t.Cleanup(db.Close)
 		return db
 	}
@@ -94,14 +95,14 @@ func TestRuntimeRoleRecoversFromLoss(t *testing.T) {
 	store := leasestore.NewRecovery(db)
 	for _, replica := range []string{"other", "stopped"} {
 		_, err := store.AddReplica(t.Context(), replica, 1)
-		check(t, err)
+		storetest.Check(t, err)
 	}
 	tx, err := stopped.Pool().Begin(t.Context())
-	check(t, err)
-	w.in(tx, "select from pools where id = $1 for no key update", c.balance)
-	w.in(tx, "insert into commit_markers (replica_id, number) select id, 1 from replicas where id = 'stopped' for key share")
+	storetest.Check(t, err)
+	w.In(tx, "select from pools where id = $1 for no key update", c.Balance)
+	w.In(tx, "insert into commit_markers (replica_id, number) select id, 1 from replicas where id = 'stopped' for key share")
 	_, err = store.Checkpoint(t.Context(), recovery.Checkpoint{Marker: rollback.CommitMarker{Replica: "other", N: 1}, Fence: []string{"stopped"}})
-	check(t, err)
+	storetest.Check(t, err)
 	if err := tx.Commit(t.Context()); err == nil {
 		t.Error("the transaction of the fenced replica was committed")
 	}
@@ -111,20 +112,20 @@ func TestRuntimeRoleRecoversFromLoss(t *testing.T) {
 	}
 	ahead := seen.Mark
 	ahead.Session, ahead.Pool = ahead.Session+100, ahead.Pool+100
-	mark, err := store.DeclareLoss(t.Context(), 1, ahead, time.Second, recovery.Backup{RevokedKeys: []apikey.Hash{c.hash}})
+	mark, err := store.DeclareLoss(t.Context(), 1, ahead, time.Second, recovery.Backup{RevokedKeys: []apikey.Hash{c.Hash}})
 	if err != nil || mark.Epoch != 2 {
 		t.Fatalf("declared %+v, %v; want epoch 2", mark, err)
 	}
-	if !scalar[bool](w, "select revoked_at is not null from api_keys where lookup_hash = $1", c.hash[:]) {
+	if !storetest.Scalar[bool](w, "select revoked_at is not null from api_keys where lookup_hash = $1", c.Hash[:]) {
 		t.Error("the lost revocation was not restored")
 	}
 	_, err = store.AddReplica(t.Context(), "other", 2)
-	check(t, err)
+	storetest.Check(t, err)
 	after, err := store.Checkpoint(t.Context(), recovery.Checkpoint{Marker: rollback.CommitMarker{Replica: "other", N: 2}, Recovered: 2})
 	if err != nil || after.Recovering || after.Mark.Pool < ahead.Pool || after.Mark.Session < ahead.Session {
 		t.Errorf("observed %+v, %v; want no recovery wait, and ids above those that were lost", after, err)
 	}
-	check(t, store.RecordNewStream(t.Context()))
+	storetest.Check(t, store.RecordNewStream(t.Context()))
 	// The connections of other roles count too.
 	facts, err := leasestore.NewDiagnosis(db).Diagnose(t.Context())
 	if err != nil || facts.Connections < 2 {

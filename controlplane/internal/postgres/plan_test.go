@@ -6,6 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/controlplane/internal/postgres/storetest"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/wire"
 )
@@ -14,10 +15,10 @@ import (
 // possible, so that a scan means that there is no suitable index.
 func TestAccountQueriesUseIndexes(t *testing.T) {
 	t.Parallel()
-	w := newLeaseWorld(t)
-	c, newer := w.customer(100, unlimited, 5), ident.New()
+	w := storetest.New(t)
+	c, newer := w.Customer(100, storetest.Unlimited, 5), ident.New()
 	tests := map[string]func(q *sqlcgen.Queries) error{
-		"load keys": func(q *sqlcgen.Queries) error { _, err := q.LoadKeys(t.Context(), [][]byte{c.hash[:]}); return err },
+		"load keys": func(q *sqlcgen.Queries) error { _, err := q.LoadKeys(t.Context(), [][]byte{c.Hash[:]}); return err },
 		"changed keys": func(q *sqlcgen.Queries) error {
 			rows, err := q.HashesOfChangedKeys(t.Context(), sqlcgen.HashesOfChangedKeysParams{RowLimit: 10})
 			if len(rows) != 1 {
@@ -26,26 +27,26 @@ func TestAccountQueriesUseIndexes(t *testing.T) {
 			return err
 		},
 		"balance for a proxy": func(q *sqlcgen.Queries) error {
-			_, err := q.ReadBalance(t.Context(), sqlcgen.ReadBalanceParams{AccountID: c.account, KeyID: c.key})
+			_, err := q.ReadBalance(t.Context(), sqlcgen.ReadBalanceParams{AccountID: c.Account, KeyID: c.Key})
 			return err
 		},
 		"balances": func(q *sqlcgen.Queries) error {
-			_, err := q.AccountBalances(t.Context(), []ident.UUID{c.account})
+			_, err := q.AccountBalances(t.Context(), []ident.UUID{c.Account})
 			return err
 		},
-		"spending of keys": func(q *sqlcgen.Queries) error { _, err := q.KeySpending(t.Context(), []ident.UUID{c.key}); return err },
+		"spending of keys": func(q *sqlcgen.Queries) error { _, err := q.KeySpending(t.Context(), []ident.UUID{c.Key}); return err },
 		"pools of events": func(q *sqlcgen.Queries) error {
-			_, err := q.PoolsOfEvents(t.Context(), []ident.UUID{c.key})
+			_, err := q.PoolsOfEvents(t.Context(), []ident.UUID{c.Key})
 			return err
 		},
 		"pool of an account": func(q *sqlcgen.Queries) error {
-			_, err := q.LockAccountPool(t.Context(), sqlcgen.LockAccountPoolParams{AccountID: c.account, Kind: int16(wire.Slots)})
+			_, err := q.LockAccountPool(t.Context(), sqlcgen.LockAccountPoolParams{AccountID: c.Account, Kind: int16(wire.Slots)})
 			return err
 		},
-		"pool of a key": func(q *sqlcgen.Queries) error { _, err := q.LockKeyPool(t.Context(), c.key); return err },
-		"alerts":        func(q *sqlcgen.Queries) error { _, err := q.AccountAlerts(t.Context(), c.account); return err },
+		"pool of a key": func(q *sqlcgen.Queries) error { _, err := q.LockKeyPool(t.Context(), c.Key); return err },
+		"alerts":        func(q *sqlcgen.Queries) error { _, err := q.AccountAlerts(t.Context(), c.Account); return err },
 		"pools with alerts": func(q *sqlcgen.Queries) error {
-			ids, err := q.LockAlertPools(t.Context(), c.account)
+			ids, err := q.LockAlertPools(t.Context(), c.Account)
 			if len(ids) != 2 {
 				t.Errorf("got %v; want the balance's and the key's", ids)
 			}
@@ -53,7 +54,7 @@ func TestAccountQueriesUseIndexes(t *testing.T) {
 		},
 		"new keys with their pools": func(q *sqlcgen.Queries) error {
 			made, err := q.InsertKeys(t.Context(), sqlcgen.InsertKeysParams{
-				Revision: 1, Ids: []ident.UUID{newer}, AccountIds: []ident.UUID{c.account}, ExternalIds: []string{"newer"}, Names: []string{"newer"},
+				Revision: 1, Ids: []ident.UUID{newer}, AccountIds: []ident.UUID{c.Account}, ExternalIds: []string{"newer"}, Names: []string{"newer"},
 				LookupHashes: [][]byte{make([]byte, 32)}, PepperIds: []string{""}, Ciphertexts: [][]byte{nil}, CipherKeyIds: []string{""},
 				Hints: []string{""}, SpendLimits: []int64{-1},
 			})
@@ -65,7 +66,7 @@ func TestAccountQueriesUseIndexes(t *testing.T) {
 	}
 	for name, ask := range tests {
 		t.Run(name, func(t *testing.T) {
-			tx, err := w.sql.Begin(t.Context())
+			tx, err := w.SQL.Begin(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -89,14 +90,14 @@ func TestAccountQueriesUseIndexes(t *testing.T) {
 // Revocations are kept for ever: the deletion of old changes does not read them each time.
 func TestDeletionOfOldChangesReadsNoRevocations(t *testing.T) {
 	t.Parallel()
-	w := newLeaseWorld(t)
-	c := w.customer(100, unlimited, 5)
-	w.exec(`insert into key_changes (revision, previous_revision, kind, key_id, account_id, created_at)
-		select 100 + n, 99 + n, 'key_revoked', $1, $2, clock_timestamp() - interval '9 days' from generate_series(1, 5000) n`, c.key, c.account)
-	w.exec(`insert into key_changes (revision, previous_revision, kind, key_id, account_id, created_at)
-		select 6000 + n, 5999 + n, 'key_updated', $1, $2, clock_timestamp() - interval '9 days' from generate_series(1, 3) n`, c.key, c.account)
-	w.exec("analyze key_changes")
-	tx, err := w.sql.Begin(t.Context())
+	w := storetest.New(t)
+	c := w.Customer(100, storetest.Unlimited, 5)
+	w.Exec(`insert into key_changes (revision, previous_revision, kind, key_id, account_id, created_at)
+		select 100 + n, 99 + n, 'key_revoked', $1, $2, clock_timestamp() - interval '9 days' from generate_series(1, 5000) n`, c.Key, c.Account)
+	w.Exec(`insert into key_changes (revision, previous_revision, kind, key_id, account_id, created_at)
+		select 6000 + n, 5999 + n, 'key_updated', $1, $2, clock_timestamp() - interval '9 days' from generate_series(1, 3) n`, c.Key, c.Account)
+	w.Exec("analyze key_changes")
+	tx, err := w.SQL.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,14 +13,8 @@ import (
 
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/pgtest"
+	"modelgateway/controlplane/internal/postgres/storetest"
 )
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // fail returns a statement that fails with an SQLSTATE.
 func fail(state string) string {
@@ -74,7 +68,7 @@ func TestInTxRollsBack(t *testing.T) {
 		t.Fatalf("got %v; want the closure's error", err)
 	}
 	var rows int
-	check(t, db.Pool().QueryRow(t.Context(), "select count(*) from settings").Scan(&rows))
+	storetest.Check(t, db.Pool().QueryRow(t.Context(), "select count(*) from settings").Scan(&rows))
 	if rows != 0 {
 		t.Errorf("got %d rows; want none", rows)
 	}
@@ -112,7 +106,7 @@ func TestMigrate(t *testing.T) {
 	t.Parallel()
 	cfg := postgres.Config{URL: pgtest.Empty(t)}
 	db, err := postgres.Open(t.Context(), cfg)
-	check(t, err)
+	storetest.Check(t, err)
 	t.Cleanup(db.Close)
 	if err := db.Migrated(t.Context()); !errors.Is(err, postgres.ErrNotMigrated) {
 		t.Fatalf("an empty database: got %v; want %v", err, postgres.ErrNotMigrated)
@@ -128,7 +122,7 @@ func TestMigrate(t *testing.T) {
 		})
 	}
 	all.Wait()
-	check(t, errors.Join(errs...))
+	storetest.Check(t, errors.Join(errs...))
 	total := 0
 	for _, n := range applied {
 		if n != 0 {
@@ -138,7 +132,7 @@ func TestMigrate(t *testing.T) {
 	if total != 1 {
 		t.Errorf("applied %v; want all by one", applied)
 	}
-	check(t, db.Migrated(t.Context()))
+	storetest.Check(t, db.Migrated(t.Context()))
 }
 
 func TestOpenHidesThePassword(t *testing.T) {
@@ -156,7 +150,7 @@ func TestServerIsVerifiedUnlessTheModeIsChosen(t *testing.T) {
 	url := pgtest.URL(t)
 	base, _, _ := strings.Cut(url, "?")
 	c, err := pgx.ParseConfig(url)
-	check(t, err)
+	storetest.Check(t, err)
 	dsn := fmt.Sprintf("host=%s port=%d user=%s password='%s' dbname=%s", c.Host, c.Port, c.User, c.Password, c.Database)
 	for _, tt := range []struct {
 		url, env string
@@ -189,11 +183,11 @@ func TestServerIsVerifiedUnlessTheModeIsChosen(t *testing.T) {
 func TestPostgresEndsTransactionsOfAStoppedReplica(t *testing.T) {
 	t.Parallel()
 	db, err := postgres.Open(t.Context(), postgres.Config{URL: pgtest.URL(t)})
-	check(t, err)
+	storetest.Check(t, err)
 	t.Cleanup(db.Close)
 	for setting, most := range map[string]time.Duration{"idle_in_transaction_session_timeout": 5 * time.Second, "tcp_user_timeout": 15 * time.Second} {
 		var ms int64
-		check(t, db.Pool().QueryRow(t.Context(), "select setting::bigint from pg_settings where name = $1 and unit = 'ms'", setting).Scan(&ms))
+		storetest.Check(t, db.Pool().QueryRow(t.Context(), "select setting::bigint from pg_settings where name = $1 and unit = 'ms'", setting).Scan(&ms))
 		if got := time.Duration(ms) * time.Millisecond; got <= 0 || got > most {
 			t.Errorf("%s is %s; want at most %s", setting, got, most)
 		}

@@ -280,7 +280,8 @@ func (s *Keys) Revoke(ctx context.Context, id key.ID) (revoked key.Key, c wire.K
 		if revoked, err = withSpending(ctx, q, &row); err != nil {
 			return err
 		}
-		if err := changestore.InsertEvents(ctx, q, webhook.Event{Type: webhook.Revoked, AccountID: row.AccountID, KeyID: row.ID}); err != nil {
+		revoked := webhook.Event{Type: webhook.Revoked, AccountID: row.AccountID, KeyID: row.ID}
+		if err := changestore.InsertEvents(ctx, q, revoked); err != nil {
 			return err
 		}
 

@@ -332,7 +332,8 @@ func (t *rotationStep) responses() error {
 	rows, err := t.q.DirectResponses(t.ctx, sqlcgen.DirectResponsesParams{After: t.next.Response, RowLimit: int32(t.with.Limit)})
 	for _, r := range rows {
 		t.next.Response = r.OperationID
-		name, old := fmt.Sprintf("response of operation %x", r.OperationID), vault.Sealed{Text: r.Body, KeyID: postgres.Deref(r.CipherKeyID)}
+		name := fmt.Sprintf("response of operation %x", r.OperationID)
+		old := vault.Sealed{Text: r.Body, KeyID: postgres.Deref(r.CipherKeyID)}
 		if err = t.reseal(name, old, idempotency.ResponseContext(r.OperationID), func(s vault.Sealed) error {
 			return t.q.ResealResponse(t.ctx, sqlcgen.ResealResponseParams{OperationID: r.OperationID, Body: s.Text, CipherKeyID: &s.KeyID})
 		}); err != nil {

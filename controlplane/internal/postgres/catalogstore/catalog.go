@@ -1,5 +1,5 @@
 // Package catalogstore keeps the catalog in Postgres, and writes its entries to the
-// outbox: it implements catalog.Store.
+// outbox, from which they are published after the change.
 package catalogstore
 
 import (

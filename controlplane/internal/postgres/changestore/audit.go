@@ -1,5 +1,5 @@
-// Package changestore writes what a change leaves for others in its own transaction: the audit entry, webhook events, the key
-// change that proxies apply, and the outbox of catalog entries. The other stores use it.
+// Package changestore writes what a change leaves for others in its own transaction: the audit entry, webhook events, and the
+// key change that proxies apply. The other stores use it.
 package changestore
 
 import (

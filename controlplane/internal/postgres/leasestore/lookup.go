@@ -22,7 +22,10 @@ func (l *Leases) LoadKeys(ctx context.Context, hashes []apikey.Hash) (map[apikey
 }
 
 // loadKeys is LoadKeys, and returns the cluster epoch of the records.
-func (l *Leases) loadKeys(ctx context.Context, hashes []apikey.Hash) (loaded map[apikey.Hash]*wire.LoadKeyResponse, epoch int64, err error) {
+func (l *Leases) loadKeys(
+	ctx context.Context,
+	hashes []apikey.Hash,
+) (loaded map[apikey.Hash]*wire.LoadKeyResponse, epoch int64, err error) {
 	lookups := make([][]byte, len(hashes))
 	for i := range hashes {
 		lookups[i] = hashes[i][:]

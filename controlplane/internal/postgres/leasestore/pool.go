@@ -30,7 +30,11 @@ func LoadPools(ctx context.Context, q *sqlcgen.Queries, pools, sessions []int64)
 
 // LoadFreePools is like LoadPools, but does not wait: locked has the pools whose rows
 // another transaction holds.
-func LoadFreePools(ctx context.Context, q *sqlcgen.Queries, pools, sessions []int64) (s *StoredPools, locked map[wire.PoolID]bool, err error) {
+func LoadFreePools(
+	ctx context.Context,
+	q *sqlcgen.Queries,
+	pools, sessions []int64,
+) (s *StoredPools, locked map[wire.PoolID]bool, err error) {
 	free, err := q.LockFreePools(ctx, pools)
 	if err != nil {
 		return nil, nil, fmt.Errorf("lock pools: %w", err)

@@ -1,5 +1,4 @@
-// Package usagestore reads usage records and their totals from Postgres, keeps the minutes of traffic that proxies reported, and
-// the state of the months of usage and audit entries that are archived.
+// Package usagestore reads usage records and their totals from Postgres, and keeps the minutes of traffic that proxies reported.
 package usagestore
 
 import (

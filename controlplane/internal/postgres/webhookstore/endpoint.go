@@ -170,7 +170,8 @@ func (s *Store) Rotate(ctx context.Context, id webhook.ID, secret webhook.Secret
 			return err
 		}
 
-		return changestore.InsertAudit(ctx, q, "webhook.rotate_secret", id, nil, map[string]any{"overlap_seconds": int64(overlap.Seconds())})
+		after := map[string]any{"overlap_seconds": int64(overlap.Seconds())}
+		return changestore.InsertAudit(ctx, q, "webhook.rotate_secret", id, nil, after)
 	})
 	return kept, err
 }

@@ -1,0 +1,92 @@
+package leasestore_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/controlplane/internal/diagnosis"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/leasestore"
+	"modelgateway/controlplane/internal/postgres/pgtest"
+)
+
+func TestDiagnose(t *testing.T) {
+	t.Parallel()
+	db := postgres.Wrap(pgtest.New(t))
+	store := leasestore.NewDiagnosis(db)
+	exec := func(sql string) {
+		t.Helper()
+		if _, err := db.Pool().Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec("insert into outbox (subject, payload, created_at) values ('x', '', now() - interval '1 hour')")
+	exec("insert into quarantine (reason, payload) values ('odd', '')")
+	exec("insert into quarantine (reason, payload, resolved_at, resolution) values ('odd', 'a', now(), 'dismissed'), ('odd', 'b', now(), 'released')")
+	exec("insert into providers (id, name, spec, revision) values ('sim', 'Sim', '{}', 1)")
+	exec("insert into provider_credentials (id, provider_id, name, sealed, cipher_key_id) values ('crd_1', 'sim', 'main', '', 'm7')")
+	exec("insert into webhook_endpoints (id, url) values ('00000000-0000-0000-0000-000000000001', 'https://cabinet.example')")
+	exec("insert into webhook_secrets (id, endpoint_id, sealed, cipher_key_id) select gen_random_uuid(), id, '', 'm8' from webhook_endpoints")
+	exec("insert into data_keys (id, sealed, master_key_id) values ('dk_1', '', 'm9')")
+	exec("insert into provider_credentials (id, provider_id, name, sealed, cipher_key_id) values ('crd_2', 'sim', 'spare', '', 'dk_1'), ('crd_3', 'sim', 'lost', '', 'dk_2')")
+	exec("insert into provider_credentials (id, provider_id, name, sealed, cipher_key_id, enabled) values ('crd_4', 'sim', 'off', '', 'dk_1', false)")
+	exec(`insert into providers (id, name, spec, revision) values ('off', 'Off', '{"enabled": false}', 1), ('refusing', 'Refusing', '{"enabled": true, "base_url": "https://refusing.example"}', 1)`)
+	exec(`insert into provider_credentials (id, provider_id, name, sealed, cipher_key_id, enabled, refused_at) values
+		('crd_5', 'off', 'main', '', 'dk_1', true, null), ('crd_6', 'refusing', 'main', '', 'dk_1', true, now()), ('crd_7', 'refusing', 'spare', '', 'dk_1', false, null)`)
+	exec(`insert into models (id, type, enabled, public, spec, revision, deleted_at) select id, 'text', id <> 'disabled', true, '{}', 1, case when id = 'deleted' then now() end
+		from unnest(array['served', 'no routes', 'disabled', 'deleted', 'route off', 'provider off', 'refused', 'two routes']) as id`)
+	exec(`insert into routes (id, model_id, provider_id, spec) values ('1', 'served', 'sim', '{"enabled": true}'), ('2', 'route off', 'sim', '{"enabled": false}'),
+		('3', 'provider off', 'off', '{}'), ('4', 'refused', 'refusing', '{}'), ('5', 'two routes', 'refusing', '{}'), ('6', 'two routes', 'sim', '{}')`)
+	exec(`insert into models (id, type, enabled, public, spec, revision) select id, 'text', false, true, '{}', 1 from unnest(array['no price', 'free', 'priced now', 'before']) as id`)
+	exec(`insert into model_prices (model_id, sheet, effective_from) values ('no price', '{"server_tool": 5}', now()), ('no price', '{}', now()), ('before', '{}', now()),
+		('free', '{"free_server_tool": true}', now()), ('priced now', '{}', now()), ('priced now', '{"server_tool": 5}', now())`)
+	exec(`insert into usage_daily_models select (now() at time zone 'utc')::date - case when model = 'before' then 2 else 0 end, model, shard, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0
+		from unnest(array['no price', 'free', 'priced now', 'before']) as model, generate_series(1, 2) as shard`)
+	facts, err := store.Diagnose(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]diagnosis.UnpricedTools{{Model: "no price", Calls: 4}}, facts.UnpricedTools); diff != "" {
+		t.Errorf("hosted tools without a price, -want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"no routes", "provider off", "refused", "route off"}, facts.UnusableModels); diff != "" {
+		t.Errorf("unusable models, -want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff([]diagnosis.Provider{{ID: "refusing", BaseURL: "https://refusing.example"}, {ID: "sim"}}, facts.Providers); diff != "" {
+		t.Errorf("enabled providers, -want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"refusing"}, facts.RefusingProviders); diff != "" {
+		t.Errorf("refusing providers, -want +got:\n%s", diff)
+	}
+	if facts.Migration != facts.Newest || facts.Newest == 0 || facts.InRecovery || facts.Version < 130000 || facts.Connections < 1 || facts.MaxConnections < facts.Connections {
+		t.Errorf("server: %+v", facts)
+	}
+	if names, known := facts.Settings["synchronous_standby_names"]; len(facts.Settings) != 4 || facts.Settings["synchronous_commit"] == "" || names != "" || !known {
+		t.Errorf("settings: %v", facts.Settings)
+	}
+	if facts.OutboxAge < time.Hour || facts.Quarantined != 1 {
+		t.Errorf("contents: %+v", facts)
+	}
+	if diff := cmp.Diff(map[string]int64{"m7": 1, "m8": 1, "m9": 5, "dk_2": 1}, facts.SecretsByMasterKey); diff != "" {
+		t.Errorf("secrets by master key, -want +got:\n%s", diff)
+	}
+	if facts.Uncertainty < 0 || facts.Skew.Abs() > facts.Uncertainty+time.Second { // it is this machine's clock
+		t.Errorf("clock: %v, give or take %v", facts.Skew, facts.Uncertainty)
+	}
+}
+
+// An empty database is diagnosed as one that was not migrated.
+func TestDiagnoseEmptyDatabase(t *testing.T) {
+	t.Parallel()
+	db := postgres.Wrap(pgtest.New(t))
+	store := leasestore.NewDiagnosis(db)
+	if _, err := db.Pool().Exec(t.Context(), "drop table goose_db_version; drop table outbox cascade"); err != nil {
+		t.Fatal(err)
+	}
+	facts, err := store.Diagnose(t.Context())
+	if err != nil || facts.Migration != 0 || facts.Newest == 0 {
+		t.Errorf("got %+v, %v", facts, err)
+	}
+}
