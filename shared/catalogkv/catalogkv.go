@@ -37,6 +37,9 @@ const (
 	Videos    Format = "videos"
 )
 
+// Formats has all formats, in the order in which they are shown.
+var Formats = []Format{Chat, Responses, Messages, Images, Videos}
+
 // Type returns the type of the models that can be used in the format.
 func (f Format) Type() Type {
 	switch f {
@@ -49,8 +52,7 @@ func (f Format) Type() Type {
 	}
 }
 
-// Path returns the path of the format's endpoint, which the gateway and the
-// providers have in common.
+// Path returns the path of the format's endpoint at the gateway, and at a provider without an Address for the format.
 func (f Format) Path() string {
 	switch f {
 	case Chat:
@@ -152,6 +154,8 @@ type Route struct {
 	Priority int  `json:"priority,omitempty"`
 	Weight   int  `json:"weight,omitempty"`
 	Enabled  bool `json:"enabled"`
+	// Addresses take the place of those of the provider, format by format.
+	Addresses Addresses `json:"addresses,omitempty"`
 	// Params overrides the model's parameter policies. A request with a parameter that the route rejects goes to other
 	// routes. The parameter n cannot be overridden here: the cost is estimated from it before a route is chosen.
 	Params map[Format]Params `json:"params,omitempty"`
@@ -172,7 +176,9 @@ type Provider struct {
 	Name string `json:"name"`
 	// BaseURL is the URL in front of the format's path, without /v1.
 	BaseURL string `json:"base_url"`
-	Enabled bool   `json:"enabled"`
+	// Addresses are those of the formats whose calls do not go to Format.Path.
+	Addresses Addresses `json:"addresses,omitempty"`
+	Enabled   bool      `json:"enabled"`
 	// Auth is how the credential is sent, one of Auths; empty means bearer.
 	Auth string `json:"auth,omitempty"`
 	// FleetKey is the fingerprint of the fleet key that the credentials are sealed with.

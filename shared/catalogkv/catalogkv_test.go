@@ -97,23 +97,25 @@ func TestStoredEntriesAreDecoded(t *testing.T) {
 		{`{"v":1,"rev":7,"later":true}`, catalogkv.Head{V: 1, Rev: 7}},
 		{
 			`{"id":"m","type":"text","enabled":true,"public":true,"prices":[{"effective_unix":9,"sheet":{"version":3,"rates":{"input":100}}}],
-			"routes":[{"id":"rte_1","provider":"prv_1","upstream_model":"u","formats":["chat"],"priority":1,"weight":2,"enabled":true}],
+			"routes":[{"id":"rte_1","provider":"prv_1","upstream_model":"u","formats":["chat"],"priority":1,"weight":2,"enabled":true,
+			"addresses":{"chat":{"path":"/d/{model}","stream_path":"/s","query":{"api-version":"1"}}}}],
 			"params":{"chat":{"n":{"policy":"reject","allow":[1]}}},"maintenance":{"message":"soon","until_unix":5},"later":[]}`,
 			catalogkv.Model{
 				ID: "m", Type: catalogkv.Text, Enabled: true, Public: true,
 				Prices: []catalogkv.ScheduledPrice{{EffectiveUnix: 9, Sheet: price.Sheet{Version: 3, Rates: price.Rates{price.Input: 100}}}},
 				Routes: []catalogkv.Route{{
 					ID: "rte_1", Provider: "prv_1", UpstreamModel: "u", Formats: []catalogkv.Format{catalogkv.Chat}, Priority: 1, Weight: 2, Enabled: true,
+					Addresses: catalogkv.Addresses{catalogkv.Chat: {Path: "/d/{model}", StreamPath: "/s", Query: map[string]string{"api-version": "1"}}},
 				}},
 				Params:      map[catalogkv.Format]catalogkv.Params{catalogkv.Chat: {"n": {Policy: "reject", Allow: []json.RawMessage{json.RawMessage("1")}}}},
 				Maintenance: &catalogkv.Maintenance{Message: "soon", UntilUnix: 5},
 			},
 		},
 		{
-			`{"id":"prv_1","name":"p","base_url":"https://p","enabled":true,"auth":"x-api-key","headers":{"a":"b"},"credentials":[{"id":"crd_1","sealed":"AQI="}],
+			`{"id":"prv_1","name":"p","base_url":"https://p","addresses":{"videos":{"path":"/v"}},"enabled":true,"auth":"x-api-key","headers":{"a":"b"},"credentials":[{"id":"crd_1","sealed":"AQI="}],
 			"keeps_billing":true,"wants_user":true,"http2":true,"connect_timeout_ms":1,"first_byte_timeout_ms":2,"idle_timeout_ms":3,"total_timeout_ms":4}`,
 			catalogkv.Provider{
-				ID: "prv_1", Name: "p", BaseURL: "https://p", Enabled: true, Auth: "x-api-key", Headers: map[string]string{"a": "b"},
+				ID: "prv_1", Name: "p", BaseURL: "https://p", Addresses: catalogkv.Addresses{catalogkv.Videos: {Path: "/v"}}, Enabled: true, Auth: "x-api-key", Headers: map[string]string{"a": "b"},
 				Credentials:  []catalogkv.Credential{{ID: "crd_1", Sealed: []byte{1, 2}}},
 				KeepsBilling: true, WantsUser: true, HTTP2: true,
 				ConnectTimeoutMS: 1, FirstByteTimeoutMS: 2, IdleTimeoutMS: 3, TotalTimeoutMS: 4,

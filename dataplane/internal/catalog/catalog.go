@@ -38,7 +38,7 @@ func (m *Model) Supports(f catalogkv.Format) bool { return m.Type == f.Type() &&
 // Formats returns the formats that the model supports, in a fixed order.
 func (m *Model) Formats() []catalogkv.Format {
 	var formats []catalogkv.Format
-	for _, f := range []catalogkv.Format{catalogkv.Chat, catalogkv.Responses, catalogkv.Messages, catalogkv.Images, catalogkv.Videos} {
+	for _, f := range catalogkv.Formats {
 		if m.Supports(f) {
 			formats = append(formats, f)
 		}
@@ -50,6 +50,38 @@ func (m *Model) Formats() []catalogkv.Format {
 type Route struct {
 	catalogkv.Route
 	Provider *Provider
+	// targets has the targets of those formats for which the route or its provider has an address.
+	targets map[catalogkv.Format]targets
+}
+
+// targets are the targets of a format.
+type targets struct{ whole, stream catalogkv.Target }
+
+// NewRoute returns a route of a provider.
+func NewRoute(r catalogkv.Route, p *Provider) *Route {
+	route := &Route{Route: r, Provider: p}
+	for _, addresses := range []catalogkv.Addresses{p.Addresses, r.Addresses} {
+		for f := range addresses {
+			if route.targets == nil {
+				route.targets = map[catalogkv.Format]targets{}
+			}
+			route.targets[f] = targets{p.Target(&r, f, false), p.Target(&r, f, true)}
+		}
+	}
+	return route
+}
+
+// Target returns where a call of a format goes, below the base URL of the provider.
+func (r *Route) Target(f catalogkv.Format, stream bool) catalogkv.Target {
+	own, has := r.targets[f]
+	switch {
+	case !has:
+		return catalogkv.Target{Path: f.Path()}
+	case stream:
+		return own.stream
+	default:
+		return own.whole
+	}
 }
 
 // Provider is a provider with its decrypted credentials. The encrypted ones are removed.
@@ -82,8 +114,10 @@ type Snapshot struct {
 	Settings  catalogkv.Settings
 	models    map[string]*Model
 	providers map[string]*Provider
-	grants    map[string]map[string]bool
-	sorted    []*Model
+	// routes has all routes to providers of the catalog, enabled or not, by id.
+	routes map[string]*Route
+	grants map[string]map[string]bool
+	sorted []*Model
 }
 
 // Model returns the model with a name if it is enabled and the account may use it, otherwise nil. An empty account
@@ -147,6 +181,9 @@ func (s *Snapshot) Price(model string, version int64) *price.Sheet {
 
 // Provider returns the provider with an id, even if it is disabled, or nil.
 func (s *Snapshot) Provider(id string) *Provider { return s.providers[id] }
+
+// Route returns the route with an id, even if it is disabled, or nil.
+func (s *Snapshot) Route(id string) *Route { return s.routes[id] }
 
 // Store collects entries and provides the newest Snapshot. It is safe for concurrent use.
 type Store struct {
@@ -274,6 +311,7 @@ func (s *Store) Apply() error {
 		Rev:       head.Rev,
 		models:    map[string]*Model{},
 		providers: map[string]*Provider{},
+		routes:    map[string]*Route{},
 		grants:    map[string]map[string]bool{},
 	}}
 	b.build(s.entries)
@@ -343,10 +381,11 @@ func (b *builder) model(m *catalogkv.Model) *Model {
 			b.reject("model", m.ID, fmt.Errorf("route %s: there is no provider %s", r.ID, r.Provider))
 			continue
 		}
+		route := NewRoute(r, p)
+		b.snapshot.routes[r.ID] = route
 		if !r.Enabled || !p.Enabled || len(p.Credentials) == 0 {
 			continue
 		}
-		route := &Route{Route: r, Provider: p}
 		for _, f := range r.Formats {
 			model.Routes[f] = append(model.Routes[f], route)
 		}

@@ -382,3 +382,55 @@ func TestReadersAndChangesRunConcurrently(t *testing.T) {
 	close(stop)
 	wg.Wait()
 }
+
+func TestTargetsOfRoutesAreThoseOfTheCatalog(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	p := s.provider("p")
+	p.Addresses = catalogkv.Addresses{
+		catalogkv.Chat:      {Path: "/v4/chat", Query: map[string]string{"api-version": "preview"}},
+		catalogkv.Responses: {Path: "/v4/responses"},
+	}
+	m := model("m", catalogkv.Chat, catalogkv.Responses, catalogkv.Messages)
+	m.Routes[0].Addresses = catalogkv.Addresses{catalogkv.Chat: {Path: "/{model}/chat", StreamPath: "/{model}/stream"}}
+	disabled := model("m", catalogkv.Chat).Routes[0]
+	disabled.ID, disabled.Enabled = "rte_off", false
+	m.Routes = append(m.Routes, disabled)
+	s.set(subject.KindProvider, "p", p)
+	s.set(subject.KindModel, "m", m)
+	snapshot := s.apply(1)
+	for _, tt := range []struct {
+		route  string
+		format catalogkv.Format
+		stream bool
+		want   catalogkv.Target
+	}{
+		{"rte_m", catalogkv.Chat, false, catalogkv.Target{Path: "/up-m/chat"}},
+		{"rte_m", catalogkv.Chat, true, catalogkv.Target{Path: "/up-m/stream"}},
+		{"rte_m", catalogkv.Responses, true, catalogkv.Target{Path: "/v4/responses"}},
+		{"rte_m", catalogkv.Messages, false, catalogkv.Target{Path: "/v1/messages"}},
+		{"rte_off", catalogkv.Chat, true, catalogkv.Target{Path: "/v4/chat", Query: "api-version=preview"}},
+	} {
+		if got := snapshot.Route(tt.route).Target(tt.format, tt.stream); got != tt.want {
+			t.Errorf("%s as %s, stream %v: got %v; want %v", tt.route, tt.format, tt.stream, got, tt.want)
+		}
+	}
+	if got := snapshot.Route("rte_unknown"); got != nil {
+		t.Errorf("an unknown route: got %v", got)
+	}
+	routes := snapshot.Model("m", "").Routes[catalogkv.Chat]
+	if len(routes) != 1 || routes[0] != snapshot.Route("rte_m") {
+		t.Errorf("callable routes: got %v", routes)
+	}
+}
+
+//nolint:paralleltest // counting allocations needs the process for itself
+func TestTargetOfARequestIsNotComputedAgain(t *testing.T) {
+	p := &Provider{Provider: catalogkv.Provider{Addresses: catalogkv.Addresses{catalogkv.Chat: {Path: "/{model}", Query: map[string]string{"a": "b"}}}}}
+	r := NewRoute(catalogkv.Route{UpstreamModel: "m"}, p)
+	for _, f := range []catalogkv.Format{catalogkv.Chat, catalogkv.Images} {
+		if n := testing.AllocsPerRun(100, func() { r.Target(f, true) }); n != 0 {
+			t.Errorf("the target of %s allocates %v times", f, n)
+		}
+	}
+}

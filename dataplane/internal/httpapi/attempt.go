@@ -110,10 +110,12 @@ func refusesAdded(err error) bool {
 func (g *generationRequest) callOnce(choice route.Choice, attempt *route.Attempt, withoutAdded bool) error {
 	g.x.provider, g.x.route = choice.Provider.ID, choice.ID
 	body := g.upstreamBody(choice, withoutAdded)
+	target := choice.Target(g.dialect.Format(), g.request.Stream)
 	call := provider.Call{
 		Choice:      choice,
 		Format:      g.dialect.Format(),
-		Path:        g.dialect.Format().Path(),
+		Path:        target.Path,
+		Query:       target.Query,
 		Body:        body,
 		ContentType: g.request.ContentType(),
 		Beta:        g.request.Beta(g.policyOf(g.routableCatalog, choice.Route)),

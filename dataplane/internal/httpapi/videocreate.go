@@ -211,10 +211,12 @@ func (v *videoCreation) submit(ctx context.Context, choice route.Choice) (*event
 	body := v.upstreamBody(choice, false)
 	defer body.Release()
 
+	target := choice.Target(catalogkv.Videos, false)
 	call := provider.Call{
 		Choice:         choice,
 		Format:         catalogkv.Videos,
-		Path:           catalogkv.Videos.Path(),
+		Path:           target.Path,
+		Query:          target.Query,
 		Body:           body,
 		ContentType:    v.request.ContentType(),
 		IdempotencyKey: v.job.ID,

@@ -16,7 +16,6 @@ import (
 	"modelgateway/dataplane/internal/route"
 	"modelgateway/dataplane/internal/videojob"
 	"modelgateway/shared/apierr"
-	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/event"
 )
 
@@ -117,7 +116,7 @@ func (s *Server) getVideoContent(c echo.Context) error {
 		return errVideoNotFound
 	}
 
-	call, err := s.Videos.NewCall(v, catalogkv.Videos.Path()+"/"+v.UpstreamID+"/content")
+	call, err := s.Videos.NewCall(v, "/content")
 	if err != nil {
 		return err
 	}
@@ -126,7 +125,7 @@ func (s *Server) getVideoContent(c echo.Context) error {
 	switch variant := r.URL.Query().Get("variant"); variant {
 	case "":
 	case "video", "thumbnail", "spritesheet":
-		call.Query = "variant=" + variant
+		call.AddQuery("variant=" + variant)
 	default:
 		return format.Invalid("variant", "video, thumbnail or spritesheet")
 	}

@@ -28,7 +28,7 @@ type Call struct {
 	route.Choice
 	Format catalogkv.Format
 	Method string
-	// Path is appended to the provider's base URL; Query is the raw query.
+	// Path is appended to the provider's base URL. Path and Query are escaped.
 	Path, Query string
 	// Body is sent as it is; nil sends none. ContentType is its media type.
 	Body        *Body
@@ -43,6 +43,14 @@ type Call struct {
 	Deadline time.Time
 	// IdempotencyKey is sent with the creation of an object that must not be created twice; empty for other calls.
 	IdempotencyKey string
+}
+
+// AddQuery adds a part to the query.
+func (c *Call) AddQuery(part string) {
+	if c.Query != "" {
+		part = c.Query + "&" + part
+	}
+	c.Query = part
 }
 
 // Answer is a provider's HTTP response. The caller closes Body.

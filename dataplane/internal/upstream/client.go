@@ -179,7 +179,12 @@ func (c *Client) Do(ctx context.Context, call *provider.Call) (*provider.Answer,
 // targetOf returns the URL of a call.
 func targetOf(base *url.URL, call *provider.Call) url.URL {
 	target := *base
-	target.Path += call.Path
+	path, err := url.PathUnescape(call.Path)
+	if err != nil { // the control plane accepts no such address; the provider decides about it
+		path = call.Path
+	}
+	target.Path += path
+	target.RawPath = base.EscapedPath() + call.Path
 	target.RawQuery = call.Query
 	return target
 }

@@ -131,6 +131,33 @@ func TestRequestAndAnswer(t *testing.T) {
 	})
 }
 
+// Both transports send the same escaped target.
+func TestTargetIsSentAsItIsEscaped(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ base, path, query, want string }{
+		{"http://p.example", "/v1/chat/completions", "", "/v1/chat/completions"},
+		{"http://p.example/a%2Fb/%C3%BC", "/v1/chat/completions", "", "/a%2Fb/%C3%BC/v1/chat/completions"},
+		{"http://p.example/base", "/model/arn:aws:x%2Fy%3Fz/invoke", "a=b%20c", "/base/model/arn:aws:x%2Fy%3Fz/invoke?a=b%20c"},
+		{"http://p.example", "/m@1:raw(x)!$&'*+,;=~", "", "/m@1:raw(x)!$&'*+,;=~"},
+	} {
+		eachTransport(t, func(t *testing.T, to caller) {
+			var got string
+			c, done := serve(t, Limits{}, func(_ http.ResponseWriter, r *http.Request) { got = r.RequestURI })
+			defer done()
+			call := to(tt.base)
+			call.Path, call.Query = tt.path, tt.query
+			answer, err := c.Do(t.Context(), &call)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = answer.Body.Close() // empty
+			if got != tt.want {
+				t.Errorf("%s and %s: got %s; want %s", tt.base, tt.path, got, tt.want)
+			}
+		})
+	}
+}
+
 // writes counts the writes on a connection.
 type writes struct {
 	net.Conn

@@ -84,10 +84,13 @@ func newHead(call *provider.Call) *head {
 
 // appendTo appends the complete head of a call.
 func (h *head) appendTo(out []byte, call *provider.Call, base *url.URL) []byte {
-	target := targetOf(base, call)
 	out = append(append(out, methodOf(call)...), ' ')
-	out = append(append(out, target.RequestURI()...), " HTTP/1.1\r\nHost: "...)
-	out = append(append(out, target.Host...), "\r\n"...)
+	out = append(append(out, base.EscapedPath()...), call.Path...)
+	if call.Query != "" {
+		out = append(append(out, '?'), call.Query...)
+	}
+	out = append(append(out, " HTTP/1.1\r\nHost: "...), base.Host...)
+	out = append(out, "\r\n"...)
 	out = append(out, h.lines...)
 	switch {
 	case call.Body != nil:

@@ -17,6 +17,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"reflect"
 	"sync"
 	"time"
@@ -404,7 +405,7 @@ func failedState(v *event.Video, reason string) *event.Video {
 
 // fetchObject reads the provider's object of a job.
 func (t *Tracker) fetchObject(ctx context.Context, v *event.Video) ([]byte, error) {
-	call, err := t.NewCall(v, catalogkv.Videos.Path()+"/"+v.UpstreamID)
+	call, err := t.NewCall(v, "")
 	if err != nil {
 		return nil, err
 	}
@@ -426,8 +427,9 @@ func (t *Tracker) fetchObject(ctx context.Context, v *event.Video) ([]byte, erro
 }
 
 // NewCall returns a GET call to the provider of a job, with the credential that
-// created it: the job belongs to the provider account of that credential.
-func (t *Tracker) NewCall(v *event.Video, path string) (*provider.Call, error) {
+// created it: the job belongs to the provider account of that credential. below is
+// appended to the path of the job.
+func (t *Tracker) NewCall(v *event.Video, below string) (*provider.Call, error) {
 	snapshot := t.catalog.Snapshot()
 	if snapshot == nil {
 		return nil, ErrUnavailable
@@ -440,12 +442,18 @@ func (t *Tracker) NewCall(v *event.Video, path string) (*provider.Call, error) {
 
 	for _, credential := range p.Credentials {
 		if credential.ID == v.Credential {
-			r := &catalog.Route{Route: catalogkv.Route{ID: v.Route, Provider: v.Provider, UpstreamModel: v.UpstreamModel}, Provider: p}
+			r := catalogkv.Route{ID: v.Route, Provider: v.Provider, UpstreamModel: v.UpstreamModel}
+			if current := snapshot.Route(v.Route); current != nil {
+				r.Addresses = current.Addresses
+			}
+			choice := route.Choice{Route: catalog.NewRoute(r, p), Credential: credential}
+			target := choice.Target(catalogkv.Videos, false)
 			return &provider.Call{
-				Choice: route.Choice{Route: r, Credential: credential},
+				Choice: choice,
 				Format: catalogkv.Videos,
 				Method: http.MethodGet,
-				Path:   path,
+				Path:   target.Path + "/" + url.PathEscape(v.UpstreamID) + below,
+				Query:  target.Query,
 			}, nil
 		}
 	}
