@@ -674,6 +674,23 @@ type CatalogAccount struct {
 	Requests int64    `json:"requests"`
 }
 
+// CatalogAddress defines model for CatalogAddress.
+type CatalogAddress struct {
+	// Path The path after `base_url`, in which `{model}` stands for the route's `upstream_model`, escaped as a part of a path. Absent for the usual path of the format. Jobs of videos are below it.
+	//
+	// Examples: /openai/deployments/{model}/chat/completions
+	Path *string `json:"path,omitempty"`
+
+	// Query Parameters of the query that every call has, such as `api-version`. They can be read by everybody who may read the catalog, so names of secrets are refused.
+	Query map[string]string `json:"query,omitempty"`
+
+	// StreamPath The path for requests for a stream, if it is another one. Not for images and videos.
+	StreamPath *string `json:"stream_path,omitempty"`
+}
+
+// CatalogAddresses Where the calls of a format go, by format, if not to its usual path, such as `/v1/chat/completions`. The address of a route takes the place of that of its provider.
+type CatalogAddresses map[string]CatalogAddress
+
 // CatalogChange defines model for CatalogChange.
 type CatalogChange struct {
 	Action CatalogChangeAction `json:"action"`
@@ -938,13 +955,16 @@ type CatalogPrice struct {
 
 // CatalogProvider defines model for CatalogProvider.
 type CatalogProvider struct {
+	// Addresses Where the calls of a format go, by format, if not to its usual path, such as `/v1/chat/completions`. The address of a route takes the place of that of its provider.
+	Addresses *CatalogAddresses `json:"addresses,omitempty"`
+
 	// AnthropicVersion The value of the header anthropic-version.
 	AnthropicVersion *string `json:"anthropic_version,omitempty"`
 
 	// Auth How a credential is sent: as a bearer token, or in the header of that name.
 	Auth *CatalogProviderAuth `json:"auth,omitempty"`
 
-	// BaseURL The address of the provider before /v1. When it changes to another server, the secrets of all credentials must be given again.
+	// BaseURL The address of the provider before /v1, or before the paths in `addresses`. When it changes to another server, the secrets of all credentials must be given again.
 	BaseURL string `json:"base_url"`
 
 	// ConnectTimeout The time limit of connecting.
@@ -992,13 +1012,16 @@ type CatalogProviderList struct {
 
 // CatalogProviderPatch defines model for CatalogProviderPatch.
 type CatalogProviderPatch struct {
+	// Addresses Where the calls of a format go, by format, if not to its usual path, such as `/v1/chat/completions`. The address of a route takes the place of that of its provider.
+	Addresses *CatalogAddresses `json:"addresses,omitempty"`
+
 	// AnthropicVersion The value of the header anthropic-version.
 	AnthropicVersion *string `json:"anthropic_version,omitempty"`
 
 	// Auth How a credential is sent: as a bearer token, or in the header of that name.
 	Auth *CatalogProviderPatchAuth `json:"auth,omitempty"`
 
-	// BaseURL The address of the provider before /v1. When it changes to another server, the secrets of all credentials must be given again.
+	// BaseURL The address of the provider before /v1, or before the paths in `addresses`. When it changes to another server, the secrets of all credentials must be given again.
 	BaseURL *string `json:"base_url,omitempty"`
 
 	// ConnectTimeout The time limit of connecting.
@@ -1055,7 +1078,9 @@ type CatalogReach struct {
 
 // CatalogRoute defines model for CatalogRoute.
 type CatalogRoute struct {
-	Enabled *bool `json:"enabled,omitempty"`
+	// Addresses Where the calls of a format go, by format, if not to its usual path, such as `/v1/chat/completions`. The address of a route takes the place of that of its provider.
+	Addresses *CatalogAddresses `json:"addresses,omitempty"`
+	Enabled   *bool             `json:"enabled,omitempty"`
 
 	// Formats The formats that the provider speaks for the model.
 	Formats []CatalogRouteFormats `json:"formats"`
@@ -1090,7 +1115,9 @@ type CatalogRouteList struct {
 
 // CatalogRoutePatch defines model for CatalogRoutePatch.
 type CatalogRoutePatch struct {
-	Enabled *bool `json:"enabled,omitempty"`
+	// Addresses Where the calls of a format go, by format, if not to its usual path, such as `/v1/chat/completions`. The address of a route takes the place of that of its provider.
+	Addresses *CatalogAddresses `json:"addresses,omitempty"`
+	Enabled   *bool             `json:"enabled,omitempty"`
 
 	// Formats The formats that the provider speaks for the model.
 	Formats []CatalogRoutePatchFormats `json:"formats,omitempty"`

@@ -90,6 +90,8 @@ func kindOf(doc *apidoc.Document, s *apidoc.Schema) (kind, inner string) {
 		return "decimal in quotes", ""
 	case whole.Name == "CatalogParams":
 		return "object of objects of [Param](#param)", "CatalogParam"
+	case whole.Name == "CatalogAddresses":
+		return "object of [Address](#address)", "CatalogAddress"
 	case len(doc.Members(s)) > 0:
 		return fmt.Sprintf("[%s](#%s)", titleOf(whole.Name), strings.ToLower(strings.ReplaceAll(titleOf(whole.Name), " ", "-"))), whole.Name
 	case doc.Kind(s) == "":

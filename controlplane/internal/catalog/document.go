@@ -27,22 +27,23 @@ type SettingsDocument struct {
 
 // ProviderEntry is a provider of a Document.
 type ProviderEntry struct {
-	ID                string            `json:"id"`
-	Name              string            `json:"name,omitempty"`
-	BaseURL           string            `json:"base_url"`
-	Enabled           *bool             `json:"enabled,omitempty"`
-	Auth              string            `json:"auth,omitempty"`
-	AnthropicVersion  string            `json:"anthropic_version,omitempty"`
-	Headers           map[string]string `json:"headers,omitempty"`
-	Credentials       []CredentialEntry `json:"credentials,omitempty"`
-	ConnectTimeout    Duration          `json:"connect_timeout,omitzero"`
-	FirstByteTimeout  Duration          `json:"first_byte_timeout,omitzero"`
-	IdleTimeout       Duration          `json:"idle_timeout,omitzero"`
-	TotalTimeout      Duration          `json:"total_timeout,omitzero"`
-	KeepsBilling      bool              `json:"keeps_billing,omitempty"`
-	RecognisesRepeats bool              `json:"recognises_repeats,omitempty"`
-	WantsUser         bool              `json:"wants_user,omitempty"`
-	HTTP2             bool              `json:"http2,omitempty"`
+	ID                string              `json:"id"`
+	Name              string              `json:"name,omitempty"`
+	BaseURL           string              `json:"base_url"`
+	Addresses         catalogkv.Addresses `json:"addresses,omitempty"`
+	Enabled           *bool               `json:"enabled,omitempty"`
+	Auth              string              `json:"auth,omitempty"`
+	AnthropicVersion  string              `json:"anthropic_version,omitempty"`
+	Headers           map[string]string   `json:"headers,omitempty"`
+	Credentials       []CredentialEntry   `json:"credentials,omitempty"`
+	ConnectTimeout    Duration            `json:"connect_timeout,omitzero"`
+	FirstByteTimeout  Duration            `json:"first_byte_timeout,omitzero"`
+	IdleTimeout       Duration            `json:"idle_timeout,omitzero"`
+	TotalTimeout      Duration            `json:"total_timeout,omitzero"`
+	KeepsBilling      bool                `json:"keeps_billing,omitempty"`
+	RecognisesRepeats bool                `json:"recognises_repeats,omitempty"`
+	WantsUser         bool                `json:"wants_user,omitempty"`
+	HTTP2             bool                `json:"http2,omitempty"`
 }
 
 // CredentialEntry is a credential of a provider. An empty Secret keeps the stored one.
@@ -78,6 +79,7 @@ type RouteEntry struct {
 	Provider      string                                `json:"provider"`
 	UpstreamModel string                                `json:"upstream_model"`
 	Formats       []catalogkv.Format                    `json:"formats"`
+	Addresses     catalogkv.Addresses                   `json:"addresses,omitempty"`
 	Priority      int                                   `json:"priority,omitempty"`
 	Weight        int                                   `json:"weight,omitempty"`
 	Enabled       *bool                                 `json:"enabled,omitempty"`

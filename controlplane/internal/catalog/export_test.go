@@ -16,13 +16,13 @@ func TestExportKeepsEveryMember(t *testing.T) {
 currency: USD
 settings: {image_input_tokens: 900}
 providers:
-  - {id: p, name: P, base_url: "https://p.example", enabled: false, auth: x-api-key, anthropic_version: "2023-06-01", headers: {x-title: us},
+  - {id: p, name: P, base_url: "https://p.example", addresses: {chat: {path: /c, stream_path: /s, query: {a: b}}}, enabled: false, auth: x-api-key, anthropic_version: "2023-06-01", headers: {x-title: us},
      connect_timeout: 250ms, first_byte_timeout: 1s, idle_timeout: 2s, total_timeout: 10m, keeps_billing: true, recognises_repeats: true, wants_user: true,
      http2: true, credentials: [{name: c, enabled: false}]}
 models:
   - {id: m, type: video, display_name: M, owned_by: us, context_window: 9, max_output_tokens: 8, reserve_output_tokens: 7, default_seconds: 6,
      enabled: false, public: false, price: {seconds: [{price: "0.10"}, {size: big, price: "0.20"}]}, params: {videos: {size: {policy: reject}}},
-     routes: [{id: r, provider: p, upstream_model: up, formats: [videos], priority: 1, weight: 2, enabled: false, params: {videos: {size: {policy: reject}}}}]}
+     routes: [{id: r, provider: p, upstream_model: up, formats: [videos], addresses: {videos: {path: "/{model}"}}, priority: 1, weight: 2, enabled: false, params: {videos: {size: {policy: reject}}}}]}
 grants: []
 `)
 	for _, entry := range []any{applied.Settings, applied.Providers[0], applied.Models[0], applied.Models[0].Routes[0]} {

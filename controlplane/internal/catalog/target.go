@@ -129,6 +129,7 @@ func (b *builder) provider(path string, e *ProviderEntry) {
 	b.refuse(b.names[name], path, "name", "is used by another provider")
 	b.names[name] = true
 	b.baseURL(validation.Member(path, "base_url"), e.BaseURL)
+	b.addresses(validation.Member(path, "addresses"), e.Addresses)
 	b.refuse(
 		e.Auth != "" && !slices.Contains(catalogkv.Auths, e.Auth),
 		path,
@@ -157,6 +158,7 @@ func (b *builder) provider(path string, e *ProviderEntry) {
 		ID:                 e.ID,
 		Name:               name,
 		BaseURL:            strings.TrimRight(e.BaseURL, "/"),
+		Addresses:          e.Addresses,
 		Enabled:            orTrue(e.Enabled),
 		Auth:               e.Auth,
 		Headers:            e.Headers,
@@ -270,6 +272,12 @@ func (b *builder) route(path string, m *ModelEntry, e *RouteEntry) catalogkv.Rou
 		b.refuse(slices.Contains(e.Formats[:i], f), at, "", "is given twice")
 	}
 
+	at := validation.Member(path, "addresses")
+	b.addresses(at, e.Addresses)
+	for f := range e.Addresses {
+		b.refuse(!slices.Contains(e.Formats, f), at, string(f), "is not a format of the route")
+	}
+
 	b.notNegative(validation.Member(path, "priority"), int64(e.Priority))
 	b.notNegative(validation.Member(path, "weight"), int64(e.Weight))
 	b.params(validation.Member(path, "params"), m.Type, e.Params)
@@ -297,6 +305,7 @@ func (b *builder) route(path string, m *ModelEntry, e *RouteEntry) catalogkv.Rou
 		Provider:      e.Provider,
 		UpstreamModel: e.UpstreamModel,
 		Formats:       e.Formats,
+		Addresses:     e.Addresses,
 		Priority:      e.Priority,
 		Weight:        e.Weight,
 		Enabled:       orTrue(e.Enabled),
@@ -312,12 +321,9 @@ func routeID(model, provider, upstream string) string {
 }
 
 func (b *builder) format(path string, t catalogkv.Type, f catalogkv.Format) {
-	switch f {
-	case catalogkv.Chat, catalogkv.Responses, catalogkv.Messages, catalogkv.Images, catalogkv.Videos:
-		b.refuse(f.Type() != t, path, "", "is no format of a model of type %q", t)
-	default:
-		b.invalid.Add(path, "is not a known format")
-	}
+	known := slices.Contains(catalogkv.Formats, f)
+	b.refuse(!known, path, "", "is not a known format")
+	b.refuse(known && f.Type() != t, path, "", "is no format of a model of type %q", t)
 }
 
 // otherwise are the treatments of tools that a model does not offer, the first one by default.

@@ -89,6 +89,25 @@ func TestInvalidDocumentReportsFieldErrors(t *testing.T) {
 			"addresses", `{currency: USD, providers: [{id: a, base_url: x}, {id: b, base_url: "http://u:p@x"}, {id: c, base_url: "https://x/v1/"}, {id: d, base_url: "https://x?y"}]}`,
 			[]string{"providers[0].base_url", "providers[1].base_url", "providers[2].base_url", "providers[3].base_url"},
 		},
+		{
+			"paths", `{currency: USD, providers: [{id: a, base_url: "http://x", addresses: {sound: {path: /a}, chat: {}, responses: {path: a, stream_path: "/a?b"},
+			messages: {path: "/{model}/{other}", stream_path: /a/../b}, images: {path: "/a b", stream_path: /a}, videos: {path: "/a#b"}}},
+			{id: b, base_url: "http://x", addresses: {chat: {path: "/ü"}, responses: {path: "/a%2", stream_path: "/{model"}}}]}`,
+			[]string{
+				"providers[0].addresses.chat", "providers[0].addresses.images.path", "providers[0].addresses.images.stream_path", "providers[0].addresses.messages.path",
+				"providers[0].addresses.messages.stream_path", "providers[0].addresses.responses.path", "providers[0].addresses.responses.stream_path",
+				"providers[0].addresses.sound", "providers[0].addresses.videos.path",
+				"providers[1].addresses.chat.path", "providers[1].addresses.responses.path", "providers[1].addresses.responses.stream_path",
+			},
+		},
+		{
+			"queries", `{currency: USD, providers: [{id: a, base_url: "http://x", addresses: {chat: {query: {Api-Key: x, api-version: preview, "": x, model: "{model}"}}}}]}`,
+			[]string{"providers[0].addresses.chat.query", "providers[0].addresses.chat.query.Api-Key", "providers[0].addresses.chat.query.model"},
+		},
+		{
+			"addresses of a route", text(", routes: [{provider: p, upstream_model: u, formats: [chat], addresses: {chat: {path: /a}, messages: {path: /b}}}]"),
+			[]string{"models[0].routes[0].addresses.messages"},
+		},
 		{"auth", `{currency: USD, providers: [{id: a, base_url: "http://x", auth: basic}]}`, []string{"providers[0].auth"}},
 		{"own headers", `{currency: USD, providers: [{id: a, base_url: "http://x", headers: {authorization: x}}]}`, []string{"providers[0].headers.authorization"}},
 		{

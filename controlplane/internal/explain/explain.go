@@ -48,10 +48,7 @@ func (q *Query) check() error {
 	if q.Model == "" {
 		invalid.Add("model", "is missing")
 	}
-	if !slices.Contains(
-		[]catalogkv.Format{catalogkv.Chat, catalogkv.Responses, catalogkv.Messages, catalogkv.Images, catalogkv.Videos},
-		q.Format,
-	) {
+	if !slices.Contains(catalogkv.Formats, q.Format) {
 		invalid.Add("format", "must be chat, responses, messages, images or videos")
 	}
 	if q.MaxTokens < 0 {

@@ -625,6 +625,23 @@ type CatalogAccount struct {
 	Requests int64    `json:"requests"`
 }
 
+// CatalogAddress defines model for CatalogAddress.
+type CatalogAddress struct {
+	// Path The path after `base_url`, in which `{model}` stands for the route's `upstream_model`, escaped as a part of a path. Absent for the usual path of the format. Jobs of videos are below it.
+	//
+	// Examples: /openai/deployments/{model}/chat/completions
+	Path *string `json:"path,omitempty"`
+
+	// Query Parameters of the query that every call has, such as `api-version`. They can be read by everybody who may read the catalog, so names of secrets are refused.
+	Query map[string]string `json:"query,omitempty"`
+
+	// StreamPath The path for requests for a stream, if it is another one. Not for images and videos.
+	StreamPath *string `json:"stream_path,omitempty"`
+}
+
+// CatalogAddresses Where the calls of a format go, by format, if not to its usual path, such as `/v1/chat/completions`. The address of a route takes the place of that of its provider.
+type CatalogAddresses map[string]CatalogAddress
+
 // CatalogChange defines model for CatalogChange.
 type CatalogChange struct {
 	Action CatalogChangeAction `json:"action"`
