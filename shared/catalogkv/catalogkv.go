@@ -207,7 +207,9 @@ type Provider struct {
 // Credential is the credential of one account at a provider.
 type Credential struct {
 	ID string `json:"id"`
-	// Sealed is the secret, sealed with the fleet key under CredentialContext(ID).
+	// Kind says what is sealed; empty means SecretCredential.
+	Kind CredentialKind `json:"kind,omitempty"`
+	// Sealed is the text, sealed with the fleet key under CredentialContext(ID).
 	Sealed []byte `json:"sealed"`
 }
 

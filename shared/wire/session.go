@@ -69,10 +69,10 @@ type HeartbeatRequest struct {
 }
 
 // RefusedCredential is a provider credential that the provider rejected at its
-// last use.
+// last use, or that could not be renewed when that was last tried.
 type RefusedCredential struct {
 	Credential string `json:"credential"`
-	// Reason is KeyRejected or QuotaExhausted.
+	// Reason is KeyRejected, QuotaExhausted, SourceFailing or SourceFailed.
 	Reason string `json:"reason"`
 }
 
@@ -80,6 +80,10 @@ type RefusedCredential struct {
 const (
 	KeyRejected    = "key_rejected"
 	QuotaExhausted = "quota_exhausted"
+	// SourceFailing means that the credential cannot be renewed but still has a valid token, SourceFailed that it has
+	// none left.
+	SourceFailing = "source_failing"
+	SourceFailed  = "source_failed"
 )
 
 // HeartbeatResponse answers a HeartbeatRequest. A proxy that is not fresh may become

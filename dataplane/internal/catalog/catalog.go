@@ -92,14 +92,21 @@ type Provider struct {
 
 // Credential is a decrypted credential. Its text is never printed.
 type Credential struct {
-	ID   string
+	ID string
+	// Kind is that of the catalog entry, but that of a secret is empty.
+	Kind catalogkv.CredentialKind
 	text string
 }
 
-// NewCredential returns the credential with an id and its text.
-func NewCredential(id, text string) Credential { return Credential{id, text} }
+// NewCredential returns the credential with an id and its secret.
+func NewCredential(id, secret string) Credential { return Credential{ID: id, text: secret} }
 
-// Reveal returns the text, for the authorization header of a call.
+// NewRenewed returns the credential of a kind that package upstream renews, with the parameters from which it does.
+func NewRenewed(id string, kind catalogkv.CredentialKind, parameters string) Credential {
+	return Credential{ID: id, Kind: kind, text: parameters}
+}
+
+// Reveal returns the text: the secret for the authorization header of a call, or the parameters.
 func (s Credential) Reveal() string { return s.text }
 
 // String returns the id of the credential.
@@ -364,7 +371,11 @@ func (b *builder) provider(p *catalogkv.Provider) *Provider {
 			b.reject("credential", c.ID, err)
 			continue
 		}
-		opened.Credentials = append(opened.Credentials, NewCredential(c.ID, string(text)))
+		kind := c.Kind
+		if kind == catalogkv.SecretCredential {
+			kind = ""
+		}
+		opened.Credentials = append(opened.Credentials, Credential{ID: c.ID, Kind: kind, text: string(text)})
 	}
 	opened.Provider.Credentials = nil
 	return opened
