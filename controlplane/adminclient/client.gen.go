@@ -1100,7 +1100,7 @@ type CatalogRoute struct {
 	// UpstreamModel The name of the model at the provider.
 	UpstreamModel string `json:"upstream_model"`
 
-	// Weight Share of the load among routes of one priority; 0 counts as 1.
+	// Weight Share of the conversations among routes of one priority; 0 counts as 1.
 	Weight *int `json:"weight,omitempty"`
 }
 
@@ -1137,7 +1137,7 @@ type CatalogRoutePatch struct {
 	// UpstreamModel The name of the model at the provider.
 	UpstreamModel *string `json:"upstream_model,omitempty"`
 
-	// Weight Share of the load among routes of one priority; 0 counts as 1.
+	// Weight Share of the conversations among routes of one priority; 0 counts as 1.
 	Weight *int `json:"weight,omitempty"`
 }
 
@@ -1595,7 +1595,7 @@ type ExplainedRoute struct {
 	ProviderID   string  `json:"provider_id"`
 	Route        string  `json:"route"`
 
-	// Skipped Why it is left out: `maintenance` of its provider, `breaker_open`, `cooldown` of the route or of every credential (it is
+	// Skipped Why it is left out: `maintenance` of its provider, `breaker_open`, `cooldown` of the route or of its credentials (it is
 	// called if all others fail), `no_credential`, `disabled`, `provider_disabled`, `parameters` (it refuses one, or others offer
 	// more of the tools), or `beyond_attempts` (three routes come before it).
 	Skipped       *string `json:"skipped,omitempty"`

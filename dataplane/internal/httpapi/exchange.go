@@ -92,7 +92,7 @@ func exchangeOf(c echo.Context) *exchange { return c.Response().Writer.(*exchang
 func (x *exchange) beginAttempt(route, credential string) {
 	x.attempts++
 	x.calling = credential
-	x.noted = slices.DeleteFunc(x.noted, func(a event.Attempt) bool { return a.Route == route })
+	x.noted = slices.DeleteFunc(x.noted, func(a event.Attempt) bool { return a.Route == route && a.Skipped != "" })
 }
 
 // noteAttempt notes a route that was skipped or that failed, for the usage event.

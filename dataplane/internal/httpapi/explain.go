@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"modelgateway/dataplane/internal/admission"
+	"modelgateway/dataplane/internal/affinity"
 	"modelgateway/dataplane/internal/auth"
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/format/videos"
@@ -120,7 +121,7 @@ func (e *explanation) decide(p *pricedRequest) {
 		e.answer.PriceVersion, e.answer.PriceMultiplier = p.sheet.Version, int64(p.sheet.Multiplier)
 		e.admit(p)
 		a := routableRequest{pricedRequest: *p, routableCatalog: p.pricedCatalog, routes: p.candidates}
-		a.choices = e.server.Picker.Order(a.routes, e.key.AccountID)
+		a.choices = e.server.Picker.Order(a.routes, affinity.Key(e.key.AccountID, "", a.request))
 		if len(a.choices) == 0 {
 			e.refuse(wire.ExplainRoutes, a.noRoute())
 		}

@@ -337,10 +337,7 @@ func TestRejectedCredentialGetsACooldownAndAnotherIsUsed(t *testing.T) {
 		}
 		jsonAnswer(200, chatJSON)(w, r)
 	})
-	if got := g.post("/v1/chat/completions", chatBody).apiError(t); got.Status != 502 || got.Final || strings.Contains(got.Message, "secret") {
-		t.Errorf("got %+v", got)
-	}
-	for range 3 {
+	for range 4 { // also the request that finds the credential rejected
 		if got := g.post("/v1/chat/completions", chatBody); got.status != http.StatusOK {
 			t.Errorf("with the other credential: got %d %s", got.status, got.body)
 		}

@@ -45,6 +45,23 @@ func TestAttemptsAndTokensAreCounted(t *testing.T) {
 	}
 }
 
+func TestTokensFromThePromptCacheAreCountedByRoute(t *testing.T) {
+	t.Parallel()
+	const body = `{"choices":[{"message":{"role":"assistant","content":"Hello"},"finish_reason":"stop"}],` +
+		`"usage":{"prompt_tokens":1000,"completion_tokens":2,"total_tokens":1002,"prompt_tokens_details":{"cached_tokens":900}}}`
+	long := `{"model":"text","messages":[{"role":"user","content":"` + strings.Repeat("word ", 1000) + `"}]}`
+	g := newGateway(t, jsonAnswer(200, body))
+	for range 2 {
+		if got := g.post("/v1/chat/completions", long); got.status != 200 {
+			t.Fatalf("got %d %s", got.status, got.body)
+		}
+	}
+	g.compare(`
+mgw_route_input_tokens_total{cache="hit",route="rte_0_text"} 1800
+mgw_route_input_tokens_total{cache="miss",route="rte_0_text"} 200
+`)
+}
+
 // compare compares metrics with their text form without help and type.
 func (g *gateway) compare(want string) {
 	g.t.Helper()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"modelgateway/dataplane/internal/admission"
+	"modelgateway/dataplane/internal/affinity"
 	"modelgateway/dataplane/internal/auth"
 	"modelgateway/dataplane/internal/catalog"
 	"modelgateway/dataplane/internal/format"
@@ -304,12 +305,21 @@ func (p *pricedRequest) routable() (routableRequest, error) {
 		}
 	}
 
-	if a.choices = p.server.Picker.Order(a.routes, p.key.AccountID); len(a.choices) == 0 {
+	if a.choices = p.server.Picker.Order(a.routes, p.conversation()); len(a.choices) == 0 {
 		return a, a.noRoute()
 	}
 
 	p.x.noted = p.server.Picker.Skipped(a.routes, a.choices)
 	return a, nil
+}
+
+// conversation returns the key of the conversation that the request belongs to.
+func (r *parsedRequest) conversation() uint64 {
+	session := ""
+	if sent := r.incoming.Header["X-Session-Id"]; len(sent) > 0 {
+		session = sent[0]
+	}
+	return affinity.Key(r.key.AccountID, session, r.request)
 }
 
 // noRoute returns the error for a request when none of its routes can be called now. Its Retry-After says when one may

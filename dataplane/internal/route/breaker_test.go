@@ -83,7 +83,7 @@ func TestOpenRouteIsNotOfferedAndHalfOpenRouteGetsOneProbe(t *testing.T) {
 	t.Parallel()
 	p, c := setup()
 	routes := model([]int{0, 1}, []int{1, 1}).Routes[catalogkv.Chat]
-	order := func() string { return strings.Join(ids(p.Order(routes, "acc")), " ") }
+	order := func() string { return strings.Join(ids(p.Order(routes, 0)), " ") }
 	p.fail(t, "r0", failuresToOpen)
 	if got := order(); got != "r1" {
 		t.Errorf("with r0 open: %q", got)

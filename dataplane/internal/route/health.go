@@ -2,6 +2,7 @@ package route
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -30,6 +31,7 @@ func (p *Picker) FollowResets(resets map[string]int64) {
 		if p.resets[id] != n {
 			delete(p.breakers, id)
 			delete(p.cooldowns, id)
+			maps.DeleteFunc(p.pauses, func(pair limitKey, _ time.Time) bool { return pair.route == id })
 		}
 	}
 	p.resets = resets
@@ -68,7 +70,13 @@ func (p *Picker) Health(used func(id string) bool) []pulse.Breaker {
 		if row.State != pulse.Closed {
 			row.SinceMS = now.Sub(b.since).Milliseconds()
 		}
-		if until := p.cooldowns[id]; until.After(now) {
+		until := p.cooldowns[id]
+		for pair, paused := range p.pauses {
+			if pair.route == id {
+				until = latest(until, paused)
+			}
+		}
+		if until.After(now) {
 			row.CooldownMS = until.Sub(now).Milliseconds()
 		}
 

@@ -60,7 +60,9 @@ func TestResetClosesTheBreakerOnce(t *testing.T) {
 		}
 		p.StartCooldown("a", time.Minute)
 	}
-	callable := func() bool { return p.breakerAllows("a", now) && p.Cooldown("a") == 0 }
+	a := limitedChoice()
+	a.Route.ID = "a"
+	callable := func() bool { return p.breakers["a"].allows(now) && p.Pause(a) == 0 }
 	open()
 	if callable() {
 		t.Fatal("the breaker is not open")

@@ -1,15 +1,15 @@
-// Package route chooses the route to a provider: the order in which the routes of a model are attempted for an account,
-// and the credential that is used.
+// Package route chooses the route to a provider and the credential that is used: the order in which the routes of a model are
+// attempted for a conversation (package affinity says which one it is).
 //
-// Routes with the lowest priority number come first. Among routes of one priority, weights distribute the accounts, and
-// an account keeps its route while the set of routes is the same, because prompt caches and encrypted reasoning are
-// valid at one provider only.
+// Routes with the lowest priority number come first. Among routes of one priority, weights distribute the conversations, and
+// the credentials of a provider share its part equally. A conversation keeps its route and credential while the set of them is
+// the same, because prompt caches and encrypted reasoning are valid at one account of a provider only.
 //
 // After a failure, a route or credential has a cooldown during which others are preferred: a route with a cooldown is
 // attempted when all others have failed, the one whose cooldown ends first before the rest. One broken connection must
 // not block all requests of a model that has no other route, or whose other routes are broken. If a route keeps failing,
 // its circuit breaker opens and no request calls it until a probe has succeeded. A rate limit does not count as a
-// failure for the circuit breaker.
+// failure for the circuit breaker, and concerns the route with the credential that it came for.
 //
 // While a provider limits the rate of calls, the accounts take turns (see turns): one account's flood cannot take all of
 // the calls that the provider accepts.
@@ -33,6 +33,8 @@ type Picker struct {
 
 	mu        sync.RWMutex
 	cooldowns map[string]time.Time // end of the cooldown by id of route or credential
+	// pauses has the end of the pause that a provider has asked for after too many calls.
+	pauses map[limitKey]time.Time
 	// refusals has the reason for which a provider refused a credential, by the id of the credential, until it works
 	// again.
 	refusals map[string]string
@@ -56,6 +58,7 @@ func New(now func() time.Time) *Picker {
 	return &Picker{
 		now:       now,
 		cooldowns: map[string]time.Time{},
+		pauses:    map[limitKey]time.Time{},
 		refusals:  map[string]string{},
 		doubts:    map[string]doubt{},
 		breakers:  map[string]breaker{},
@@ -154,74 +157,130 @@ func (p *Picker) RefusedCredentials(used func(id string) bool) []wire.RefusedCre
 	return found
 }
 
-// cooldownUntil returns the end of the cooldown of a route or credential, zero if it has none.
-func (p *Picker) cooldownUntil(id string) time.Time {
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	if until, there := p.cooldowns[id]; there && !p.now().After(until) {
+// until returns the end of the cooldown of a route or credential, zero if it has none. The caller holds the lock.
+func (p *Picker) until(id string, now time.Time) time.Time {
+	if until, there := p.cooldowns[id]; there && !now.After(until) {
 		return until
 	}
 	return time.Time{}
 }
 
-// Cooldown returns how long the cooldown of a route lasts, zero if it has none.
-func (p *Picker) Cooldown(id string) time.Duration {
-	if until := p.cooldownUntil(id); !until.IsZero() {
-		return until.Sub(p.now())
+// pairUntil returns the end of the pause that a provider has asked for after too many calls of a route with a credential,
+// zero if there is none. The caller holds the lock.
+func (p *Picker) pairUntil(pair limitKey, now time.Time) time.Time {
+	if until, there := p.pauses[pair]; there && !now.After(until) {
+		return until
 	}
-	return 0
+	return time.Time{}
 }
 
-// breakerAllows reports whether the circuit breaker of a route allows a request.
-func (p *Picker) breakerAllows(id string, now time.Time) bool {
+// Pause returns how long a choice should not be called, zero if it can be.
+func (p *Picker) Pause(c Choice) time.Duration {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	return p.breakers[id].allows(now)
+	now := p.now()
+	until := latest(latest(p.until(c.ID, now), p.until(c.Credential.ID, now)), p.pairUntil(c.pair(), now))
+	if until.IsZero() {
+		return 0
+	}
+	return until.Sub(now)
+}
+
+// StartPause keeps calls away from a route with one credential, whose rate the provider limits. It does not shorten a running
+// pause.
+func (p *Picker) StartPause(c Choice, d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.now()
+	for other, until := range p.pauses {
+		if until.Before(now) {
+			delete(p.pauses, other)
+		}
+	}
+	if until := now.Add(d); until.After(p.pauses[c.pair()]) {
+		p.pauses[c.pair()] = until
+	}
 }
 
 // Choice is a route and the credential to use on it.
 type Choice struct {
 	*catalog.Route
 	Credential catalog.Credential
-	// CooldownUntil is the end of the cooldown of the route, or of all credentials of its provider; zero if neither has
-	// one.
+	// CooldownUntil is the end of the cooldown of the route, of the credential, or of both together; zero if there is none.
 	CooldownUntil time.Time
+	// score is that of the conversation.
+	score float64
 }
 
 // Cooling reports whether the choice has a cooldown.
 func (c *Choice) Cooling() bool { return !c.CooldownUntil.IsZero() }
 
-// Order returns the choices among routes for an account, best first. Those with a cooldown come last, in the order in
-// which their cooldowns end. It leaves out routes whose provider is under maintenance or whose breaker is open.
-func (p *Picker) Order(routes []*catalog.Route, account string) []Choice {
-	choices := make([]Choice, 0, len(routes))
-	now := p.now()
-	for _, r := range routes {
-		if r.Provider.Maintenance.Active(now) || !p.breakerAllows(r.ID, now) {
-			continue
-		}
-		credential, until, ok := p.credential(r.Provider, account)
-		if !ok {
-			continue
-		}
-		if cooldown := p.cooldownUntil(r.ID); cooldown.After(until) {
-			until = cooldown
-		}
-		choices = append(choices, Choice{r, credential, until})
+func (c *Choice) pair() limitKey { return limitKey{c.ID, c.Credential.ID} }
+
+// compare orders the choices of one priority.
+func (c *Choice) compare(other *Choice) int {
+	if by := c.CooldownUntil.Compare(other.CooldownUntil); by != 0 {
+		return by
 	}
+	return cmp.Compare(other.score, c.score)
+}
+
+// CallsPerRoute is how many choices of a route Order returns at most: a second credential serves a request that the first
+// one's limit or refusal has stopped; a third would keep the other routes waiting.
+const CallsPerRoute = 2
+
+// Order returns the choices among routes for a conversation, best first. Those with a cooldown come last, in the order in
+// which their cooldowns end. It leaves out routes whose provider is under maintenance or whose breaker is open.
+func (p *Picker) Order(routes []*catalog.Route, conversation uint64) []Choice {
+	choices := make([]Choice, 0, CallsPerRoute*len(routes))
+	now := p.now()
+	p.mu.RLock()
+	for _, r := range routes {
+		if !r.Provider.Maintenance.Active(now) && p.breakers[r.ID].allows(now) {
+			choices = p.appendBest(choices, r, conversation, now)
+		}
+	}
+	p.mu.RUnlock()
 
 	if len(choices) > 1 {
 		slices.SortStableFunc(choices, func(a, b Choice) int {
-			if c := a.CooldownUntil.Compare(b.CooldownUntil); c != 0 {
-				return c
+			if a.CooldownUntil.Equal(b.CooldownUntil) {
+				if by := cmp.Compare(a.Priority, b.Priority); by != 0 {
+					return by
+				}
 			}
-			if c := cmp.Compare(a.Priority, b.Priority); c != 0 {
-				return c
-			}
-			return cmp.Compare(score(account, b.ID, b.Weight), score(account, a.ID, a.Weight))
+			return a.compare(&b)
 		})
 	}
 
+	return choices
+}
+
+// appendBest appends the best choices of a route. The credentials of its provider share its weight. The caller holds the lock.
+func (p *Picker) appendBest(choices []Choice, r *catalog.Route, conversation uint64, now time.Time) []Choice {
+	credentials := r.Provider.Credentials
+	weight := float64(max(r.Weight, 1)) / float64(len(credentials))
+	ofRoute, first := p.until(r.ID, now), len(choices)
+	place := fnv1a(conversation^fnvOffset, r.ID) * fnvPrime // a zero byte between the ids
+	for _, credential := range credentials {
+		c := Choice{
+			Route:         r,
+			Credential:    credential,
+			CooldownUntil: latest(ofRoute, p.until(credential.ID, now)),
+			score:         score(fnv1a(place, credential.ID), weight),
+		}
+		c.CooldownUntil = latest(c.CooldownUntil, p.pairUntil(c.pair(), now))
+		at := len(choices)
+		for at > first && c.compare(&choices[at-1]) < 0 {
+			at--
+		}
+		if at-first == CallsPerRoute {
+			continue
+		}
+		choices = append(choices[:min(len(choices), first+CallsPerRoute-1)], c)
+		copy(choices[at+1:], choices[at:])
+		choices[at] = c
+	}
 	return choices
 }
 
@@ -259,24 +318,6 @@ func (p *Picker) whySkipped(r *catalog.Route, now time.Time) string {
 	}
 }
 
-// credential chooses a provider's credential for an account: always the same one while it has no cooldown. If all have
-// a cooldown, it returns the one whose cooldown ends first, and the time of that end. ok is false if the provider has
-// none.
-func (p *Picker) credential(provider *catalog.Provider, account string) (best catalog.Credential, until time.Time, ok bool) {
-	bestScore := math.Inf(-1)
-	for _, s := range provider.Credentials {
-		cooldown := p.cooldownUntil(s.ID)
-		switch v := score(account, s.ID, 1); {
-		case cooldown.IsZero() && (!ok || !until.IsZero() || v > bestScore):
-			best, until, bestScore = s, time.Time{}, v
-		case !cooldown.IsZero() && (!ok || cooldown.Before(until)):
-			best, until = s, cooldown
-		}
-		ok = true
-	}
-	return best, until, ok
-}
-
 const (
 	fnvOffset = 14695981039346656037
 	fnvPrime  = 1099511628211
@@ -290,13 +331,13 @@ func fnv1a(x uint64, s string) uint64 {
 	return x
 }
 
-// score implements weighted rendezvous hashing: each id has the highest score for a share of the accounts in proportion
-// to its weight, and removing an id moves only the accounts of that id.
-func score(account, id string, weight int) float64 {
-	x := fnv1a(fnv1a(fnvOffset, account)*fnvPrime, id) // a zero byte between them
-	x ^= x >> 33                                       // spread the last bytes over all bits
+// score implements weighted rendezvous hashing: each choice has the highest score for a share of the conversations in
+// proportion to its weight, and removing a choice moves only its own conversations. x is the hash of the conversation and the
+// choice.
+func score(x uint64, weight float64) float64 {
+	x ^= x >> 33 // spread the last bytes over all bits
 	x *= 0xff51afd7ed558ccd
 	x ^= x >> 33
 	unit := (float64(x>>11) + 0.5) / (1 << 53)
-	return -float64(max(weight, 1)) / math.Log(unit)
+	return -weight / math.Log(unit)
 }

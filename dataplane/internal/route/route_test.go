@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
@@ -38,24 +39,30 @@ func model(priorities, weights []int) *catalog.Model {
 	return m
 }
 
+// ids returns the ids of the routes of choices in their order, each once.
 func ids(choices []Choice) []string {
 	ids := make([]string, 0, len(choices))
 	for _, c := range choices {
-		ids = append(ids, c.ID)
+		if !slices.Contains(ids, c.ID) {
+			ids = append(ids, c.ID)
+		}
 	}
 	return ids
 }
 
-// countFirstChoices counts for each route how many of n accounts prefer it.
+// conversation returns the key of one of many conversations.
+func conversation(i int) uint64 { return xxhash.Sum64String(fmt.Sprint("conversation ", i)) }
+
+// countFirstChoices counts for each route how many of n conversations prefer it.
 func countFirstChoices(p *Picker, m *catalog.Model, n int) map[string]int {
 	counts := map[string]int{}
 	for i := range n {
-		counts[p.Order(m.Routes[catalogkv.Chat], fmt.Sprint("acc_", i))[0].ID]++
+		counts[p.Order(m.Routes[catalogkv.Chat], conversation(i))[0].ID]++
 	}
 	return counts
 }
 
-func TestAccountsAreDistributedByWeight(t *testing.T) {
+func TestConversationsAreDistributedByWeight(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		weights []int
@@ -72,48 +79,46 @@ func TestAccountsAreDistributedByWeight(t *testing.T) {
 		counts := countFirstChoices(p, model(make([]int, len(tt.weights)), tt.weights), n)
 		for i, want := range tt.want {
 			if got := float64(counts[fmt.Sprint("r", i)]) / n; got < want-0.02 || got > want+0.02 {
-				t.Errorf("weights %v: route %d serves %.3f of the accounts; want %.3f", tt.weights, i, got, want)
+				t.Errorf("weights %v: route %d serves %.3f of the conversations; want %.3f", tt.weights, i, got, want)
 			}
 		}
 	}
 }
 
-func TestAccountsKeepRouteAndCredentialOnAllProxies(t *testing.T) {
+func TestConversationsKeepRouteAndCredentialOnAllProxies(t *testing.T) {
 	t.Parallel()
 	p, _ := setup()
 	m := model([]int{0, 0, 0}, []int{1, 2, 3})
 	for i := range 100 {
-		account := fmt.Sprint("acc_", i)
-		once, again := p.Order(m.Routes[catalogkv.Chat], account), New(nil).Order(m.Routes[catalogkv.Chat], account)
+		once, again := p.Order(m.Routes[catalogkv.Chat], conversation(i)), New(nil).Order(m.Routes[catalogkv.Chat], conversation(i))
 		for j := range once {
 			if once[j].ID != again[j].ID || once[j].Credential.ID != again[j].Credential.ID {
-				t.Fatalf("%s: route and credential differ between two proxies: %v, %v", account, ids(once), ids(again))
+				t.Fatalf("%d: route and credential differ between two proxies: %v, %v", i, ids(once), ids(again))
 			}
 		}
 	}
 }
 
-// Each moved account goes to the route that was its second choice, and to the one with the cooldown last.
-func TestCooldownMovesOnlyTheAccountsOfTheRoute(t *testing.T) {
+// Each moved conversation goes to the route that was its second choice, and to the one with the cooldown last.
+func TestCooldownMovesOnlyTheConversationsOfTheRoute(t *testing.T) {
 	t.Parallel()
 	p, c := setup()
 	m := model([]int{0, 0, 0, 0}, []int{1, 1, 2, 4})
-	before := map[string][]string{}
+	before := map[int][]string{}
 	for i := range 2000 {
-		account := fmt.Sprint("acc_", i)
-		before[account] = ids(p.Order(m.Routes[catalogkv.Chat], account))
+		before[i] = ids(p.Order(m.Routes[catalogkv.Chat], conversation(i)))
 	}
 	p.StartCooldown("r2", time.Minute)
-	for account, was := range before {
+	for i, was := range before {
 		want := slices.DeleteFunc(slices.Clone(was), func(id string) bool { return id == "r2" })
-		if diff := cmp.Diff(append(want, "r2"), ids(p.Order(m.Routes[catalogkv.Chat], account))); diff != "" {
-			t.Fatalf("%s (-want +got):\n%s", account, diff)
+		if diff := cmp.Diff(append(want, "r2"), ids(p.Order(m.Routes[catalogkv.Chat], conversation(i)))); diff != "" {
+			t.Fatalf("%d (-want +got):\n%s", i, diff)
 		}
 	}
 	c.now = c.now.Add(time.Minute + 1)
-	for account, was := range before {
-		if diff := cmp.Diff(was, ids(p.Order(m.Routes[catalogkv.Chat], account))); diff != "" {
-			t.Fatalf("%s, with the route back (-want +got):\n%s", account, diff)
+	for i, was := range before {
+		if diff := cmp.Diff(was, ids(p.Order(m.Routes[catalogkv.Chat], conversation(i)))); diff != "" {
+			t.Fatalf("%d, with the route back (-want +got):\n%s", i, diff)
 		}
 	}
 }
@@ -123,7 +128,7 @@ func TestLowestPriorityNumberComesFirst(t *testing.T) {
 	p, _ := setup()
 	m := model([]int{2, 1, 2, 0}, []int{1000, 1, 1, 1})
 	for i := range 50 {
-		got := ids(p.Order(m.Routes[catalogkv.Chat], fmt.Sprint("acc_", i)))
+		got := ids(p.Order(m.Routes[catalogkv.Chat], conversation(i)))
 		if len(got) != 4 || got[0] != "r3" || got[1] != "r1" {
 			t.Fatalf("got %v; want r3 and r1 first", got)
 		}
@@ -134,11 +139,11 @@ func TestModelWithoutRouteOrCredentialHasNoChoice(t *testing.T) {
 	t.Parallel()
 	p, _ := setup()
 	m := model([]int{0}, []int{1})
-	if got := p.Order(m.Routes[catalogkv.Messages], "acc"); len(got) != 0 {
+	if got := p.Order(m.Routes[catalogkv.Messages], 0); len(got) != 0 {
 		t.Errorf("of another format: %v", ids(got))
 	}
 	m.Routes[catalogkv.Chat][0].Provider.Credentials = nil
-	if got := p.Order(m.Routes[catalogkv.Chat], "acc"); len(got) != 0 {
+	if got := p.Order(m.Routes[catalogkv.Chat], 0); len(got) != 0 {
 		t.Errorf("without a credential: %v", ids(got))
 	}
 }
@@ -152,7 +157,7 @@ func TestRoutesWithACooldownComeLastInTheOrderInWhichItEnds(t *testing.T) {
 	p.StartCooldown("r3a", time.Hour) // the other credential of r3 is used
 	check := func(order string, skipped ...string) {
 		t.Helper()
-		choices := p.Order(routes, "acc")
+		choices := p.Order(routes, 0)
 		if got := strings.Join(ids(choices), " "); got != order {
 			t.Errorf("got %s; want %s", got, order)
 		}
@@ -175,27 +180,86 @@ func TestRoutesWithACooldownComeLastInTheOrderInWhichItEnds(t *testing.T) {
 	check("r0 r1 r2 r3")
 }
 
-func TestAccountsAreDistributedOverCredentials(t *testing.T) {
+func TestConversationsAreDistributedOverCredentials(t *testing.T) {
 	t.Parallel()
 	p, _ := setup()
 	m := model([]int{0}, []int{1})
 	counts := map[string]int{}
 	for i := range 1000 {
-		counts[p.Order(m.Routes[catalogkv.Chat], fmt.Sprint("acc_", i))[0].Credential.ID]++
+		counts[p.Order(m.Routes[catalogkv.Chat], conversation(i))[0].Credential.ID]++
 	}
 	if counts["r0a"] < 400 || counts["r0b"] < 400 {
-		t.Errorf("accounts by credential: %v; want halves", counts)
+		t.Errorf("conversations by credential: %v; want halves", counts)
 	}
 	p.StartCooldown("r0a", time.Minute)
 	for i := range 50 {
-		if got := p.Order(m.Routes[catalogkv.Chat], fmt.Sprint("acc_", i))[0].Credential.ID; got != "r0b" {
+		if got := p.Order(m.Routes[catalogkv.Chat], conversation(i))[0].Credential.ID; got != "r0b" {
 			t.Fatalf("a credential with a cooldown is used: %s", got)
 		}
 	}
 	p.StartCooldown("r0b", time.Second)
 	for i := range 50 {
-		if got := p.Order(m.Routes[catalogkv.Chat], fmt.Sprint("acc_", i)); len(got) != 1 || got[0].Credential.ID != "r0b" {
+		if got := p.Order(m.Routes[catalogkv.Chat], conversation(i)); got[0].Credential.ID != "r0b" {
 			t.Fatalf("with cooldowns on both: got %v; want r0b, whose cooldown ends first", got)
+		}
+	}
+}
+
+// A limit of one credential does not keep calls away from the route with another one.
+func TestPauseIsOfTheRouteWithOneCredential(t *testing.T) {
+	t.Parallel()
+	p, c := setup()
+	routes := model([]int{0}, []int{1}).Routes[catalogkv.Chat]
+	moved := 0
+	before := map[int]Choice{}
+	for i := range 100 {
+		before[i] = p.Order(routes, conversation(i))[0]
+	}
+	limited := before[0]
+	p.StartPause(limited, time.Minute)
+	p.StartPause(limited, time.Second) // does not shorten it
+	for i, was := range before {
+		switch got := p.Order(routes, conversation(i))[0]; {
+		case was.Credential.ID == limited.Credential.ID:
+			moved++
+			if got.Credential.ID == was.Credential.ID || got.Cooling() {
+				t.Fatalf("%d: %s is called; want the other credential", i, got.Credential.ID)
+			}
+		case got.Credential.ID != was.Credential.ID:
+			t.Fatalf("%d has moved to %s", i, got.Credential.ID)
+		}
+	}
+	if moved == 0 || p.Pause(limited) != time.Minute {
+		t.Errorf("%d have moved, the pause lasts %s", moved, p.Pause(limited))
+	}
+	c.now = c.now.Add(time.Minute + 1)
+	if got := p.Order(routes, conversation(0))[0]; got.Credential.ID != limited.Credential.ID || p.Pause(limited) != 0 {
+		t.Errorf("afterwards %s is called, with a pause of %s", got.Credential.ID, p.Pause(limited))
+	}
+	p.StartPause(before[0], time.Minute)
+	p.FollowResets(map[string]int64{"r0": 1})
+	if p.Pause(limited) != 0 {
+		t.Error("the reset of the route has not ended the pause")
+	}
+}
+
+func TestRouteHasAsManyChoicesAsAreTried(t *testing.T) {
+	t.Parallel()
+	p, _ := setup()
+	m := model([]int{0, 0}, []int{1, 1})
+	for i := range 9 {
+		id := fmt.Sprint("further", i)
+		m.Routes[catalogkv.Chat][0].Provider.Credentials = append(m.Routes[catalogkv.Chat][0].Provider.Credentials, catalog.NewCredential(id, "x"))
+	}
+	p.StartCooldown("r0", time.Hour)
+	for i := range 100 {
+		all := p.Order(m.Routes[catalogkv.Chat], conversation(i))
+		seen := map[string]bool{}
+		for _, c := range all {
+			seen[c.Credential.ID] = true
+		}
+		if len(all) != 2*CallsPerRoute || len(seen) != len(all) || all[0].ID != "r1" || all[2].score < all[3].score {
+			t.Fatalf("%d: got %d choices, %v", i, len(all), all)
 		}
 	}
 }
@@ -204,7 +268,7 @@ func TestCooldownEndsWithTimeAndNotWithOlderRequests(t *testing.T) {
 	t.Parallel()
 	p, c := setup()
 	m := model([]int{0, 1}, []int{1, 1})
-	there := func() bool { return p.Order(m.Routes[catalogkv.Chat], "acc")[0].ID == "r0" }
+	there := func() bool { return p.Order(m.Routes[catalogkv.Chat], 0)[0].ID == "r0" }
 	p.StartCooldown("r0", time.Minute)
 	p.StartCooldown("r0", time.Second) // a second failure does not shorten it
 	c.now = c.now.Add(2 * time.Second)
@@ -235,9 +299,10 @@ func TestCooldownEndsWithTimeAndNotWithOlderRequests(t *testing.T) {
 func BenchmarkOrder(b *testing.B) {
 	p, _ := setup()
 	m := model([]int{0, 0, 1}, []int{1, 2, 1})
+	key := conversation(1)
 	b.ReportAllocs()
 	for b.Loop() {
-		p.Order(m.Routes[catalogkv.Chat], "acc_0192f0c1d2e37a4b8c5d6e7f8091a2b3")
+		p.Order(m.Routes[catalogkv.Chat], key)
 	}
 }
 

@@ -116,7 +116,7 @@ func routeFields(r *kit.Request, at string) ([]kit.Field, error) {
 			Name:  at + "weight",
 			Label: "Weight",
 			Kind:  "number",
-			Hint:  "Share of the load among routes of one priority; empty and 0 count as 1.",
+			Hint:  "Share of the conversations among routes of one priority; empty and 0 count as 1.",
 		},
 	}, nil
 }

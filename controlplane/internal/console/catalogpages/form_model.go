@@ -338,7 +338,7 @@ func editRoute(r *kit.Request) (*kit.Form, error) {
 				Label: "Weight",
 				Kind:  "number",
 				Value: decimal(route.Weight),
-				Hint:  "Share of the load among routes of one priority; empty and 0 count as 1.",
+				Hint:  "Share of the conversations among routes of one priority; empty and 0 count as 1.",
 			},
 			{
 				Name:     "upstream_model",

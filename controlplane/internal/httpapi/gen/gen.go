@@ -1209,7 +1209,7 @@ type ExplainedRoute struct {
 	ProviderID   string  `json:"provider_id"`
 	Route        string  `json:"route"`
 
-	// Skipped Why it is left out: `maintenance` of its provider, `breaker_open`, `cooldown` of the route or of every credential (it is
+	// Skipped Why it is left out: `maintenance` of its provider, `breaker_open`, `cooldown` of the route or of its credentials (it is
 	// called if all others fail), `no_credential`, `disabled`, `provider_disabled`, `parameters` (it refuses one, or others offer
 	// more of the tools), or `beyond_attempts` (three routes come before it).
 	Skipped       *string `json:"skipped,omitempty"`

@@ -141,9 +141,12 @@ type Routes struct {
 func (r *Routes) All() (all []wire.ExplainRoute) {
 	for i := range r.Choices {
 		c := &r.Choices[i]
+		if slices.ContainsFunc(all, func(shown wire.ExplainRoute) bool { return shown.Route == c.ID }) {
+			continue // with another credential, if the first one is refused
+		}
 		view := describe(&c.Route.Route)
 		switch {
-		case i >= failover.MaxAttempts:
+		case len(all) >= failover.MaxAttempts:
 			view.Skipped = wire.SkippedBeyondAttempts
 		case i > 0 && c.Cooling():
 			view.Skipped = event.SkippedCooldown

@@ -34,7 +34,7 @@ func TestRouteWithACooldownIsNamedLast(t *testing.T) {
 			Model:      model,
 			Format:     catalogkv.Chat,
 			Candidates: routes,
-			Choices:    picker.Order(routes, "acc"),
+			Choices:    picker.Order(routes, 0),
 		}
 		return r.All()
 	}

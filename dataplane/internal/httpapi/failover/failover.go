@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 
 	"modelgateway/dataplane/internal/httpapi/meter"
 	"modelgateway/dataplane/internal/provider"
@@ -15,7 +16,7 @@ import (
 	"modelgateway/shared/event"
 )
 
-// MaxAttempts is the greatest number of routes that are attempted for one request.
+// MaxAttempts is the greatest number of choices that are attempted for one request.
 const MaxAttempts = 3
 
 // Caller calls routes for one request.
@@ -34,7 +35,7 @@ type Caller interface {
 // Request is a request whose routes are tried.
 type Request struct {
 	ID, Account string
-	// Choices are the routes, best first.
+	// Choices are the routes with their credentials, best first.
 	Choices []route.Choice
 }
 
@@ -60,15 +61,20 @@ type Tries struct {
 func (t *Tries) Try(q Request, caller Caller) (*Failures, error) {
 	var last, rateLimited *provider.Failure
 	var failed, class string // the provider and the error class of the failed attempt
-	choices := q.Choices[:min(len(q.Choices), MaxAttempts)]
-	for i, choice := range choices {
-		turn, ok := t.Picker.AwaitTurn(caller.Context(), choice, q.Account, isLast(choices, i))
+	left := leftChoices{choices: q.Choices}
+	for tried := 1; tried <= MaxAttempts; tried++ {
+		choice, ok := left.next()
+		if !ok {
+			break
+		}
+
+		turn, ok := t.Picker.AwaitTurn(caller.Context(), choice, q.Account, tried == MaxAttempts || left.isLast(&choice))
 		if err := caller.Ready(); err != nil {
 			return nil, err
 		}
 
 		if !ok {
-			last = provider.NoTurnFailure(t.Picker.Cooldown(choice.ID))
+			last = provider.NoTurnFailure(t.Picker.Pause(choice))
 			rateLimited = last
 			caller.Skipped(choice, event.SkippedTurn)
 			continue
@@ -78,6 +84,7 @@ func (t *Tries) Try(q Request, caller Caller) (*Failures, error) {
 		if !ok {
 			// The circuit breaker has opened since the routes were ordered, or another request is its probe.
 			caller.Skipped(choice, event.SkippedBreaker)
+			left.drop(choice.ID)
 			continue
 		}
 
@@ -96,6 +103,9 @@ func (t *Tries) Try(q Request, caller Caller) (*Failures, error) {
 			return &Failures{Last: failure}, nil
 		}
 
+		if !isRateLimited(failure) && failure.CredentialCooldown == 0 {
+			left.drop(choice.ID) // another credential would not help
+		}
 		last, failed, class = failure, choice.Provider.ID, failure.Class
 		if isRateLimited(failure) {
 			rateLimited = failure
@@ -105,10 +115,36 @@ func (t *Tries) Try(q Request, caller Caller) (*Failures, error) {
 	return &Failures{last, rateLimited}, nil
 }
 
+// leftChoices are the choices that have not been tried.
+type leftChoices struct {
+	choices []route.Choice
+	dropped [MaxAttempts]string // ids of routes
+	drops   int
+}
+
+// next returns the best choice that is left, and removes it.
+func (l *leftChoices) next() (choice route.Choice, ok bool) {
+	for i := range l.choices {
+		if choice = l.choices[i]; !slices.Contains(l.dropped[:l.drops], choice.ID) {
+			l.choices = l.choices[i+1:]
+			return choice, true
+		}
+	}
+	return route.Choice{}, false
+}
+
+// drop removes the other choices of a route.
+func (l *leftChoices) drop(id string) {
+	l.dropped[l.drops] = id
+	l.drops++
+}
+
 // isLast reports whether a choice is the last one, or the last one without a cooldown: a request rather waits for its
 // turn than to call a route that has failed lately.
-func isLast(choices []route.Choice, i int) bool {
-	return i == len(choices)-1 || !choices[i].Cooling() && choices[i+1].Cooling()
+func (l *leftChoices) isLast(choice *route.Choice) bool {
+	after := *l
+	next, ok := after.next()
+	return !ok || !choice.Cooling() && next.Cooling()
 }
 
 // isRateLimited reports whether a provider refused the call because of a rate limit.
@@ -133,6 +169,15 @@ func (t *Tries) tryRoute(
 		t.Picker.RecordSuccess(choice.Credential.ID)
 	}
 	return nil, false, err
+}
+
+// startCooldown keeps calls away from a route after a failure: those with the credential whose rate is limited, or all.
+func (t *Tries) startCooldown(choice route.Choice, f *provider.Failure) {
+	if isRateLimited(f) {
+		t.Picker.StartPause(choice, f.RouteCooldown)
+	} else {
+		t.Picker.StartCooldown(choice.ID, f.RouteCooldown)
+	}
 }
 
 // FailureOf returns the provider's failure in an error. It returns nil if the gateway ended the call because of the
@@ -171,7 +216,7 @@ func (t *Tries) recordFailure(q *Request, choice route.Choice, f *provider.Failu
 	switch {
 	case f.RouteCooldown > 0:
 		if confirmed = !f.Doubtful || t.Picker.Confirm(choice.ID, account); confirmed {
-			t.Picker.StartCooldown(choice.ID, f.RouteCooldown)
+			t.startCooldown(choice, f)
 		}
 		if isRateLimited(f) {
 			attempt.Succeeded() // the route works; clients should see the rate limit, not an unavailable provider

@@ -32,6 +32,7 @@ type Metrics struct {
 	charged    *tally.Counters[servedLabels]
 	tokens     *tally.Counters[tokenLabels]
 	byModel    *tally.Counters[modelLabels]
+	cache      *tally.Counters[cacheLabels]
 	images     prometheus.Counter
 	reserved   prometheus.Counter
 	attempts   *tally.Counters[attemptLabels]
@@ -68,6 +69,11 @@ type servedLabels struct{ model, provider string }
 type tokenLabels struct {
 	servedLabels
 	kind string
+}
+
+type cacheLabels struct {
+	route string
+	hit   bool
 }
 
 type modelLabels struct{ model, outcome string }
@@ -188,7 +194,20 @@ func (m *Metrics) countModels(reg prometheus.Registerer) {
 		}
 		return c
 	})
-	reg.MustRegister(m.byModel, m.tokens, m.charged)
+	m.cache = tally.NewCounters(
+		"mgw_route_input_tokens_total",
+		"Input tokens that providers have reported, by route and cache: hit for those read from the provider's prompt cache, miss "+
+			"for all others. A share of hits that falls means that conversations do not stay where their cache is.",
+		[]string{"route", "cache"},
+		tally.Kind{},
+		func(l cacheLabels) []string {
+			if l.hit {
+				return []string{l.route, "hit"}
+			}
+			return []string{l.route, "miss"}
+		},
+	)
+	reg.MustRegister(m.byModel, m.tokens, m.charged, m.cache)
 }
 
 // tokenKinds is the number of kinds of tokens that the metrics distinguish.
@@ -267,6 +286,11 @@ func (m *Metrics) RecordUsage(e *event.Usage, doubt usagereport.Reason) {
 		if n > 0 {
 			model.tokens[i].Add(n)
 		}
+	}
+
+	if e.Rule == event.RuleReported {
+		m.cache.Of(cacheLabels{e.Route, true}).Add(u.CachedInput)
+		m.cache.Of(cacheLabels{e.Route, false}).Add(u.TotalInput() - u.CachedInput)
 	}
 
 	if u.Images > 0 {
