@@ -148,7 +148,62 @@ func TestCompressedAnswersAndErrorsAreRead(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	g = newGateway(t, gzipped(400, "application/json", tooLong, false))
-	if got := g.post("/v1/chat/completions", chatBody).apiError(t); got.Status != 400 || got.Message != "The model provider rejected the request." {
+	if got := g.post("/v1/chat/completions", chatBody).apiError(t); got.Code != "context_length_exceeded" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// marked answers with a text behind a byte order mark.
+func marked(status int, mediaType, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", mediaType)
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, "\xef\xbb\xbf"+body)
+	}
+}
+
+func TestAnswersBehindAMarkOrCompressedUndeclaredAreServedAndCharged(t *testing.T) {
+	t.Parallel()
+	stream := chatHead + chatText + chatStop + chatUsage + chatDone
+	for name, tt := range map[string]struct {
+		answer http.HandlerFunc
+		body   string
+	}{
+		"mark, JSON":       {marked(200, "application/json", chatJSON), chatBody},
+		"mark, stream":     {marked(200, "text/event-stream", stream), chatStreamBody},
+		"mark, no type":    {marked(200, "", stream), chatStreamBody},
+		"gzip, JSON":       {gzipped(200, "application/json", chatJSON, false), chatBody},
+		"gzip, stream":     {gzipped(200, "text/event-stream", stream, false), chatStreamBody},
+		"gzip, other type": {gzipped(200, "application/json", stream, false), chatStreamBody},
+	} {
+		g := newGateway(t, tt.answer)
+		if got := g.post("/v1/chat/completions", tt.body); got.status != http.StatusOK || !strings.Contains(got.body, "Hello") || strings.Contains(got.body, "\xef\xbb\xbf") {
+			t.Errorf("%s: got %d %q", name, got.status, got.body)
+		}
+		if e := g.spool.next(t); e.Cost != chatCost || e.Estimated {
+			t.Errorf("%s: got event %+v", name, e)
+		}
+	}
+	const tooLong = `{"error":{"message":"This model's maximum context length is 128000 tokens.","code":"context_length_exceeded"}}`
+	if got := newGateway(t, marked(400, "application/json", tooLong)).post("/v1/chat/completions", chatBody).apiError(t); got.Code != "context_length_exceeded" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestAnswerInAnUnknownEncodingAsksTheNextRoute(t *testing.T) {
+	t.Parallel()
+	unknown := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Encoding", "br")
+		_, _ = io.WriteString(w, chatJSON)
+	}
+	g := newGateway(t, unknown, jsonAnswer(200, chatJSON))
+	if got := g.post("/v1/chat/completions", chatBody); got.status != http.StatusOK || !strings.Contains(got.body, "Hello") {
+		t.Errorf("got %d %s", got.status, got.body)
+	}
+	if e := g.spool.next(t); e.Cost != chatCost || len(e.Attempts) != 2 {
+		t.Errorf("got event %+v", e)
+	}
+	if got := newGateway(t, unknown).post("/v1/chat/completions", chatBody).apiError(t); got.Status != http.StatusBadGateway {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -31,6 +31,8 @@ type answerBody struct {
 	// stopCancel prevents the end of the context from closing the connection. It returns false if the closing has
 	// begun.
 	stopCancel func() bool
+	// text reads this body if it is a text.
+	text textBody
 }
 
 // exchange sends the call and reads the head of its answer.

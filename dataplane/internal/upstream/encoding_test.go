@@ -142,3 +142,75 @@ func TestBodiesThatCannotBeDecodedAreEmptyOrBroken(t *testing.T) {
 		}
 	})
 }
+
+// compressed returns the text as a gzip file.
+func compressed(t *testing.T, text string) string {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	_, _ = io.WriteString(z, text)
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestMarksAndUndeclaredCompressionAreRemovedFromTexts(t *testing.T) {
+	t.Parallel()
+	eachTransport(t, func(t *testing.T, to caller) {
+		const mark, json, event, video = "\xef\xbb\xbf", `{"a":"\u00ef\u00bb"}`, "data: 1\n\n", "video/mp4"
+		for _, tt := range []struct {
+			media, encoding, body, want string
+			status                      int
+			broken                      bool
+		}{
+			{media: "application/json", body: mark + json, want: json},
+			{media: "text/event-stream; charset=utf-8", body: mark + event, want: event},
+			{media: "", body: mark + json, want: json},
+			{media: "application/problem+JSON", body: mark + json, want: json, status: 400},
+			{media: "application/json", body: compressed(t, json), want: json},
+			{media: "application/json", encoding: "identity", body: compressed(t, json), want: json, status: 529},
+			{media: "Text/Event-Stream", body: compressed(t, mark+event), want: event},
+			{media: "", body: compressed(t, event), want: event},
+			{media: "application/json", encoding: "gzip", body: compressed(t, mark+json), want: json},
+			{media: "application/json", body: compressed(t, json)[:25], broken: true},
+			// Nothing is made of what only begins alike, or is no text.
+			{media: "application/json", body: mark[:2], want: mark[:2]},
+			{media: "application/json", body: mark, want: ""},
+			{media: "application/json", body: "\x1f\x8b", want: "\x1f\x8b"},
+			{media: "application/json", body: mark + mark + json, want: mark + json},
+			{media: "text/plain", body: json + mark, want: json + mark},
+			{media: video, body: compressed(t, json), want: compressed(t, json)},
+			{media: video, body: mark + json, want: mark + json},
+			{media: "text/plain", status: 206, body: mark + json, want: mark + json},
+		} {
+			for _, piece := range []int{1, 2, 4096} {
+				c, done := serve(t, Limits{}, func(w http.ResponseWriter, _ *http.Request) {
+					w.Header()["Content-Type"] = nil
+					if tt.media != "" {
+						w.Header().Set("Content-Type", tt.media)
+					}
+					if tt.encoding != "" {
+						w.Header().Set("Content-Encoding", tt.encoding)
+					}
+					w.WriteHeader(max(tt.status, 200))
+					for rest := tt.body; rest != ""; rest = rest[min(piece, len(rest)):] {
+						_, _ = io.WriteString(w, rest[:min(piece, len(rest))])
+						_ = http.NewResponseController(w).Flush()
+					}
+				})
+				call := to("")
+				answer, err := c.Do(t.Context(), &call)
+				if err != nil {
+					t.Fatal(err)
+				}
+				body, err := io.ReadAll(answer.Body)
+				if string(body) != tt.want && !tt.broken || (err != nil) != tt.broken {
+					t.Errorf("%s %s %q in pieces of %d: got %q, %v; want %q", tt.media, tt.encoding, tt.body, piece, body, err, tt.want)
+				}
+				_ = answer.Body.Close()
+				done()
+			}
+		}
+	})
+}
