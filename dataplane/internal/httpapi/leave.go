@@ -14,8 +14,6 @@ import (
 const (
 	// usagePatience is how long a stream is read on without its client, for the usage, if its model has ended.
 	usagePatience = 5 * time.Second
-	// unknownPatience is how long it is read on if no report has shown yet whether the model hides its reasoning.
-	unknownPatience = 2 * time.Second
 	// reasoningPatience is how long a stream is read on whose model reasons without showing it: what that has cost, only
 	// the usage says.
 	reasoningPatience = time.Minute
@@ -147,7 +145,7 @@ func (s *streamRelay) hidesReasoning() bool {
 }
 
 // patience returns how long the stream is read on if its client leaves now. A model that has reasoned more than it showed may
-// show a summary, and one without a report may do so.
+// show a summary.
 func (s *streamRelay) patience() time.Duration {
 	switch {
 	case s.call.Provider.KeepsBilling:
@@ -156,8 +154,6 @@ func (s *streamRelay) patience() time.Duration {
 		return reasoningPatience
 	case s.reader.Progress().Ending:
 		return usagePatience
-	case !s.isKnown:
-		return unknownPatience
 	}
 	return 0
 }

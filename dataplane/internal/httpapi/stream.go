@@ -39,8 +39,8 @@ type streamRelay struct {
 	// closeTimer cancels the call if the provider keeps the connection open after the end of its stream.
 	closeTimer *time.Timer
 	// hides reports whether the model may reason without showing it, apart from what the stream shows; hasHidden, whether it
-	// has done so in an earlier answer; isKnown, whether there was one with a report.
-	hides, hasHidden, isKnown bool
+	// has done so in an earlier answer.
+	hides, hasHidden bool
 }
 
 const (
@@ -77,7 +77,7 @@ func (r *relay) relayStream() error {
 	s := &streamRelay{relay: r, room: r.server.Answers.Event(r.key.AccountID, r)}
 	s.splitter.Room = &s.room
 	defer s.close()
-	s.hasHidden, s.isKnown = r.server.hiding.Of(r.model.ID)
+	s.hasHidden = r.server.hiding.Of(r.model.ID)
 	s.hides = s.hasHidden || r.mayHideReasoning()
 	s.leave.allow(s.patience())
 

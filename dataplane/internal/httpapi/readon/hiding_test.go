@@ -5,15 +5,13 @@ import "testing"
 func TestModelThatHasHiddenReasoningHidesIt(t *testing.T) {
 	t.Parallel()
 	var h Hiding
-	for i, tt := range []struct{ note, hides, known bool }{{hides: false, known: false}, {note: false, known: true}, {note: true, hides: true, known: true}, {note: false, hides: true, known: true}} {
-		if i > 0 {
-			h.Note("m", tt.note)
-		}
-		if hides, known := h.Of("m"); hides != tt.hides || known != tt.known {
-			t.Errorf("after %d reports: got %v, %v; want %v, %v", i, hides, known, tt.hides, tt.known)
+	for i, note := range []bool{false, true, false} {
+		h.Note("m", note)
+		if got, want := h.Of("m"), i > 0; got != want {
+			t.Errorf("after %d reports: got %v; want %v", i+1, got, want)
 		}
 	}
-	if _, known := h.Of("other"); known {
-		t.Error("another model is known")
+	if h.Of("other") {
+		t.Error("another model hides")
 	}
 }
