@@ -15,7 +15,10 @@ var betas = []struct{ place, name string }{
 	{"context_management", "context-management-2025-06-27"},
 	{"output_config.effort", "effort-2025-11-24"},
 	{"output_config.task_budget", "task-budgets-2026-03-13"},
-	{"output_format", "structured-outputs-2025-11-13"},
+	{"output_format", "structured-outputs-2025-12-15"},
+	{"cache_control.scope", "prompt-caching-scope-2026-01-05"},
+	// So do blocks anywhere, and tools.
+	{"messages[].cache_control.scope", "prompt-caching-scope-2026-01-05"},
 	// Thinking between calls of tools.
 	{"thinking", "interleaved-thinking-2025-05-14"},
 	{"tools[].defer_loading", "advanced-tool-use-2025-11-20"},
@@ -27,6 +30,7 @@ var betas = []struct{ place, name string }{
 	{"tools[].type=text_editor_20241022", "computer-use-2024-10-22"},
 	{"tools[].type=computer_20250124", "computer-use-2025-01-24"},
 	{"tools[].type=computer_20251124", "computer-use-2025-11-24"},
+	{"messages[].role=system", "mid-conversation-system-2026-04-07"},
 	// Clients and SDKs have different names for this one.
 	{"messages[].output_config", "per-turn-control-2026-07-01"},
 	{"messages[].output_config", "mid-conversation-output-config-2026-07-01"},
@@ -60,6 +64,14 @@ func beta(r *format.Request, p *format.Policy) string {
 	return strings.Join(names, ",")
 }
 
+// scopeBeta returns what the scope of a value of cache_control in this place needs.
+func scopeBeta(place string, raw []byte) uint64 {
+	if scope, ok := jsonspan.Find(raw, "scope"); ok && jsonspan.KindOf(scope) != jsonspan.KindNull {
+		return betasOf[place+".scope"]
+	}
+	return 0
+}
+
 // readBetas finds the places of betas outside of the list of messages.
 func readBetas(r *format.Request) {
 	for _, name := range []string{"context_management", "output_format"} {
@@ -68,6 +80,7 @@ func readBetas(r *format.Request) {
 		}
 	}
 
+	r.Betas |= scopeBeta("cache_control", r.Value("cache_control"))
 	for name, value := range jsonspan.Members(r.Value("output_config")) {
 		if need := betasOf["output_config."+string(name)]; need != 0 && jsonspan.KindOf(value) != jsonspan.KindNull {
 			r.Betas |= need

@@ -13,6 +13,7 @@ import (
 func TestForwardedMembersNameTheBetaFeaturesTheyNeed(t *testing.T) {
 	t.Parallel()
 	drop := policy.With(catalogkv.Params{"context_management": {Policy: "drop"}})
+	const scope = "prompt-caching-scope-2026-01-05"
 	tests := []struct {
 		add    string
 		policy *format.Policy
@@ -30,8 +31,16 @@ func TestForwardedMembersNameTheBetaFeaturesTheyNeed(t *testing.T) {
 		{`"tools":[{"type":"computer_20250124"},{"type":"memory_20250818"}],"context_management":{}`, policy, "context-management-2025-06-27,computer-use-2025-01-24"},
 		{
 			`"messages":[{"role":"system","output_config":{"effort":"low"}},{"role":"user","content":[{"type":"tool_removal","tool":{"type":"tool_reference","name":"f"}}]}]`, policy,
-			"per-turn-control-2026-07-01,mid-conversation-output-config-2026-07-01,mid-conversation-tool-changes-2026-07-01",
+			"mid-conversation-system-2026-04-07,per-turn-control-2026-07-01,mid-conversation-output-config-2026-07-01,mid-conversation-tool-changes-2026-07-01",
 		},
+		{`"output_format":{"type":"json_schema"}`, policy, "structured-outputs-2025-12-15"},
+		{`"system":[{"type":"text","text":"x","cache_control":{"type":"ephemeral","scope":"global"}}]`, policy, scope},
+		{`"cache_control":{"type":"ephemeral","scope":"global"}`, policy, scope},
+		{`"cache_control":{"type":"ephemeral","scope":"global"}`, policy.With(catalogkv.Params{"cache_control": {Policy: "drop"}}), ""},
+		{`"cache_control":{"type":"ephemeral","scope":null}`, policy, ""},
+		{`"tools":[{"name":"f","cache_control":{"type":"ephemeral","ttl":"5m","scope":"global"}}]`, policy, scope},
+		{`"messages":[{"role":"user","content":[{"type":"tool_result","content":[{"type":"text","text":"x","cache_control":{"scope":"global"}}]}]}]`, policy, scope},
+		{`"messages":[{"role":"user","content":"scope"}],"system":[{"type":"text","text":"x","cache_control":{"type":"ephemeral"}}]`, policy, ""},
 		{`"messages":[{"role":"user","content":"output_config"},{"role":"assistant","content":[{"type":"tool_use","input":{"type":"tool_addition"}}]}]`, policy, ""},
 	}
 	for _, tt := range tests {

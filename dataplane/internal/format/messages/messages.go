@@ -104,6 +104,11 @@ func (b *blockCheck) messages(raw []byte) *apierr.Error {
 					b.needs |= betasOf["messages[]."+name]
 				}
 				continue
+			case "role":
+				if role, _ := jsonspan.Text(nil, c.Value()); string(role) == "system" {
+					b.needs |= betasOf["messages[].role=system"]
+				}
+				continue
 			case "content":
 			default:
 				continue
@@ -133,13 +138,14 @@ func (b *blockCheck) tools(raw []byte) *apierr.Error {
 }
 
 // lifetime returns the path of a lifetime without a price in the member cache_control, or in that of a definition in the
-// member tool.
+// member tool. It notes what the value needs.
 func (b *blockCheck) lifetime(name string, value []byte) (path string) {
 	path = "." + name
 	if name == "tool" {
 		path += ".cache_control"
 		value, _ = jsonspan.Find(value, "cache_control")
 	}
+	b.needs |= scopeBeta("messages[].cache_control", value)
 	if b.value = b.policy.RefusedMember("cache_control", "ttl", value, b.rules); b.value == nil {
 		return ""
 	}
