@@ -34,6 +34,8 @@ type videoCharger struct {
 	mu sync.Mutex
 }
 
+func (c *videoCharger) CountUnknownState(provider string) { c.metrics.RecordUnknownState(provider) }
+
 var errNoSession = errors.New("app: no valid session to charge a video job under")
 
 func (c *videoCharger) Charge(e event.Usage, doubt usagereport.Reason) error {

@@ -388,6 +388,8 @@ func (r *recorder) Reserve() (admission.SpoolUnit, error) {
 	return &recordedUnit{unit, r}, nil
 }
 
+func (r *recorder) CountUnknownState(string) {}
+
 func (r *recorder) Charge(e event.Usage, _ usagereport.Reason) error {
 	unit, err := r.Reserve()
 	if err != nil {

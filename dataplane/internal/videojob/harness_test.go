@@ -233,6 +233,14 @@ type fakeCharger struct {
 	events []event.Usage
 	err    error
 	log    *[]string
+	// unknown has the providers whose states were not known.
+	unknown []string
+}
+
+func (c *fakeCharger) CountUnknownState(provider string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unknown = append(c.unknown, provider)
 }
 
 func (c *fakeCharger) Charge(e event.Usage, _ usagereport.Reason) error {

@@ -63,6 +63,9 @@ type Providers interface {
 // spool.
 type Charger interface {
 	Charge(e event.Usage, doubt usagereport.Reason) error
+	// CountUnknownState counts an answer about a job with a state of unknown meaning: the job is polled on, and ends uncharged
+	// if the state was final.
+	CountUnknownState(provider string)
 }
 
 const (
@@ -253,6 +256,10 @@ func (t *Tracker) readObject(v *event.Video, body []byte) (*event.Video, price.U
 	state, ok := videos.ReadJob(body)
 	if !ok {
 		return nil, price.Usage{}, ErrNoObject
+	}
+
+	if state.UnknownStatus {
+		t.charger.CountUnknownState(v.Provider)
 	}
 
 	next := *v

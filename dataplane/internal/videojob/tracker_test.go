@@ -44,7 +44,7 @@ func TestRefreshRecordsProviderState(t *testing.T) {
 		{name: "failed", upstream: "up_1", body: providerObject("failed", `,"error":{"code":"bad","message":"no"}`), want: outcome{Status: "failed"}, calls: 1},
 		{name: "expired", upstream: "up_1", body: providerObject("expired", ""), want: outcome{Status: "failed"}, calls: 1},
 		{name: "cancelled", upstream: "up_1", body: providerObject("cancelled", ""), want: outcome{Status: "failed"}, calls: 1},
-		{name: "unknown status", upstream: "up_1", body: providerObject("rendering", ""), want: outcome{Status: "in_progress"}, calls: 1},
+		{name: "unknown status", upstream: "up_1", body: providerObject("musing", ""), want: outcome{Status: "in_progress"}, calls: 1},
 		{name: "answer is not JSON", upstream: "up_1", body: "<html>", want: outcome{Status: "queued", Failed: true}, calls: 1},
 		{name: "answer is not a video object", upstream: "up_1", body: "{}", want: outcome{Status: "queued", Failed: true}, calls: 1},
 		{name: "provider fails", upstream: "up_1", status: 500, body: "{}", want: outcome{Status: "queued", Failed: true}, calls: 1},
@@ -299,6 +299,26 @@ func TestUnchangedStateIsNotWritten(t *testing.T) {
 	}
 	if f.store.writes != 1 {
 		t.Errorf("%d writes for one change; want 1", f.store.writes)
+	}
+}
+
+func TestUnknownStateIsCounted(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	v := f.createJob(t, "up_1")
+	for _, state := range []string{"processing", "musing", "musing", "completed"} {
+		f.providers.body = providerObject(state, `,"video":{"duration_seconds":"8s"}`)
+		next, err := f.Refresh(t.Context(), v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v = next
+	}
+	if diff := cmp.Diff([]string{"prv_1", "prv_1"}, f.charger.unknown); diff != "" {
+		t.Errorf("counted (-want +got):\n%s", diff)
+	}
+	if len(f.charger.events) != 1 || f.charger.events[0].Usage.Seconds != 8 || f.charger.events[0].Estimated {
+		t.Errorf("charged %+v; want 8 seconds as reported", f.charger.events)
 	}
 }
 

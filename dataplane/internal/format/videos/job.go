@@ -1,11 +1,8 @@
 package videos
 
 import (
-	"strings"
-
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/jsonspan"
-	"modelgateway/dataplane/internal/usagereport"
 )
 
 // Status is the state of a job.
@@ -22,56 +19,6 @@ const (
 // Final reports whether the state cannot change any more.
 func (s Status) Final() bool { return s == Completed || s == Failed }
 
-// statuses maps the states of providers, in lower case.
-var statuses = map[string]Status{
-	"queued":           Queued,
-	"pending":          Queued,
-	"submitted":        Queued,
-	"created":          Queued,
-	"not_started":      Queued,
-	"waiting":          Queued,
-	"scheduled":        Queued,
-	"in_progress":      InProgress,
-	"processing":       InProgress,
-	"preprocessing":    InProgress,
-	"running":          InProgress,
-	"generating":       InProgress,
-	"completed":        Completed,
-	"complete":         Completed,
-	"succeeded":        Completed,
-	"succeed":          Completed,
-	"success":          Completed,
-	"successful":       Completed,
-	"finished":         Completed,
-	"done":             Completed,
-	"ready":            Completed,
-	"failed":           Failed,
-	"failure":          Failed,
-	"fail":             Failed,
-	"error":            Failed,
-	"cancelled":        Failed,
-	"canceled":         Failed,
-	"expired":          Failed,
-	"rejected":         Failed,
-	"aborted":          Failed,
-	"terminated":       Failed,
-	"timeout":          Failed,
-	"timed_out":        Failed,
-	"nsfw":             Failed,
-	"blocked":          Failed,
-	"moderated":        Failed,
-	"content_filtered": Failed,
-}
-
-// statusOf maps a provider's state. An unknown one is not final: the job is polled again, and nothing is charged yet.
-func statusOf(word string) Status {
-	word = strings.NewReplacer(" ", "_", "-", "_").Replace(strings.ToLower(strings.TrimSpace(word)))
-	if s, ok := statuses[word]; ok {
-		return s
-	}
-	return InProgress
-}
-
 // DefaultSeconds is the length of a video if neither the request nor the model states one.
 const DefaultSeconds = 4
 
@@ -80,6 +27,8 @@ type Job struct {
 	// ID is the provider's id.
 	ID     string
 	Status Status
+	// UnknownStatus reports whether the provider's word for the state has no known meaning.
+	UnknownStatus bool
 	// Progress is in percent, 0 if not stated.
 	Progress int64
 	// Seconds is the length of the video, 0 if not stated.
@@ -111,21 +60,11 @@ func ReadJob(body []byte) (j Job, ok bool) {
 	}
 	j.Seconds = lengthOf(body)
 	word := jsonspan.FindText(body, "status")
-	j.Status = statusOf(word)
+	var known bool
+	j.Status, known = statusOf(word)
+	j.UnknownStatus = !known
 
 	return j, j.ID != "" && word != ""
-}
-
-// lengthOf returns the length of the video, which some providers state among the usage only. A count that cannot be read
-// is none.
-func lengthOf(body []byte) int64 {
-	for _, path := range [...][]string{{"seconds"}, {"duration"}, {"usage", "seconds"}, {"usage", "duration"}} {
-		raw, _ := jsonspan.Find(body, path...)
-		if n, ok := usagereport.Count(raw); ok && n > 0 {
-			return n
-		}
-	}
-	return 0
 }
 
 // label returns a text for the record of the job.

@@ -282,18 +282,48 @@ func TestReadJobMapsStates(t *testing.T) {
 		}
 	}
 	final := map[Status]bool{Queued: false, InProgress: false, Completed: true, Failed: true}
-	for word, status := range statuses {
-		if statusOf(word) != status || status.Final() != final[status] {
-			t.Errorf("%s is %s", word, statusOf(word))
+	for status, want := range final {
+		if status.Final() != want {
+			t.Errorf("%s is final: %v", status, status.Final())
 		}
 	}
-	for word, want := range map[string]Status{"SUCCESS": Completed, "Finished": Completed, "In Progress": InProgress, "NSFW": Failed, "Timed-Out": Failed} {
-		if got := statusOf(word); got != want {
-			t.Errorf("%s is %s", word, got)
+}
+
+// The words are those of the public interfaces of providers.
+func TestWordsOfProvidersForStatesAreKnown(t *testing.T) {
+	t.Parallel()
+	for want, words := range map[Status][]string{
+		Queued: {
+			"queued", "submitted", "Queueing", "PENDING", "THROTTLED", "IN_QUEUE", "InQueue", "created", "NOT_START", "NOT_STARTED",
+			"TASK_STATUS_QUEUED", "SUSPENDED", "WAIT", "waiting", "queuing", "JOB_STATE_PENDING", "in queue", "STATE_QUEUED",
+		},
+		InProgress: {
+			"in_progress", "starting", "Preparing", "processing", "RUNNING", "dreaming", "IN_PROGRESS", "InProgress", "In Progress", "TASK_STATUS_PROCESSING", "RUN",
+			"preprocessing", "generating", "JOB_STATE_RUNNING", "STATE_PROCESSING", "cancelling",
+		},
+		Completed: {
+			"completed", "succeed", "Success", "SUCCEEDED", "SUCCESS", "COMPLETED", "TASK_STATUS_SUCCEED", "task_status_success", "Succeed", "Ready", "DONE", "done",
+			"Finished", "JOB_STATE_SUCCEEDED", "COMPLETE", "complete", "generation_completed", "render.complete",
+		},
+		Failed: {
+			"failed", "Fail", "FAILED", "CANCELLED", "FAIL", "CANCELED", "expired", "TASK_STATUS_FAILED", "TASK_STATUS_CANCELED", "Error", "errored", "aborted",
+			"Request Moderated", "Content Moderated", "content_moderated", "Task not found", "not_found", "filtered", "content_filtered", "NSFW", "nsfw", "TIMED_OUT", "Timed-Out",
+			"JOB_STATE_FAILED", "JOB_STATE_EXPIRED", "FAILURE", "SUBMIT_FAILED", "content_policy_violation", "incomplete", "budget_exceeded", "rejected", "deleted",
+		},
+	} {
+		for _, word := range words {
+			if got, known := statusOf(word); got != want || !known {
+				t.Errorf("%s is %s, known %v; want %s", word, got, known, want)
+			}
 		}
 	}
-	if statusOf("thinking") != InProgress {
-		t.Error("an unknown state is final")
+	for _, word := range []string{"thinking", "", "7", "review", "not_completed", "uncompleted", "STATE_UNSPECIFIED", "UNKNOWN", "failover", "done_soon", "已完成"} {
+		if got, known := statusOf(word); got != InProgress || known {
+			t.Errorf("%q is %s, known %v", word, got, known)
+		}
+	}
+	if j, _ := ReadJob([]byte(`{"id":"v","status":"thinking"}`)); !j.UnknownStatus {
+		t.Error("a job does not say that its state is unknown")
 	}
 }
 
@@ -356,8 +386,44 @@ func TestLengthIsReadWhereverTheProviderStatesIt(t *testing.T) {
 		`"seconds":0`:                                  0,
 		`"seconds":"eight"`:                            0,
 		`"seconds":-4`:                                 0,
-		`"usage":[{"duration":10}]`:                    0,
+		`"usage":[{"duration":10}]`:                    10,
 		`"duration":"00:10","usage":{"duration":null}`: 0,
+
+		// Units and names.
+		`"duration":"8s"`:                 8,
+		`"duration":"8"`:                  8,
+		`"duration":"8 seconds"`:          8,
+		`"seconds":" 8.0S "`:              8,
+		`"duration_seconds":8`:            8,
+		`"durationSeconds":"8s"`:          8,
+		`"duration_ms":8000`:              8,
+		`"duration":"8000ms"`:             8,
+		`"n_seconds":10`:                  10,
+		`"duration":"8 hours"`:            0,
+		`"duration":"s"`:                  0,
+		`"duration":"PT8S"`:               0,
+		`"duration":8e99`:                 0,
+		`"duration":true,"video":"x.mp4"`: 0,
+
+		// A file is a little longer than what was asked for.
+		`"duration":"5.1"`:   5,
+		`"duration":5.041`:   5,
+		`"duration":"10.04"`: 10,
+		`"duration_ms":5041`: 5,
+		`"duration":5.875`:   6,
+		`"duration":0.04`:    1,
+
+		// Places.
+		`"video":{"duration":8,"url":"u"}`:                                 8,
+		`"video":{"duration_seconds":"8.04"}`:                              8,
+		`"task_result":{"videos":[{"id":"x","url":"u","duration":"5.1"}]}`: 5,
+		`"data":[{"url":"u","duration":8},{"url":"v","duration":9}]`:       8,
+		`"output":{"video":{"duration":8}}`:                                8,
+		`"output":["https://x/y.mp4"],"usage":{"video_duration":8}`:        8,
+		`"usage":{"output_video_duration":8,"video_count":1}`:              8,
+		`"usage":{"details":{"duration":8}}`:                               0,
+		`"metadata":{"duration":"8s"},"content":{"video_url":"u"}`:         8,
+		`"data":{"data":{"data":{"data":{"duration":8}}}}`:                 0,
 	} {
 		if j, ok := ReadJob([]byte(`{"id":"v","status":"completed",` + members + `}`)); !ok || j.Seconds != want {
 			t.Errorf("%s: got %d, %v; want %d", members, j.Seconds, ok, want)

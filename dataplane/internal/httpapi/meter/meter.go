@@ -42,6 +42,7 @@ type Metrics struct {
 	doubts     *tally.Counters[doubtLabels]
 	unpriced   *prometheus.CounterVec
 	left       *prometheus.CounterVec
+	unknown    *prometheus.CounterVec
 }
 
 // modelCounters are the counters of one model at one provider.
@@ -152,6 +153,11 @@ func New(reg prometheus.Registerer) *Metrics {
 			Name: "mgw_failovers_total",
 			Help: "Attempts that followed a failed one of the same request, by the provider and the error class of the failed one.",
 		}, []string{"from", "class"}),
+		unknown: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "mgw_video_unknown_states_total",
+			Help: "Answers of a provider about a video job with a state that the gateway does not know. The job is polled on, and ends " +
+				"uncharged after a day if the state was final.",
+		}, []string{"provider"}),
 		left: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "mgw_left_streams_total",
 			Help: "Streams whose client left after the provider had begun to answer, by how they were charged: reported or estimated. " +
@@ -267,6 +273,9 @@ func (m *Metrics) RecordAttempt(provider, route, outcome string) {
 
 // RecordUnpriced records usage without a price.
 func (m *Metrics) RecordUnpriced(kind string) { m.unpriced.WithLabelValues(kind).Inc() }
+
+// RecordUnknownState records a state of a video job that has no known meaning.
+func (m *Metrics) RecordUnknownState(provider string) { m.unknown.WithLabelValues(provider).Inc() }
 
 // RecordLeft records a stream whose client has left, with the rule of its charge.
 func (m *Metrics) RecordLeft(rule string) { m.left.WithLabelValues(rule).Inc() }
