@@ -90,7 +90,7 @@ func TestRequestShowsItsReceipt(t *testing.T) {
 	if answer.StatusCode != http.StatusSeeOther {
 		t.Fatalf("the correction: got %d %s", answer.StatusCode, page)
 	}
-	if _, page := b.get("/console/requests/" + id); !strings.Contains(page, "cut short") || !strings.Contains(page, `After corrections</th><td class="number"><span class="money">0.00<`) {
+	if _, page := b.get("/console/requests/" + id); !strings.Contains(page, "cut short") || !strings.Contains(page, `After corrections, USD</th><td class="number"><span class="money" title="0.00">`) {
 		t.Errorf("the corrected request: %s", page)
 	}
 }

@@ -23,7 +23,8 @@ function read(table) {
   const days = !table.tBodies[0].querySelector("time");
   const rows = [...table.tBodies[0].rows].map((row) => {
     const cell = row.cells[axis];
-    const texts = series.map((s) => row.cells[s.i].textContent.trim());
+    // Of an amount of money, the title has the digits without groups.
+    const texts = series.map((s) => row.cells[s.i].querySelector(".money")?.title ?? row.cells[s.i].textContent.trim());
     return {
       at: Date.parse(cell.querySelector("time")?.dateTime ?? `${cell.textContent.trim()}T00:00:00Z`) / 1000, texts,
       values: texts.map((t) => t === "" || Number.isNaN(Number(t)) ? null : Number(t)),

@@ -1,7 +1,7 @@
 // Package view turns values of the admin API into what pages show: times, states, ids, durations
 // and bars. It knows neither HTTP nor the API's client.
 //
-// Money is never computed with: the text of the API is shown as it is.
+// Money is never computed with: every digit of the API's text is shown.
 package view
 
 import (
@@ -167,15 +167,7 @@ func Count(n int64) string {
 	if n < 0 {
 		sign, digits = "−", digits[1:]
 	}
-	var b strings.Builder
-	b.WriteString(sign)
-	for i, d := range digits {
-		if i > 0 && (len(digits)-i)%3 == 0 {
-			b.WriteRune('\u202f')
-		}
-		b.WriteRune(d)
-	}
-	return b.String()
+	return sign + grouped(digits)
 }
 
 // ShortID returns the beginning and the end of an id, such as "acc_0192f0…a2b3".
