@@ -178,7 +178,7 @@ func TestPriceIsReviewedAndSet(t *testing.T) {
 	const path = "/console/models/example-small/price"
 	from := time.Now().UTC().AddDate(1, 0, 0)
 	_, form := b.get(path)
-	values := append(hiddenFields(form), "price", `{"input": "0.10", "output": "0.55"}`, "effective_from", from.Format("2006-01-02T15:04"), "days", "7")
+	values := append(hiddenFields(form), "price.input", "0.10", "price.output", "0.55", "effective_from", from.Format("2006-01-02T15:04"), "days", "7")
 	_, page := b.post(path, append(values, "step", "review")...)
 	if !strings.Contains(page, "0.55 per 1M tokens") || !strings.Contains(page, from.Format("2006-01-02 15:04 UTC")) {
 		t.Errorf("the review does not tell the change: %s", page)
@@ -201,7 +201,7 @@ func TestPriceIsReviewedAndSet(t *testing.T) {
 	if _, page := b.get("/console/models/example-small"); strings.Contains(page, amount) {
 		t.Errorf("the cancelled price is still shown: %s", page)
 	}
-	if answer, page := b.post(path, "price", "{", "step", "do"); answer.StatusCode != http.StatusBadRequest || !strings.Contains(page, "cannot be read") {
+	if answer, page := b.post(path, "price.input", "{", "price.output", "1.00", "step", "do"); answer.StatusCode != http.StatusBadRequest || !strings.Contains(page, "field-error") {
 		t.Errorf("an invalid price: got %d %s", answer.StatusCode, page)
 	}
 }
@@ -231,14 +231,14 @@ func TestPriceFormShowsThePriceThatSomebodyElseHasSet(t *testing.T) {
 	_, err := w.api.UpdateModel(t.Context(), "example-small", nil, adminclient.CatalogModelPatch{Price: &adminclient.CatalogPrice{Input: new("0.77"), CachedInput: new("0.07"), Output: new("0.40")}})
 	check(t, err)
 	send := func(match string) (*http.Response, string) {
-		return b.post(path, "step", "do", "idempotency_key", "of the form "+match, "if_match", match, "days", "0", "price", `{"input": "0.12", "output": "0.40"}`)
+		return b.post(path, "step", "do", "idempotency_key", "of the form "+match, "if_match", match, "days", "0", "price.input", "0.12", "price.output", "0.40")
 	}
 	answer, page := send(match)
 	if answer.StatusCode != http.StatusPreconditionFailed || !strings.Contains(page, "changed after you opened this form") || !strings.Contains(page, "0.77") {
 		t.Fatalf("an older form: got %d: %s", answer.StatusCode, page)
 	}
 	_, fresh := b.get(path)
-	if input, cached := strings.Index(fresh, "&#34;input"), strings.Index(fresh, "&#34;cached_input"); cached < input {
+	if input, cached := strings.Index(fresh, `name="price.input"`), strings.Index(fresh, `name="price.cached_input"`); input < 0 || cached < input {
 		t.Errorf("the price is not in the order of a receipt: %s", fresh)
 	}
 	if answer, page := send(hidden(t, page, "if_match")); answer.StatusCode != http.StatusSeeOther {
@@ -319,7 +319,7 @@ func TestPriceReviewTellsChargesOfPastRequestsAndMissingMonths(t *testing.T) {
 	b := w.signedIn(bootstrapToken)
 	const path = "/console/models/example-small/price"
 	_, form := b.get(path)
-	values := append(hiddenFields(form), "price", `{"input": "0.20", "output": "0.50"}`, "days", "31", "step", "review")
+	values := append(hiddenFields(form), "price.input", "0.20", "price.output", "0.50", "days", "31", "step", "review")
 	_, page := b.post(path, values...)
 	for _, want := range []string{
 		"1 request of 1 account was charged 0.1201201 USD. By this price it would have been charged 0.2401502 USD (&#43;0.1200301)",

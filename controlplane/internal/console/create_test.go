@@ -52,7 +52,7 @@ func TestCatalogIsBuiltAndTakenDownByForms(t *testing.T) {
 		t.Error("the form to add a model is not among the models in the navigation")
 	}
 	model := []string{
-		"id", "small", "type", "text", "public", "yes", "context_window", "128000", "price", `{"input": "0.10", "output": "0.40"}`,
+		"id", "small", "type", "text", "public", "yes", "context_window", "128000", "price.input", "0.10", "price.output", "0.40",
 		"routes[0].provider", "acme", "routes[0].upstream_model", "small-2026", "routes[0].formats", "chat",
 	}
 	b.refused("/console/catalog/new-model", http.StatusBadRequest, "must have at least one", model[:len(model)-2]...)
@@ -83,7 +83,7 @@ func TestConcurrentFormsCreateAnObjectOnce(t *testing.T) {
 	w.catalog()
 	model := func(name string) []string {
 		return []string{
-			"step", "do", "id", "twice", "type", "text", "display_name", name, "price", `{"input": "0.10", "output": "0.40"}`,
+			"step", "do", "id", "twice", "type", "text", "display_name", name, "price.input", "0.10", "price.output", "0.40",
 			"routes[0].provider", "acme", "routes[0].upstream_model", "upstream", "routes[0].formats", "chat",
 		}
 	}
@@ -128,7 +128,7 @@ func TestHostileNamesAreRefusedOrShownAsText(t *testing.T) {
 	w.catalog()
 	b := w.signedIn(bootstrapToken)
 	model := []string{
-		"type", "text", "price", `{"input": "0.10", "output": "0.40"}`,
+		"type", "text", "price.input", "0.10", "price.output", "0.40",
 		"routes[0].provider", "acme", "routes[0].upstream_model", "upstream", "routes[0].formats", "chat",
 	}
 	for _, id := range []string{".", "..", "a b", "a\u202eb", "a\u200bb", "exаmple-small", "a\nb", "a\x00b", strings.Repeat("a", 201), ""} {

@@ -83,7 +83,8 @@ func TestPriceReviewHasTheReceiptsMadeAnew(t *testing.T) {
 	before := r.AwaitUsage(t, ask(t, r, account.Key, model).RequestID())
 	b.signIn(r.AdminToken())
 	b.visit("/console/models/" + model + "/price")
-	b.run(chromedp.SetValue(`[name="price"]`, `{"input": "321.123456789", "output": "654.987654321"}`, chromedp.ByQuery),
+	b.run(chromedp.SetValue(`[name="price.input"]`, "321.123456789", chromedp.ByQuery),
+		chromedp.SetValue(`[name="price.output"]`, "654.987654321", chromedp.ByQuery),
 		chromedp.SetValue(`[name="days"]`, "1", chromedp.ByQuery))
 	b.load(chromedp.Click(`button[name="step"][value="review"]`, chromedp.ByQuery))
 	reviewed := b.text()

@@ -1,8 +1,7 @@
 package catalogpages
 
 import (
-	"encoding/json"
-	"strings"
+	"slices"
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/console/kit"
@@ -224,17 +223,12 @@ func createModel(r *kit.Request) (*kit.Form, error) {
 		{Name: "public", Label: "Public: every account may use it", Kind: "check", Hint: "Otherwise only accounts to which it is granted."},
 		{Name: "context_window", Label: "Context window", Kind: "number", Unit: "tokens", Hint: "For models of text."},
 		{Name: "max_output_tokens", Label: "Most output tokens", Kind: "number", Unit: "tokens", Hint: "For models of text."},
-		{
-			Name:     "price",
-			Label:    "Price",
-			Kind:     "area",
-			Rows:     5,
-			Mono:     true,
-			Required: true,
-			Value:    "{\n  \"input\": \"\",\n  \"output\": \"\"\n}",
-			Hint:     "Decimals in quotes, per million tokens, or per image, second or call.",
-		},
 	}
+	settings, err := r.API.GetSettings(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	price := newPriceFields(r, settings.Value.Currency, "", nil)
 
 	return &kit.Form{
 		Title:   "Add a model",
@@ -242,16 +236,16 @@ func createModel(r *kit.Request) (*kit.Form, error) {
 		Submit:  "Add model",
 		Back:    "/console/models",
 		Command: "gwctl models put ID",
-		Fields:  append(fields, routes...),
+		Fields:  slices.Concat(fields, price.all, routes),
 		Effects: []string{"Clients can use it when the proxies have applied it, which takes moments."},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
-			m, err := modelOf(in)
+			m, err := modelOf(in, price)
 			if err != nil {
 				return nil, err
 			}
 			done, err := r.API.PutModel(r.Context(), m.ID, &adminclient.PutModelParams{Wait: kit.Wait(), IfNoneMatch: new(onlyNew)}, *m)
 			if err != nil {
-				return nil, inUse("id", err)
+				return nil, inUse("id", price.atField(err))
 			}
 			return kit.Go(kit.Path("models", m.ID), kit.Applied("The model was added.", done.Header))
 		},
@@ -259,7 +253,7 @@ func createModel(r *kit.Request) (*kit.Form, error) {
 }
 
 // modelOf reads the fields of a new model.
-func modelOf(in *kit.Input) (*adminclient.CatalogModel, error) {
+func modelOf(in *kit.Input, price *priceFields) (*adminclient.CatalogModel, error) {
 	m := &adminclient.CatalogModel{
 		ID:          in.Text("id"),
 		Type:        adminclient.CatalogModelType(in.Text("type")),
@@ -278,11 +272,11 @@ func modelOf(in *kit.Input) (*adminclient.CatalogModel, error) {
 		*into = n
 	}
 
-	d := json.NewDecoder(strings.NewReader(in.Text("price")))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&m.Price); err != nil {
-		return nil, kit.Invalid("price", "cannot be read: "+strings.TrimPrefix(err.Error(), "json: "))
+	entered, err := price.read(in)
+	if err != nil {
+		return nil, err
 	}
+	m.Price = *entered
 
 	route, err := routeOf(in, "routes[0].")
 	m.Routes = []adminclient.CatalogRoute{route}

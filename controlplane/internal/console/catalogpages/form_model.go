@@ -1,12 +1,10 @@
 package catalogpages
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/console/kit"
@@ -164,22 +162,6 @@ func editModel(r *kit.Request) (*kit.Form, error) {
 	}, nil
 }
 
-// priceDocument returns the price of a model as text, from a response of the API: that has the members in the order of a
-// receipt, and its digits.
-func priceDocument(body []byte) (string, error) {
-	var model struct {
-		Price json.RawMessage `json:"price"`
-	}
-	if err := json.Unmarshal(body, &model); err != nil {
-		return "", fmt.Errorf("read a price: %w", err)
-	}
-	var text bytes.Buffer
-	if err := json.Indent(&text, model.Price, "", "  "); err != nil {
-		return "", fmt.Errorf("read a price: %w", err)
-	}
-	return text.String(), nil
-}
-
 // changePrice is the form that sets or schedules a price. It shows how the price differs before it is set.
 func changePrice(r *kit.Request) (*kit.Form, error) {
 	now, err := r.API.GetModel(r.Context(), r.PathValue("id"))
@@ -189,10 +171,17 @@ func changePrice(r *kit.Request) (*kit.Form, error) {
 
 	m := now.Value
 	back := kit.Path("models", m.ID)
-	text, err := priceDocument(now.Body)
+	settings, err := r.API.GetSettings(r.Context())
 	if err != nil {
 		return nil, err
 	}
+
+	price := newPriceFields(r, settings.Value.Currency, m.Type, m.Price)
+	fields := append(
+		slices.Clip(price.all),
+		kit.Field{Name: "effective_from", Label: "In force from (UTC)", Kind: "datetime-local", Hint: "Empty means at once."},
+		previewField(),
+	)
 
 	return &kit.Form{
 		Title:   "Change the price of " + m.ID,
@@ -201,23 +190,10 @@ func changePrice(r *kit.Request) (*kit.Form, error) {
 		Back:    back,
 		Match:   now.Header.Get("ETag"),
 		Command: "gwctl prices preview " + kit.Quote(m.ID) + "\ngwctl prices create " + kit.Quote(m.ID),
-		Fields: []kit.Field{
-			{
-				Name:     "price",
-				Label:    "Price",
-				Kind:     "area",
-				Rows:     9,
-				Mono:     true,
-				Required: true,
-				Value:    text,
-				Hint:     "Decimals in quotes, per million tokens, or per image, second or call.",
-			},
-			{Name: "effective_from", Label: "In force from (UTC)", Kind: "datetime-local", Hint: "Empty means at once."},
-			previewField(),
-		},
+		Fields:  fields,
 		Effects: []string{"Requests that begin afterwards are charged by it. Past requests and versions never change."},
 		Review: func(r *kit.Request, in *kit.Input) ([]string, error) {
-			body, err := parsePrice(in)
+			body, err := price.create(in)
 			if err != nil {
 				return nil, err
 			}
@@ -226,10 +202,11 @@ func changePrice(r *kit.Request) (*kit.Form, error) {
 			if len(effects) == 0 {
 				effects = []string{"No amount differs from the price in force."}
 			}
+			effects = append(effects, "The whole price then: "+priceText(&body.Price)+".")
 
 			past, err := preview(r, m.ID, &body.Price, in)
 			if err != nil {
-				return nil, err
+				return nil, price.atField(err)
 			}
 
 			effects = append(effects, past...)
@@ -240,30 +217,18 @@ func changePrice(r *kit.Request) (*kit.Form, error) {
 			return append(effects, "In force at once, for requests that begin afterwards."), nil
 		},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
-			body, err := parsePrice(in)
+			body, err := price.create(in)
 			if err != nil {
 				return nil, err
 			}
 			params := &adminclient.CreatePriceParams{Wait: kit.Wait(), IdempotencyKey: in.Key(), IfMatch: in.Match()}
 			done, err := r.API.CreatePrice(r.Context(), m.ID, params, *body)
 			if err != nil {
-				return nil, err
+				return nil, price.atField(err)
 			}
 			return kit.Go(back, kit.Applied("The price was set.", done.Header))
 		},
 	}, nil
-}
-
-func parsePrice(in *kit.Input) (*adminclient.PriceCreate, error) {
-	var body adminclient.PriceCreate
-	d := json.NewDecoder(strings.NewReader(in.Text("price")))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&body.Price); err != nil {
-		return nil, kit.Invalid("price", "cannot be read: "+strings.TrimPrefix(err.Error(), "json: "))
-	}
-	at, err := kit.Moment("effective_from", in.Text("effective_from"))
-	body.EffectiveFrom = at
-	return &body, err
 }
 
 // cancelPrice is the form that cancels a scheduled price.

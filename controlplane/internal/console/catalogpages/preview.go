@@ -1,11 +1,9 @@
 package catalogpages
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 
@@ -167,9 +165,5 @@ func priceForm(c *adminclient.CatalogChange) string {
 	if c.Kind != adminclient.CatalogChangeKindPrice || c.Before == nil || c.After == nil {
 		return ""
 	}
-	text, err := json.MarshalIndent(c.After, "", "  ")
-	if err != nil {
-		return ""
-	}
-	return kit.Path("models", c.ID) + "/price?price=" + url.QueryEscape(string(text))
+	return kit.Path("models", c.ID) + "/price?" + priceQuery(c.Before, c.After).Encode()
 }

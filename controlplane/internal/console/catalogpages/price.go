@@ -17,53 +17,46 @@ const (
 	perCall   = "call"
 )
 
-// tokenPrices are the prices of tokens, which prices, tiers and secondary models have in common.
-type tokenPrices struct {
-	Input, CachedInput, CacheWrite5M, CacheWrite1H, CacheWrite30M, CacheWrite12H, CacheWriteOther *adminclient.Money
-	Output, Reasoning, AudioIn, AudioOut, ImageIn, ImageOut                                       *adminclient.Money
+// tokenLines are the kinds of tokens in the order of a receipt. member is the API's name of the price; usual are those that
+// most models have.
+var tokenLines = [...]struct {
+	member, name string
+	usual        bool
+}{
+	{"input", "input", true},
+	{"cached_input", "cached input", true},
+	{"cache_write_5m", "cache write, 5 min", false},
+	{"cache_write_30m", "cache write, 30 min", false},
+	{"cache_write_1h", "cache write, 1 h", false},
+	{"cache_write_12h", "cache write, 12 h", false},
+	{"cache_write_other", "cache write, other", false},
+	{"output", "output", true},
+	{"reasoning", "reasoning", false},
+	{"audio_in", "audio in", false},
+	{"audio_out", "audio out", false},
+	{"image_in", "image in", false},
+	{"image_out", "image out", false},
 }
 
-func (p *tokenPrices) lines(suffix string) []priceLine {
+// tokenPrices returns the lines of the prices of tokens, which prices, tiers and secondary models have in common: in values by
+// the paths of members, those below a path.
+func tokenPrices(values map[string]string, path, suffix string) []priceLine {
 	var all []priceLine
-	for _, line := range []struct {
-		name   string
-		amount *adminclient.Money
-	}{
-		{"input", p.Input},
-		{"cached input", p.CachedInput},
-		{"cache write, 5 min", p.CacheWrite5M},
-		{"cache write, 30 min", p.CacheWrite30M},
-		{"cache write, 1 h", p.CacheWrite1H},
-		{"cache write, 12 h", p.CacheWrite12H},
-		{"cache write, other", p.CacheWriteOther},
-		{"output", p.Output},
-		{"reasoning", p.Reasoning},
-		{"audio in", p.AudioIn},
-		{"audio out", p.AudioOut},
-		{"image in", p.ImageIn},
-		{"image out", p.ImageOut},
-	} {
-		if line.amount != nil {
-			all = append(all, priceLine{line.name + suffix, perTokens, *line.amount})
+	for _, line := range tokenLines {
+		if amount, ok := values[path+"."+line.member]; ok {
+			all = append(all, priceLine{line.name + suffix, perTokens, amount})
 		}
 	}
-
 	return all
 }
 
 // priceLines returns the lines of a price in the order of a receipt.
 func priceLines(p *adminclient.CatalogPrice) []priceLine {
-	base := tokenPrices{
-		p.Input, p.CachedInput, p.CacheWrite5M, p.CacheWrite1H, p.CacheWrite30M, p.CacheWrite12H, p.CacheWriteOther,
-		p.Output, p.Reasoning, p.AudioIn, p.AudioOut, p.ImageIn, p.ImageOut,
-	}
-	all := base.lines("")
-	for _, t := range p.Tiers {
-		tier := tokenPrices{
-			t.Input, t.CachedInput, t.CacheWrite5M, t.CacheWrite1H, t.CacheWrite30M, t.CacheWrite12H, t.CacheWriteOther,
-			t.Output, t.Reasoning, t.AudioIn, t.AudioOut, t.ImageIn, t.ImageOut,
-		}
-		all = append(all, tier.lines(fmt.Sprintf(", above %d input tokens", t.AboveInput))...)
+	values := priceValues(p)
+	all := tokenPrices(values, "price", "")
+	for i := range p.Tiers {
+		suffix := fmt.Sprintf(", above %d input tokens", p.Tiers[i].AboveInput)
+		all = append(all, tokenPrices(values, fmt.Sprintf("price.tiers[%d]", i), suffix)...)
 	}
 
 	all = append(all, unitLines("image", perImage, p.Images)...)
@@ -72,16 +65,13 @@ func priceLines(p *adminclient.CatalogPrice) []priceLine {
 		all = append(all, priceLine{"server tool", perCall, *p.ServerTool})
 	}
 
-	for _, s := range p.Secondary {
-		second := tokenPrices{
-			s.Input, s.CachedInput, s.CacheWrite5M, s.CacheWrite1H, s.CacheWrite30M, s.CacheWrite12H, s.CacheWriteOther,
-			s.Output, s.Reasoning, s.AudioIn, s.AudioOut, s.ImageIn, s.ImageOut,
-		}
+	for i := range p.Secondary {
+		s := &p.Secondary[i]
 		suffix := ", " + string(s.Kind)
 		if s.Model != nil {
 			suffix += " " + *s.Model
 		}
-		all = append(all, second.lines(suffix)...)
+		all = append(all, tokenPrices(values, fmt.Sprintf("price.secondary[%d]", i), suffix)...)
 		all = append(all, unitLines("image"+suffix, perImage, s.Images)...)
 	}
 

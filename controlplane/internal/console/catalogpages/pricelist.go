@@ -3,6 +3,7 @@ package catalogpages
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -188,14 +189,15 @@ func proposal(p *adminclient.PriceListProposal) *proposalView {
 
 // addForm returns the address of the form that adds a model, filled with an entry of a price list.
 func addForm(u *adminclient.PriceListUnknown) string {
-	price, err := json.MarshalIndent(u.Price, "", "  ")
-	if err != nil {
-		return ""
-	}
-	return "/console/catalog/new-model?" + url.Values{
-		"id": {u.Model}, "type": {string(u.Type)}, "price": {string(price)},
-		"routes[0].provider": {u.Provider}, "routes[0].upstream_model": {u.Model}, "routes[0].formats": u.Formats,
-	}.Encode()
+	query := priceQuery(nil, u.Price)
+	maps.Copy(query, url.Values{
+		"id":                       {u.Model},
+		"type":                     {string(u.Type)},
+		"routes[0].provider":       {u.Provider},
+		"routes[0].upstream_model": {u.Model},
+		"routes[0].formats":        u.Formats,
+	})
+	return "/console/catalog/new-model?" + query.Encode()
 }
 
 // review shows the changes that the document would make to the catalog that it was compared with.

@@ -58,6 +58,12 @@ type Field struct {
 	// Mono is set for ids, amounts and code; Rows is the height of an area.
 	Mono bool
 	Rows int
+	// Placeholder says what an empty value means.
+	Placeholder string
+	// Group is the title of the group that the field and its neighbours with the same group are shown in, one a line, or three
+	// a line if Column is set. A field that is seldom needed is folded while it is empty.
+	Group          string
+	Column, Seldom bool
 
 	// Error is the problem of the value, Now the present value if it was changed in the meantime. The form sets them.
 	Error, Now string
@@ -128,6 +134,42 @@ type FormView struct {
 	Others          []adminclient.FieldError
 	// Typed is the problem of the text that had to be typed.
 	Typed string
+}
+
+// FieldGroup is a row of fields that are shown together. Folded are those that are shown when somebody asks for them.
+type FieldGroup struct {
+	Title         string
+	Column        bool
+	Shown, Folded []Field
+}
+
+// Groups returns the fields in groups; fields without a group are each one of their own.
+func (v *FormView) Groups() []FieldGroup {
+	var groups []FieldGroup
+	for _, f := range v.Fields {
+		last := len(groups) - 1
+		if f.Group == "" || last < 0 || groups[last].Title != f.Group {
+			groups = append(groups, FieldGroup{Title: f.Group, Column: f.Column})
+			last++
+		}
+		g := &groups[last]
+		if f.Seldom && f.Value == "" && f.Error == "" && f.Now == "" && !f.Column {
+			g.Folded = append(g.Folded, f)
+		} else {
+			g.Shown = append(g.Shown, f)
+		}
+	}
+	for i := range groups {
+		groups[i].fold()
+	}
+	return groups
+}
+
+// fold folds a group that has nothing but empty fields that are seldom needed.
+func (g *FieldGroup) fold() {
+	if g.Column && !slices.ContainsFunc(g.Shown, func(f Field) bool { return !f.Seldom || f.Value != "" || f.Error != "" || f.Now != "" }) {
+		g.Shown, g.Folded = nil, g.Shown
+	}
 }
 
 // Multipart reports whether the form has a file.

@@ -1,0 +1,257 @@
+package catalogpages
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/console/kit"
+)
+
+// The form of a price has a field for every member of the API's price, named by its path, such as "price.tiers[0].input". So a
+// problem of the API stands at its field, and an address can fill the form in.
+
+// spareUnits is the number of empty entries after those that a list of prices per image or second has.
+const spareUnits = 2
+
+// maxEntries bounds the entries of a list, whatever an address asks for.
+const maxEntries = 50
+
+// priceValues returns the texts of a price by the paths of its members.
+func priceValues(price any) map[string]string {
+	values := map[string]string{}
+	text, err := json.Marshal(price)
+	if err != nil {
+		return values
+	}
+	var tree any
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	if d.Decode(&tree) == nil {
+		flatten(values, "price", tree)
+	}
+	return values
+}
+
+func flatten(values map[string]string, path string, tree any) {
+	switch v := tree.(type) {
+	case map[string]any:
+		for name, member := range v {
+			flatten(values, path+"."+name, member)
+		}
+	case []any:
+		for i, entry := range v {
+			flatten(values, fmt.Sprintf("%s[%d]", path, i), entry)
+		}
+	case nil:
+	default:
+		values[path] = fmt.Sprint(v)
+	}
+}
+
+// priceQuery returns the values of an address that fill the form of a price in. What only the price in force has is emptied.
+func priceQuery(inForce, price any) url.Values {
+	query := url.Values{}
+	for path := range priceValues(inForce) {
+		query.Set(path, "")
+	}
+	for path, value := range priceValues(price) {
+		query.Set(path, value)
+	}
+	return query
+}
+
+// priceFields makes the fields of a price and reads them.
+type priceFields struct {
+	currency string
+	// inForce are the values of the price in force by the paths of members.
+	inForce map[string]string
+	// paths are those of the price in force and of the request. They tell how many entries a list has.
+	paths []string
+	// all are the fields that were made.
+	all []kit.Field
+	// moved are the paths of entries that were read, as the API names them, with those of the form if they differ: an entry
+	// that was left empty is none of the API's.
+	moved map[string]string
+}
+
+// newPriceFields returns the form of a price for models of a type, or of every type if it is empty.
+func newPriceFields(r *kit.Request, currency string, t adminclient.CatalogModelType, inForce any) *priceFields {
+	f := &priceFields{currency: currency, inForce: priceValues(inForce), moved: map[string]string{}}
+	f.paths = slices.Concat(slices.Collect(maps.Keys(f.inForce)), slices.Collect(maps.Keys(r.URL.Query())), slices.Collect(maps.Keys(r.PostForm)))
+
+	per := currency + " per 1 million tokens"
+	f.tokens("price", per, t != "" && t != adminclient.CatalogModelTypeText)
+	f.units("price.images", currency+" per image", t != adminclient.CatalogModelTypeImage)
+	f.units("price.seconds", currency+" per second of video", t != adminclient.CatalogModelTypeVideo)
+	f.add(kit.Field{Name: "price.server_tool", Label: "call of a tool that the provider runs", Group: currency + " per call", Seldom: true})
+
+	for i := range f.entries("price.tiers") + 1 {
+		at, group := fmt.Sprintf("price.tiers[%d]", i), fmt.Sprintf("Tier %d for long prompts, %s", i+1, per)
+		f.add(kit.Field{Name: at + ".above_input", Label: "above input tokens", Group: group, Kind: "number", Seldom: true})
+		f.tokens(at, group, true)
+	}
+
+	for i := range f.entries("price.secondary") + 1 {
+		at, group := fmt.Sprintf("price.secondary[%d]", i), fmt.Sprintf("Secondary model %d, %s", i+1, per)
+		f.add(kit.Field{Name: at + ".kind", Label: "kind", Group: group, Kind: "select", Seldom: true, Options: []kit.Option{
+			{Text: "none"}, {Value: "image_tool", Text: "image tool"}, {Value: "svg"}, {Value: "advisor"},
+		}})
+		f.add(kit.Field{Name: at + ".model", Label: "the provider’s name of it", Group: group, Seldom: true, Placeholder: "all of the kind"})
+		f.tokens(at, group, true)
+		f.units(at+".images", fmt.Sprintf("Secondary model %d, %s per image", i+1, currency), true)
+	}
+
+	return f
+}
+
+// entries returns how many entries a list has in the price in force or the request.
+func (f *priceFields) entries(path string) int {
+	index := regexp.MustCompile(`^` + regexp.QuoteMeta(path) + `\[(\d{1,3})\]`)
+	n := 0
+	for _, p := range f.paths {
+		if m := index.FindStringSubmatch(p); m != nil {
+			if i, err := strconv.Atoi(m[1]); err == nil && i < maxEntries {
+				n = max(n, i+1)
+			}
+		}
+	}
+	return n
+}
+
+func (f *priceFields) add(field kit.Field) {
+	field.Mono, field.Value = true, f.inForce[field.Name]
+	f.all = append(f.all, field)
+}
+
+// tokens adds the fields of the prices of tokens, one for each kind of usage.
+func (f *priceFields) tokens(path, group string, seldom bool) {
+	for _, line := range tokenLines {
+		f.add(kit.Field{Name: path + "." + line.member, Label: line.name, Group: group, Seldom: seldom || !line.usual})
+	}
+}
+
+// units adds the fields of a list of prices per image or second.
+func (f *priceFields) units(path, group string, seldom bool) {
+	for i := range f.entries(path) + spareUnits {
+		at := fmt.Sprintf("%s[%d].", path, i)
+		f.add(kit.Field{Name: at + "size", Label: "size", Group: group, Placeholder: "any", Column: true, Seldom: seldom})
+		f.add(kit.Field{Name: at + "quality", Label: "quality", Group: group, Placeholder: "any", Column: true, Seldom: seldom})
+		f.add(kit.Field{Name: at + "price", Label: "price", Group: group, Column: true, Seldom: seldom})
+	}
+}
+
+// read returns the price that was entered.
+func (f *priceFields) read(in *kit.Input) (*adminclient.CatalogPrice, error) {
+	entered := map[string]any{}
+	for i := range f.all {
+		field := &f.all[i]
+		var value any = in.Text(field.Name)
+		if value == "" {
+			continue
+		}
+		if field.Kind == "number" {
+			n, err := in.Int(field.Name)
+			if err != nil {
+				return nil, err
+			}
+			value = n
+		}
+		set(entered, strings.TrimPrefix(field.Name, "price."), value)
+	}
+
+	text, err := json.Marshal(f.listed(entered, "price", "price"))
+	if err != nil {
+		return nil, fmt.Errorf("encode a price: %w", err)
+	}
+	price := new(adminclient.CatalogPrice)
+	if err := json.Unmarshal(text, price); err != nil {
+		return nil, fmt.Errorf("read a price: %w", err)
+	}
+	return price, nil
+}
+
+// create returns the body that sets or schedules the price that was entered.
+func (f *priceFields) create(in *kit.Input) (*adminclient.PriceCreate, error) {
+	price, err := f.read(in)
+	if err != nil {
+		return nil, err
+	}
+	from, err := kit.Moment("effective_from", in.Text("effective_from"))
+	return &adminclient.PriceCreate{Price: *price, EffectiveFrom: from}, err
+}
+
+// set sets the member with a path. The entries of a list are members named by their indices.
+func set(members map[string]any, path string, value any) {
+	names := strings.FieldsFunc(path, func(c rune) bool { return strings.ContainsRune(".[]", c) })
+	for _, name := range names[:len(names)-1] {
+		below, ok := members[name].(map[string]any)
+		if !ok {
+			below = map[string]any{}
+			members[name] = below
+		}
+		members = below
+	}
+	members[names[len(names)-1]] = value
+}
+
+// listed returns members with lists in place of entries named by their indices. form and api are the paths by which the form
+// and the API call them.
+func (f *priceFields) listed(value any, form, api string) any {
+	members, ok := value.(map[string]any)
+	if !ok {
+		return value
+	}
+
+	var indices []int
+	tree := map[string]any{}
+	for name, below := range members {
+		if i, err := strconv.Atoi(name); err == nil {
+			indices = append(indices, i)
+		} else {
+			tree[name] = f.listed(below, form+"."+name, api+"."+name)
+		}
+	}
+	if indices == nil {
+		return tree
+	}
+
+	slices.Sort(indices)
+	list := make([]any, len(indices))
+	for to, i := range indices {
+		entry, named := fmt.Sprintf("%s[%d]", form, i), fmt.Sprintf("%s[%d]", api, to)
+		if entry != named {
+			f.moved[named] = entry
+		}
+		list[to] = f.listed(members[strconv.Itoa(i)], entry, named)
+	}
+
+	return list
+}
+
+// atField returns an error of the API with the names that the form has for the fields.
+func (f *priceFields) atField(err error) error {
+	refused, ok := errors.AsType[*adminclient.Error](err)
+	if !ok {
+		return err
+	}
+	for i := range refused.Problem.Errors {
+		field := &refused.Problem.Errors[i].Field
+		for named, entry := range f.moved {
+			rest, ok := strings.CutPrefix(*field, named)
+			if ok && (rest == "" || rest[0] == '.') {
+				*field = entry + rest
+				break
+			}
+		}
+	}
+	return err
+}
