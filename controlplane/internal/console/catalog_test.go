@@ -207,7 +207,7 @@ func TestPriceIsReviewedAndSet(t *testing.T) {
 }
 
 // inAmounts are the tags between the digits of an amount.
-var inAmounts = regexp.MustCompile(`<span class="places[^>]*>|</?i>`)
+var inAmounts = regexp.MustCompile(`<span class="(?:places|dim)[^>]*>`)
 
 var inTags = regexp.MustCompile(`<[^>]*>|\s+`)
 

@@ -179,7 +179,12 @@ func changePrice(r *kit.Request) (*kit.Form, error) {
 	price := newPriceFields(r, settings.Value.Currency, m.Type, m.Price)
 	fields := append(
 		slices.Clip(price.all),
-		kit.Field{Name: "effective_from", Label: "In force from (UTC)", Kind: "datetime-local", Hint: "Empty means at once."},
+		kit.Field{
+			Name:  "effective_from",
+			Label: "In force from (UTC)",
+			Kind:  "datetime-local",
+			Hint:  "Empty means at once.",
+		},
 		previewField(),
 	)
 

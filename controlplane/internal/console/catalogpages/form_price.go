@@ -92,20 +92,23 @@ func newPriceFields(r *kit.Request, currency string, t adminclient.CatalogModelT
 	f.tokens("price", per, t != "" && t != adminclient.CatalogModelTypeText)
 	f.units("price.images", currency+" per image", t != adminclient.CatalogModelTypeImage)
 	f.units("price.seconds", currency+" per second of video", t != adminclient.CatalogModelTypeVideo)
-	f.add(kit.Field{Name: "price.server_tool", Label: "call of a tool that the provider runs", Group: currency + " per call", Seldom: true})
+	f.add(currency+" per call", true, kit.Field{Name: "price.server_tool", Label: "call of a tool that the provider runs"})
 
 	for i := range f.entries("price.tiers") + 1 {
 		at, group := fmt.Sprintf("price.tiers[%d]", i), fmt.Sprintf("Tier %d for long prompts, %s", i+1, per)
-		f.add(kit.Field{Name: at + ".above_input", Label: "above input tokens", Group: group, Kind: "number", Seldom: true})
+		f.add(group, true, kit.Field{Name: at + ".above_input", Label: "above input tokens", Kind: "number"})
 		f.tokens(at, group, true)
 	}
 
 	for i := range f.entries("price.secondary") + 1 {
 		at, group := fmt.Sprintf("price.secondary[%d]", i), fmt.Sprintf("Secondary model %d, %s", i+1, per)
-		f.add(kit.Field{Name: at + ".kind", Label: "kind", Group: group, Kind: "select", Seldom: true, Options: []kit.Option{
-			{Text: "none"}, {Value: "image_tool", Text: "image tool"}, {Value: "svg"}, {Value: "advisor"},
-		}})
-		f.add(kit.Field{Name: at + ".model", Label: "the provider’s name of it", Group: group, Seldom: true, Placeholder: "all of the kind"})
+		f.add(group, true, kit.Field{
+			Name:    at + ".kind",
+			Label:   "kind",
+			Kind:    "select",
+			Options: []kit.Option{{Text: "none"}, {Value: "image_tool", Text: "image tool"}, {Value: "svg"}, {Value: "advisor"}},
+		})
+		f.add(group, true, kit.Field{Name: at + ".model", Label: "the provider’s name of it", Placeholder: "all of the kind"})
 		f.tokens(at, group, true)
 		f.units(at+".images", fmt.Sprintf("Secondary model %d, %s per image", i+1, currency), true)
 	}
@@ -127,7 +130,8 @@ func (f *priceFields) entries(path string) int {
 	return n
 }
 
-func (f *priceFields) add(field kit.Field) {
+func (f *priceFields) add(group string, seldom bool, field kit.Field) {
+	field.Group, field.Seldom = group, seldom
 	field.Mono, field.Value = true, f.inForce[field.Name]
 	f.all = append(f.all, field)
 }
@@ -135,17 +139,20 @@ func (f *priceFields) add(field kit.Field) {
 // tokens adds the fields of the prices of tokens, one for each kind of usage.
 func (f *priceFields) tokens(path, group string, seldom bool) {
 	for _, line := range tokenLines {
-		f.add(kit.Field{Name: path + "." + line.member, Label: line.name, Group: group, Seldom: seldom || !line.usual})
+		f.add(group, seldom || !line.usual, kit.Field{Name: path + "." + line.member, Label: line.name})
 	}
 }
 
 // units adds the fields of a list of prices per image or second.
 func (f *priceFields) units(path, group string, seldom bool) {
 	for i := range f.entries(path) + spareUnits {
-		at := fmt.Sprintf("%s[%d].", path, i)
-		f.add(kit.Field{Name: at + "size", Label: "size", Group: group, Placeholder: "any", Column: true, Seldom: seldom})
-		f.add(kit.Field{Name: at + "quality", Label: "quality", Group: group, Placeholder: "any", Column: true, Seldom: seldom})
-		f.add(kit.Field{Name: at + "price", Label: "price", Group: group, Column: true, Seldom: seldom})
+		for _, part := range []string{"size", "quality", "price"} {
+			field := kit.Field{Name: fmt.Sprintf("%s[%d].%s", path, i, part), Label: part, Column: true}
+			if part != "price" {
+				field.Placeholder = "any"
+			}
+			f.add(group, seldom, field)
+		}
 	}
 }
 

@@ -33,8 +33,16 @@ func Money(exact string) Amount {
 	return a
 }
 
-// Four reports whether there are more places than two.
-func (a Amount) Four() bool { return len(a.Places) > len(".00") }
+// Room is the number of places for which a column needs room: 2, 4, 6 or 9.
+func (a Amount) Room() int {
+	places := len(a.Places) - 1 + len(a.Rest)
+	for _, room := range []int{2, 4, 6} {
+		if places <= room {
+			return room
+		}
+	}
+	return 9
+}
 
 // grouped returns digits in groups of three.
 func grouped(digits string) string {

@@ -24,3 +24,12 @@ func TestAmountsKeepEveryDigit(t *testing.T) {
 		}
 	}
 }
+
+func TestRoomOfPlaces(t *testing.T) {
+	t.Parallel()
+	for exact, want := range map[string]int{"7": 2, "0.00": 2, "0.123": 4, "0.1234": 4, "0.12345": 6, "0.1234567": 9, "0.123456789": 9} {
+		if got := Money(exact).Room(); got != want {
+			t.Errorf("Money(%q).Room(): got %d; want %d", exact, got, want)
+		}
+	}
+}
