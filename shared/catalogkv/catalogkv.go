@@ -71,6 +71,10 @@ type Head struct {
 	Rev int64 `json:"rev"`
 }
 
+// DefaultOutputReserve is the number of output tokens that are reserved if neither the request nor the text model has an
+// output limit.
+const DefaultOutputReserve = 4096
+
 // Model is a model with its prices and routes.
 type Model struct {
 	ID          string `json:"id"`

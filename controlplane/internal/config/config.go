@@ -56,7 +56,7 @@ type Console struct {
 	Enabled       bool          `mapstructure:"enabled" usage:"Serve the console at /console/ of the admin API's listener." when:"nobody is to use the console"`
 	BaseURL       string        `mapstructure:"base_url" usage:"Address at which people reach the console, such as https://admin.example.com, without a path. Required for signing in by OpenID Connect, and behind a proxy that ends TLS." when:"people sign in by OpenID Connect, or a proxy ends TLS"`
 	APIURL        string        `mapstructure:"api_url" usage:"Address at which customers reach the gateway, such as https://api.example.com, without a path. The page Connect shows it, and sends a request there if an operator tries a key with the name demo." when:"customers reach the gateway"`
-	Environment   string        `mapstructure:"environment" usage:"Name that every page shows, such as production." when:"there is more than one installation"`
+	Environment   string        `mapstructure:"environment" usage:"Name that every page shows, such as production; none by default." when:"there is more than one installation"`
 	TokenSignIn   string        `mapstructure:"token_sign_in" usage:"Whether people may sign in with an admin token: yes, no, or auto, which means only without OpenID Connect." when:"tokens are for programs only"`
 	OIDC          ConsoleOIDC   `mapstructure:"oidc"`
 	SessionIdle   time.Duration `mapstructure:"session_idle" usage:"How long a session lasts without use." when:"a policy asks for it"`
@@ -226,7 +226,6 @@ func Default() Config {
 		},
 		Console: Console{
 			Enabled:       true,
-			Environment:   "model gateway",
 			TokenSignIn:   "auto",
 			SessionIdle:   30 * time.Minute,
 			SessionLength: 10 * time.Hour,

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/console/view"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/event"
 	"modelgateway/shared/price"
 	"modelgateway/shared/pulse"
@@ -60,6 +62,24 @@ func TestEveryPageOfTheCatalogIsShown(t *testing.T) {
 	}
 	if answer, _ := b.get("/console/maintenance/close?scope=model&id=unknown"); answer.StatusCode != http.StatusNotFound {
 		t.Errorf("the form of an unknown model: got %d", answer.StatusCode)
+	}
+}
+
+func TestModelTellsWhatIsReservedWithoutALimit(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.catalog()
+	b := w.signedIn(bootstrapToken)
+	want := view.Count(catalogkv.DefaultOutputReserve) + ", as the model has no limit"
+	for _, limit := range []int64{0, 8000} {
+		if limit > 0 {
+			_, err := w.api.UpdateModel(t.Context(), "example-small", nil, adminclient.CatalogModelPatch{MaxOutputTokens: &limit})
+			check(t, err)
+		}
+		_, page := b.get("/console/models/example-small")
+		if strings.Contains(page, want) != (limit == 0) || strings.Contains(page, "the most output tokens") == (limit == 0) {
+			t.Errorf("with the limit %d: got %s", limit, page)
+		}
 	}
 }
 

@@ -45,7 +45,7 @@ type Config struct {
 	BaseURL string
 	// APIURL is the address at which customers reach the gateway, such as "https://api.example.com"; empty if it is not known.
 	APIURL string
-	// Environment is the name that every page shows, such as "production".
+	// Environment is the name that every page shows, such as "production"; empty for none.
 	Environment string
 	// Build is the version of the control plane.
 	Build string

@@ -190,6 +190,12 @@ func echo(w http.ResponseWriter, r *http.Request) {
 
 func setup(t testing.TB) *world {
 	t.Helper()
+	return setupAs(t, "test")
+}
+
+// setupAs is setup for an installation with a name.
+func setupAs(t testing.TB, environment string) *world {
+	t.Helper()
 	pool := pgtest.New(t)
 	db := postgres.Wrap(pool)
 	w := &world{t: t, pool: pool}
@@ -198,7 +204,7 @@ func setup(t testing.TB) *world {
 	t.Cleanup(gateway.Close)
 	pages, err := console.New(console.Config{
 		APIURL: gateway.URL, Sessions: sessions, API: api, Address: httpapi.AddressReader(behind), Log: slog.New(slog.DiscardHandler),
-		Environment: "test", Build: "v1", SessionLength: 10 * time.Hour,
+		Environment: environment, Build: "v1", SessionLength: 10 * time.Hour,
 	})
 	check(t, err)
 	mux := http.NewServeMux()

@@ -210,3 +210,37 @@ func TestSessionOfAnotherPersonIsEnded(t *testing.T) {
 		t.Errorf("the own session gets %d", answer.StatusCode)
 	}
 }
+
+// Pages name accounts and keys where the API has ids.
+func TestEventsAndAuditHaveNames(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	a, _ := w.account("Northwind Robotics")
+	// The service that writes the bodies of events does not run here.
+	_, err := w.pool.Exec(t.Context(), `update webhook_events set body = jsonb_build_object(
+		'id', 'evt_1', 'type', type, 'timestamp', now(), 'data', jsonb_build_object('account_id', $1::text))::text::bytea`, a.ID)
+	check(t, err)
+	b := w.signedIn(bootstrapToken)
+	for path, name := range map[string]string{
+		"/console/events": `<a href="/console/accounts/` + a.ID + `">Northwind Robotics</a>`,
+		"/console/audit":  `<a href="/console/audit?object=` + a.ID + `">Northwind Robotics <code>`,
+	} {
+		if _, page := b.get(path); !strings.Contains(page, name) {
+			t.Errorf("%s does not have %s: %s", path, name, page)
+		}
+	}
+}
+
+// An installation without a name is not called by that of the product twice.
+func TestPagesHaveTheNameOfTheInstallationIfItHasOne(t *testing.T) {
+	t.Parallel()
+	for environment, want := range map[string]string{
+		"":           "<title>Overview · model gateway</title>",
+		"production": "<title>Overview · production · model gateway</title>",
+	} {
+		_, page := setupAs(t, environment).signedIn(bootstrapToken).get("/console/")
+		if pill := strings.Contains(page, `<span class="environment">`); !strings.Contains(page, want) || pill != (environment != "") {
+			t.Errorf("%q: got %s", environment, page)
+		}
+	}
+}

@@ -127,6 +127,9 @@ type versionRow struct {
 	Changes []string
 }
 
+// defaultReserve is the number of output tokens that the gateway reserves for a model without a limit.
+const defaultReserve = 4096
+
 type modelView struct {
 	*adminclient.CatalogModel
 	State    view.Badge
@@ -140,6 +143,8 @@ type modelView struct {
 	Routes []routeRow
 	Params []paramRow
 	Pages  kit.Pages
+	// DefaultReserve is the output that is reserved while the model has no limit.
+	DefaultReserve int64
 	// Health is how the routes do; nil if the person may not see it.
 	Health *kit.RouteTable
 }
@@ -177,6 +182,8 @@ func showModel(r *kit.Request) (*kit.Page, error) {
 		Versions:     versions(prices.Value.Data),
 		Routes:       routes(m, maintenance.Value),
 		Pages:        kit.PagesOf(r, prices.Value.NextCursor),
+
+		DefaultReserve: defaultReserve,
 	}
 	if data.Health, err = health(r, func(route *adminclient.RouteHealth) bool { return route.Model == m.ID }); err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/console/kit"
+	"modelgateway/controlplane/internal/console/view"
 )
 
 // previewField chooses the days for which a new price is compared with what was charged.
@@ -96,9 +97,9 @@ func previewText(r *kit.Request, p *adminclient.PricePreview, days int) ([]strin
 		return []string{span + " there were no requests for the model."}, nil
 	}
 
-	was, they := "were", "they"
+	they := "they"
 	if p.Requests == 1 {
-		was, they = "was", "it"
+		they = "it"
 	}
 
 	texts := []string{
@@ -107,7 +108,7 @@ func previewText(r *kit.Request, p *adminclient.PricePreview, days int) ([]strin
 			span,
 			number(p.Requests, "request"),
 			number(int64(p.AccountCount), "account"),
-			was,
+			were(p.Requests),
 			p.Charged,
 			p.Currency,
 			they,
@@ -148,7 +149,22 @@ func number(n int64, thing string) string {
 	if n == 1 {
 		return "1 " + thing
 	}
-	return fmt.Sprintf("%d %ss", n, thing)
+	return view.Count(n) + " " + thing + "s"
+}
+
+// are is the verb after a number of things, were the same in the past.
+func are(n int64) string {
+	if n == 1 {
+		return "is"
+	}
+	return "are"
+}
+
+func were(n int64) string {
+	if n == 1 {
+		return "was"
+	}
+	return "were"
 }
 
 // signed returns an amount with its sign.

@@ -56,6 +56,10 @@ func (u *use) Calls(scope adminclient.MaintenanceScope, id *string) string {
 	if u.Heard == 0 {
 		return "unknown"
 	}
+	return view.Count(u.calls(scope, id))
+}
+
+func (u *use) calls(scope adminclient.MaintenanceScope, id *string) int64 {
 	sum := int64(0)
 	for i := range u.routes {
 		route := &u.routes[i]
@@ -65,7 +69,15 @@ func (u *use) Calls(scope adminclient.MaintenanceScope, id *string) string {
 			sum += route.Calls.Last5Minutes.Attempts
 		}
 	}
-	return view.Count(sum)
+	return sum
+}
+
+// Running is the number of requests that are handled now, in words.
+func (u *use) Running() string { return number(u.InFlight, "request") }
+
+// Called is Calls in words.
+func (u *use) Called(scope adminclient.MaintenanceScope, id *string) string {
+	return number(u.calls(scope, id), "call")
 }
 
 // lastRequests is how many requests are looked at for who uses something, namedUsers how many accounts are named.
@@ -86,16 +98,18 @@ func (t *target) inUse(r *kit.Request) []string {
 		id = &t.id
 	}
 
-	calls := u.Calls(t.scope, id)
-	text := "In the last five minutes " + calls + " calls of providers were made for it."
+	calls := u.calls(t.scope, id)
+	text := fmt.Sprintf("In the last five minutes %s of providers %s made for it.", number(calls, "call"), were(calls))
 	if u.Heard == 0 {
 		text = "How often it is called now is not known: no proxy is reporting."
 	}
 	if t.scope == adminclient.MaintenanceScopeSystem && u.Heard > 0 {
 		text = fmt.Sprintf(
-			"Now %s requests are in flight; in the last five minutes %s calls of providers were made.",
-			view.Count(u.InFlight),
-			calls,
+			"Now %s %s in flight; in the last five minutes %s of providers %s made.",
+			u.Running(),
+			are(u.InFlight),
+			number(calls, "call"),
+			were(calls),
 		)
 	}
 

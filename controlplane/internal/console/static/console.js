@@ -10,13 +10,16 @@ export function ago(at) {
   return seconds < 0 ? `in ${span}` : s < 1 ? "now" : `${span} ago`;
 }
 
+// A local time has its zone beside it.
+const zoned = { year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short" };
+
 const local = () => localStorage.getItem("local-time") === "yes";
 
 export function showTimes(root = document) {
   for (const time of root.querySelectorAll("time[datetime]")) {
     const at = new Date(time.dateTime);
     time.dataset.utc ??= time.title || time.textContent;
-    const exact = local() ? at.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" }) : time.dataset.utc;
+    const exact = local() ? at.toLocaleString(undefined, zoned) : time.dataset.utc;
     time.title = exact;
     time.textContent = "exact" in time.dataset || time.closest("footer") ? exact : ago(at);
   }

@@ -1,13 +1,17 @@
 package systempages
 
 import (
+	"strings"
+
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/console/kit"
 )
 
 type auditView struct {
-	List   *adminclient.AuditList
-	Pages  kit.Pages
+	List  *adminclient.AuditList
+	Pages kit.Pages
+	// Names are those of accounts and keys by their ids.
+	Names  map[string]string
 	Filter struct{ Object, Actor, Action, RequestID, From, To string }
 }
 
@@ -36,6 +40,16 @@ func listAudit(r *kit.Request) (*kit.Page, error) {
 
 	answer, err := r.API.ListAudit(r.Context(), params)
 	if err != nil {
+		return nil, err
+	}
+
+	var ids []string
+	for i := range answer.Value.Data {
+		if object := answer.Value.Data[i].Object; strings.HasPrefix(object, "acc_") || strings.HasPrefix(object, "key_") {
+			ids = append(ids, object)
+		}
+	}
+	if data.Names, err = kit.Names(r, ids); err != nil {
 		return nil, err
 	}
 

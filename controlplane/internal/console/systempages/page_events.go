@@ -6,9 +6,11 @@ import (
 )
 
 type eventsView struct {
-	List   *adminclient.EventList
-	Pages  kit.Pages
-	Types  []adminclient.EventType
+	List  *adminclient.EventList
+	Pages kit.Pages
+	Types []adminclient.EventType
+	// Names are those of accounts by their ids.
+	Names  map[string]string
 	Filter struct{ Type, AccountID string }
 }
 
@@ -23,6 +25,16 @@ func listEvents(r *kit.Request) (*kit.Page, error) {
 		Limit:     new(kit.PageSize),
 	})
 	if err != nil {
+		return nil, err
+	}
+
+	var ids []string
+	for i := range answer.Value.Data {
+		if id := answer.Value.Data[i].Event.Data.AccountID; id != nil {
+			ids = append(ids, *id)
+		}
+	}
+	if data.Names, err = kit.Names(r, ids); err != nil {
 		return nil, err
 	}
 

@@ -24,13 +24,8 @@ type Quote struct {
 	Cost, Reserve money.Nano
 }
 
-const (
-	// defaultOutputReserve is the number of output tokens that are reserved if neither the request nor the text model
-	// has an output limit.
-	defaultOutputReserve = 4096
-	// defaultImageInputTokens is the estimate for an image in a prompt if the settings have none.
-	defaultImageInputTokens = 1000
-)
+// defaultImageInputTokens is the estimate for an image in a prompt if the settings have none.
+const defaultImageInputTokens = 1000
 
 // Of returns the quote of a request for a model at the prices of a sheet. tokensPerImage is the estimate for an image in
 // a prompt; zero: the default. The error is that of price.Cost for a usage beyond all bounds.
@@ -89,7 +84,7 @@ func outputBound(r *format.Request, m *catalog.Model) int64 {
 		}
 	}
 	if bound == 0 {
-		return defaultOutputReserve
+		return catalogkv.DefaultOutputReserve
 	}
 	return bound
 }
