@@ -77,7 +77,7 @@ gotest = $(call tool,gotestsum) --format standard-quiet $(if $(RESULTS),--jsonfi
 # One goroutine does all the work in these packages, so the race detector finds nothing in them and only makes them slow.
 sequential := ./scripts/sim ./dataplane/internal/provider/classify ./controlplane/internal/pricelist
 # These come first, so that no core is idle at the end.
-longest    := ./controlplane/internal/postgres/... ./controlplane/internal/console ./controlplane/internal/httpapi ./dataplane/internal/httpapi
+longest    := ./controlplane/internal/postgres/... ./controlplane/internal/console ./controlplane/internal/httpapi/... ./dataplane/internal/httpapi
 product    := $(filter-out ./scripts/%,$(filter-out ./scripts,$(MODULES:%=./%)))
 # Tests of the repository itself and of the tools that the short tier relies on.
 repository := ./scripts/docs ./scripts/importrules ./scripts/providersim ./scripts/testkit/wiresample

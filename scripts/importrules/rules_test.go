@@ -7,7 +7,11 @@ import (
 
 // testPackages are packages of a plane that only tests import. They may import the
 // test kit and skip the layers.
-var testPackages = []string{product + "controlplane/internal/postgres/pgtest", product + "controlplane/internal/postgres/storetest"}
+var testPackages = []string{
+	product + "controlplane/internal/postgres/pgtest",
+	product + "controlplane/internal/postgres/storetest",
+	product + "controlplane/internal/httpapi/servertest",
+}
 
 func TestPlanesAreSeparate(t *testing.T) {
 	t.Parallel()

@@ -1,7 +1,6 @@
 package httpapi_test
 
 import (
-	"io"
 	"maps"
 	"net/http"
 	"regexp"
@@ -15,41 +14,13 @@ import (
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/api"
+	"modelgateway/controlplane/internal/httpapi/servertest"
 )
-
-// send sends a request without the generated client, which could not send it.
-func (b *bundle) send(token, method, path, contentType, body string) (*http.Response, string) {
-	b.t.Helper()
-	r, err := http.NewRequestWithContext(b.t.Context(), method, b.url+path, strings.NewReader(body))
-	check(b.t, err)
-	if token != "" {
-		r.Header.Set("Authorization", token)
-	}
-	if contentType != "" {
-		r.Header.Set("Content-Type", contentType)
-	}
-	answer, err := http.DefaultClient.Do(r)
-	check(b.t, err)
-	defer func() { _ = answer.Body.Close() }()
-	text, err := io.ReadAll(answer.Body)
-	check(b.t, err)
-	return answer, string(text)
-}
-
-func (b *bundle) token(scope adminclient.Scope) string {
-	b.t.Helper()
-	r, err := answered(b.api.CreateToken(b.t.Context(), nil, adminclient.TokenCreate{Name: string(scope), Scopes: []adminclient.Scope{scope}}))
-	check(b.t, err)
-	if r.StatusCode != http.StatusCreated {
-		b.t.Fatalf("create token: %s", r.Body)
-	}
-	return r.Value.Secret
-}
 
 // Every operation accepts its scope and those that include it, and rejects all others.
 func TestOperationsRequireTheirScope(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := start(t)
 	includes := map[adminclient.Scope][]adminclient.Scope{
 		adminclient.ScopeRead:       {adminclient.ScopeRead},
 		adminclient.ScopeObserve:    {adminclient.ScopeRead, adminclient.ScopeObserve},
@@ -63,12 +34,12 @@ func TestOperationsRequireTheirScope(t *testing.T) {
 	}
 	tokens := map[adminclient.Scope]string{}
 	for scope := range includes {
-		tokens[scope] = "Bearer " + b.token(scope)
+		tokens[scope] = "Bearer " + b.Token(scope)
 	}
 	var doc struct {
 		Paths map[string]map[string]yaml.Node `yaml:"paths"`
 	}
-	check(t, yaml.Unmarshal(api.Document, &doc))
+	servertest.Check(t, yaml.Unmarshal(api.Document, &doc))
 	operations := 0
 	for path, item := range doc.Paths {
 		for method, node := range item {
@@ -79,19 +50,19 @@ func TestOperationsRequireTheirScope(t *testing.T) {
 			var op struct {
 				Security []map[string][]adminclient.Scope `yaml:"security"`
 			}
-			check(t, node.Decode(&op))
+			servertest.Check(t, node.Decode(&op))
 			needed := op.Security[0]["adminToken"][0]
 			// The ids do not exist, so an accepted request ends with 400, 404 or 415 and changes nothing.
 			at := regexp.MustCompile(`\{(account|key|provider|token|webhook|delivery)_id\}`).ReplaceAllString(
 				strings.NewReplacer("{model_id}", "m", "{request_id}", "req_1").Replace(path), "${1}_1")
 			for scope, included := range includes {
-				answer, text := b.send(tokens[scope], strings.ToUpper(method), at, "text/plain", "?")
+				answer, text := b.Send(tokens[scope], strings.ToUpper(method), at, "text/plain", "?")
 				if passes := needed == "any" || slices.Contains(included, needed); passes == (answer.StatusCode == http.StatusForbidden) {
 					t.Errorf("%s %s with scope %s: got %d %s; the operation needs %s", method, path, scope, answer.StatusCode, text, needed)
 				}
 			}
-			for _, none := range []string{"", "Bearer ", "Bearer mgwa_wrong", "Basic " + bootstrapToken, bootstrapToken} {
-				if answer, _ := b.send(none, strings.ToUpper(method), at, "", ""); answer.StatusCode != http.StatusUnauthorized && answer.StatusCode != http.StatusTooManyRequests {
+			for _, none := range []string{"", "Bearer ", "Bearer mgwa_wrong", "Basic " + servertest.BootstrapToken, servertest.BootstrapToken} {
+				if answer, _ := b.Send(none, strings.ToUpper(method), at, "", ""); answer.StatusCode != http.StatusUnauthorized && answer.StatusCode != http.StatusTooManyRequests {
 					t.Errorf("%s %s with %q: got %d; want 401, or 429 after many", method, path, none, answer.StatusCode)
 				}
 			}
@@ -104,17 +75,17 @@ func TestOperationsRequireTheirScope(t *testing.T) {
 
 func TestTokens(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	made, err := answered(b.api.CreateToken(t.Context(), nil, adminclient.TokenCreate{
+	b := start(t)
+	made, err := servertest.Answered(b.API.CreateToken(t.Context(), nil, adminclient.TokenCreate{
 		Name: "cabinet", Scopes: []adminclient.Scope{adminclient.ScopeCabinet}, ExpiresAt: new(time.Now().Add(time.Hour)),
 	}))
-	check(t, err)
-	cabinet := b.as(made.Value.Secret)
-	if r, err := answered(cabinet.ListAccounts(t.Context(), nil)); err != nil || r.StatusCode != http.StatusOK {
+	servertest.Check(t, err)
+	cabinet := b.As(made.Value.Secret)
+	if r, err := servertest.Answered(cabinet.ListAccounts(t.Context(), nil)); err != nil || r.StatusCode != http.StatusOK {
 		t.Fatalf("with a new token: %s, %v", r.Body, err)
 	}
-	listed, err := answered(b.api.ListTokens(t.Context(), nil))
-	check(t, err)
+	listed, err := servertest.Answered(b.API.ListTokens(t.Context(), nil))
+	servertest.Check(t, err)
 	if got := listed.Value.Data; len(got) != 1 || got[0].ID != made.Value.ID || got[0].LastUsedAt == nil || got[0].RevokedAt != nil {
 		t.Errorf("listed: %s", listed.Body)
 	}
@@ -122,26 +93,26 @@ func TestTokens(t *testing.T) {
 		t.Error("the list shows the secret")
 	}
 	for range 2 { // revoking twice is no error
-		if r, err := answered(b.api.RevokeToken(t.Context(), made.Value.ID)); err != nil || r.StatusCode != http.StatusNoContent {
+		if r, err := servertest.Answered(b.API.RevokeToken(t.Context(), made.Value.ID)); err != nil || r.StatusCode != http.StatusNoContent {
 			t.Fatalf("revoke: %s, %v", r.Body, err)
 		}
 	}
-	after, err := answered(cabinet.ListAccounts(t.Context(), nil))
-	check(t, err)
-	problem(t, after.Problem, http.StatusUnauthorized, "unauthenticated")
+	after, err := servertest.Answered(cabinet.ListAccounts(t.Context(), nil))
+	servertest.Check(t, err)
+	servertest.Problem(t, after.Problem, http.StatusUnauthorized, "unauthenticated")
 
-	invalid, err := answered(b.api.CreateToken(t.Context(), nil, adminclient.TokenCreate{Scopes: []adminclient.Scope{"root"}}))
-	check(t, err)
-	problem(t, invalid.Problem, http.StatusBadRequest, "invalid_input")
-	missing, err := answered(b.api.RevokeToken(t.Context(), "tok_00000000000070008000000000000000"))
-	check(t, err)
-	problem(t, missing.Problem, http.StatusNotFound, "not_found")
+	invalid, err := servertest.Answered(b.API.CreateToken(t.Context(), nil, adminclient.TokenCreate{Scopes: []adminclient.Scope{"root"}}))
+	servertest.Check(t, err)
+	servertest.Problem(t, invalid.Problem, http.StatusBadRequest, "invalid_input")
+	missing, err := servertest.Answered(b.API.RevokeToken(t.Context(), "tok_00000000000070008000000000000000"))
+	servertest.Check(t, err)
+	servertest.Problem(t, missing.Problem, http.StatusNotFound, "not_found")
 }
 
 func TestInvalidRequestsAreRejected(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	const bearer = "Bearer " + bootstrapToken
+	b := start(t)
+	const bearer = "Bearer " + servertest.BootstrapToken
 	for _, test := range []struct {
 		name, method, path, contentType, body string
 		status                                int
@@ -161,7 +132,7 @@ func TestInvalidRequestsAreRejected(t *testing.T) {
 		{"malformed parameter", "GET", "/admin/v1/accounts?limit=many", "", "", 400, "invalid_input"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			answer, text := b.send(bearer, test.method, test.path, test.contentType, test.body)
+			answer, text := b.Send(bearer, test.method, test.path, test.contentType, test.body)
 			if answer.StatusCode != test.status || !strings.Contains(text, `"/problems/`+test.kind+`"`) {
 				t.Errorf("got %d %s; want %d %s", answer.StatusCode, text, test.status, test.kind)
 			}
@@ -177,10 +148,10 @@ func TestInvalidRequestsAreRejected(t *testing.T) {
 
 func TestInternalErrorIsNotRevealed(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	_, err := b.db.Pool().Exec(t.Context(), "alter table accounts rename to hidden")
-	check(t, err)
-	answer, text := b.send("Bearer "+bootstrapToken, "GET", "/admin/v1/accounts", "", "")
+	b := start(t)
+	_, err := b.DB.Pool().Exec(t.Context(), "alter table accounts rename to hidden")
+	servertest.Check(t, err)
+	answer, text := b.Send("Bearer "+servertest.BootstrapToken, "GET", "/admin/v1/accounts", "", "")
 	if answer.StatusCode != http.StatusInternalServerError || !strings.Contains(text, "internal_error") || strings.Contains(text, "accounts") {
 		t.Errorf("got %d %s; want 500 without the cause", answer.StatusCode, text)
 	}
@@ -188,8 +159,8 @@ func TestInternalErrorIsNotRevealed(t *testing.T) {
 
 func TestDocumentIsServed(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	answer, text := b.send("", "GET", "/openapi.yaml", "", "")
+	b := start(t)
+	answer, text := b.Send("", "GET", "/openapi.yaml", "", "")
 	if answer.StatusCode != http.StatusOK || text != string(api.Document) {
 		t.Errorf("got %d and %d bytes", answer.StatusCode, len(text))
 	}
@@ -197,19 +168,19 @@ func TestDocumentIsServed(t *testing.T) {
 
 func TestAuditLogRecordsChanges(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	a := b.account(1)
-	k := b.key(a.ID, "1.00")
-	_, err := answered(b.api.UpdateAccount(t.Context(), a.ID, nil, adminclient.AccountPatch{Name: new("Renamed")}))
-	check(t, err)
-	_, err = answered(b.api.RevealKey(t.Context(), k.ID))
-	check(t, err)
-	_, err = answered(b.api.RevokeKey(t.Context(), k.ID, nil))
-	check(t, err)
-	b.credit(a.ID, "1.00", "r")
+	b := start(t)
+	a := b.Account(1)
+	k := b.Key(a.ID, "1.00")
+	_, err := servertest.Answered(b.API.UpdateAccount(t.Context(), a.ID, nil, adminclient.AccountPatch{Name: new("Renamed")}))
+	servertest.Check(t, err)
+	_, err = servertest.Answered(b.API.RevealKey(t.Context(), k.ID))
+	servertest.Check(t, err)
+	_, err = servertest.Answered(b.API.RevokeKey(t.Context(), k.ID, nil))
+	servertest.Check(t, err)
+	b.Credit(a.ID, "1.00", "r")
 
-	r, err := answered(b.api.ListAudit(t.Context(), nil))
-	check(t, err)
+	r, err := servertest.Answered(b.API.ListAudit(t.Context(), nil))
+	servertest.Check(t, err)
 	var got []string
 	for _, e := range r.Value.Data {
 		got = append(got, e.Action+" "+e.Object+" by "+e.Actor)
@@ -228,10 +199,10 @@ func TestAuditLogRecordsChanges(t *testing.T) {
 	if strings.Contains(string(r.Body), k.Secret) {
 		t.Error("the audit log shows a key")
 	}
-	page, err := answered(b.api.ListAudit(t.Context(), &adminclient.ListAuditParams{Object: &a.ID, Limit: new(1)}))
-	check(t, err)
-	page, err = answered(b.api.ListAudit(t.Context(), &adminclient.ListAuditParams{Object: &a.ID, Limit: new(1), Cursor: page.Value.NextCursor}))
-	check(t, err)
+	page, err := servertest.Answered(b.API.ListAudit(t.Context(), &adminclient.ListAuditParams{Object: &a.ID, Limit: new(1)}))
+	servertest.Check(t, err)
+	page, err = servertest.Answered(b.API.ListAudit(t.Context(), &adminclient.ListAuditParams{Object: &a.ID, Limit: new(1), Cursor: page.Value.NextCursor}))
+	servertest.Check(t, err)
 	update := page.Value.Data[0]
 	before, _ := update.Before.(map[string]any)
 	after, _ := update.After.(map[string]any)
@@ -242,15 +213,15 @@ func TestAuditLogRecordsChanges(t *testing.T) {
 
 func TestAuditFilters(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	a := b.account(1)
-	k := b.key(a.ID, "")
-	_, err := answered(b.api.RevealKey(t.Context(), k.ID))
-	check(t, err)
+	b := start(t)
+	a := b.Account(1)
+	k := b.Key(a.ID, "")
+	_, err := servertest.Answered(b.API.RevealKey(t.Context(), k.ID))
+	servertest.Check(t, err)
 	begin := time.Now()
-	b.key(a.ID, "")
-	whole, err := answered(b.api.ListAudit(t.Context(), nil))
-	check(t, err)
+	b.Key(a.ID, "")
+	whole, err := servertest.Answered(b.API.ListAudit(t.Context(), nil))
+	servertest.Check(t, err)
 	all := whole.Value.Data
 	if len(all) != 4 {
 		t.Fatalf("audit log: %s", whole.Body)
@@ -272,13 +243,13 @@ func TestAuditFilters(t *testing.T) {
 			Object: &k.ID, Actor: &all[0].Actor, Action: new("key"), From: &all[2].At, To: &begin,
 		}, []string{"key.reveal", "key.create"}},
 	} {
-		r, err := answered(b.api.ListAudit(t.Context(), &test.params))
-		check(t, err)
-		if got := idsOf(r.Value.Data, func(e adminclient.AuditEntry) string { return e.Action }); !slices.Equal(got, test.want) {
+		r, err := servertest.Answered(b.API.ListAudit(t.Context(), &test.params))
+		servertest.Check(t, err)
+		if got := servertest.IDsOf(r.Value.Data, func(e adminclient.AuditEntry) string { return e.Action }); !slices.Equal(got, test.want) {
 			t.Errorf("%s: got %v; want %v", test.name, got, test.want)
 		}
 	}
-	r, err := answered(b.api.ListAudit(t.Context(), &adminclient.ListAuditParams{From: &begin, To: &all[3].At}))
-	check(t, err)
-	problem(t, r.Problem, http.StatusBadRequest, "invalid_input")
+	r, err := servertest.Answered(b.API.ListAudit(t.Context(), &adminclient.ListAuditParams{From: &begin, To: &all[3].At}))
+	servertest.Check(t, err)
+	servertest.Problem(t, r.Problem, http.StatusBadRequest, "invalid_input")
 }

@@ -12,25 +12,26 @@ import (
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/api"
+	"modelgateway/controlplane/internal/httpapi/servertest"
 	"modelgateway/controlplane/internal/propagation"
 )
 
 // sendText sends a request without the generated client and returns the problem.
-func (b *bundle) sendText(method, path, body string, headers ...string) (*http.Response, adminclient.Problem) {
-	b.t.Helper()
-	r, err := http.NewRequestWithContext(b.t.Context(), method, b.url+path, strings.NewReader(body))
-	check(b.t, err)
-	r.Header.Set("Authorization", "Bearer "+bootstrapToken)
+func (b *server) sendText(method, path, body string, headers ...string) (*http.Response, adminclient.Problem) {
+	b.T.Helper()
+	r, err := http.NewRequestWithContext(b.T.Context(), method, b.URL+path, strings.NewReader(body))
+	servertest.Check(b.T, err)
+	r.Header.Set("Authorization", "Bearer "+servertest.BootstrapToken)
 	r.Header.Set("Content-Type", "application/json")
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
 	answer, err := http.DefaultClient.Do(r)
-	check(b.t, err)
+	servertest.Check(b.T, err)
 	defer func() { _ = answer.Body.Close() }()
 	var p adminclient.Problem
 	if answer.StatusCode >= http.StatusBadRequest {
-		check(b.t, json.NewDecoder(answer.Body).Decode(&p))
+		servertest.Check(b.T, json.NewDecoder(answer.Body).Decode(&p))
 	}
 	return answer, p
 }
@@ -48,9 +49,9 @@ func fields(p *adminclient.Problem) []string {
 // Malformed and invalid fields are reported in one response.
 func TestAllFieldErrorsAreReported(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	a := b.account(1)
-	k := b.key(a.ID, "")
+	b := start(t)
+	a := b.Account(1)
+	k := b.Key(a.ID, "")
 	account := "/admin/v1/accounts/" + a.ID
 	for _, tt := range []struct {
 		name, method, path, body string
@@ -91,16 +92,16 @@ func TestAllFieldErrorsAreReported(t *testing.T) {
 // A member that is not known makes every operation fail, though it is asked what else is wrong, and none changes anything.
 func TestNothingIsDoneForABodyWithAMemberThatIsNotKnown(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	a := b.account(1)
-	k := b.key(a.ID, "")
-	b.credit(a.ID, "10", "before")
+	b := start(t)
+	a := b.Account(1)
+	k := b.Key(a.ID, "")
+	b.Credit(a.ID, "10", "before")
 	var doc struct {
 		Paths map[string]map[string]yaml.Node `yaml:"paths"`
 	}
-	check(t, yaml.Unmarshal(api.Document, &doc))
+	servertest.Check(t, yaml.Unmarshal(api.Document, &doc))
 	entries := func() (n int) {
-		check(t, b.db.Pool().QueryRow(t.Context(), "select (select count(*) from audit_log) + (select count(*) from idempotency_keys)").Scan(&n))
+		servertest.Check(t, b.DB.Pool().QueryRow(t.Context(), "select (select count(*) from audit_log) + (select count(*) from idempotency_keys)").Scan(&n))
 		return n
 	}
 	before, operations := entries(), 0
@@ -118,7 +119,7 @@ func TestNothingIsDoneForABodyWithAMemberThatIsNotKnown(t *testing.T) {
 			body := op.Body.Content["application/json"].Example
 			body["foo"] = 1
 			text, err := json.Marshal(body)
-			check(t, err)
+			servertest.Check(t, err)
 			at := strings.NewReplacer("{account_id}", a.ID, "{key_id}", k.ID, "{model_id}", "m", "{month}", "2026-01").Replace(path)
 			at = regexp.MustCompile(`\{[a-z]+_id\}`).ReplaceAllString(at, "x_1")
 			// Some look for the object first, which does not exist.
@@ -130,13 +131,13 @@ func TestNothingIsDoneForABodyWithAMemberThatIsNotKnown(t *testing.T) {
 	if after := entries(); after != before || operations < 15 {
 		t.Errorf("%d operations wrote %d entries of the audit log or idempotency keys", operations, after-before)
 	}
-	b.checkLedger()
+	b.CheckLedger()
 }
 
 // Text that the database cannot store is a client error in any position.
 func TestTextThatCannotBeStoredIsRejected(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := start(t)
 	for _, tt := range []struct {
 		name, method, path, body string
 		headers                  []string
@@ -162,9 +163,9 @@ func TestTextThatCannotBeStoredIsRejected(t *testing.T) {
 // A field error names the expected format.
 func TestFieldErrorsNameTheExpectedFormat(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	reader, err := answered(b.api.CreateToken(t.Context(), nil, adminclient.TokenCreate{Name: "r", Scopes: []adminclient.Scope{adminclient.ScopeRead}}))
-	check(t, err)
+	b := start(t)
+	reader, err := servertest.Answered(b.API.CreateToken(t.Context(), nil, adminclient.TokenCreate{Name: "r", Scopes: []adminclient.Scope{adminclient.ScopeRead}}))
+	servertest.Check(t, err)
 	for _, tt := range []struct {
 		name, method, path, body string
 		headers                  []string
@@ -189,16 +190,16 @@ func TestFieldErrorsNameTheExpectedFormat(t *testing.T) {
 // A patch that changes nothing changes neither ETag, time nor audit log.
 func TestEmptyPatchChangesNothing(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	a := b.account(3)
-	k := b.key(a.ID, "5.00")
+	b := start(t)
+	a := b.Account(3)
+	k := b.Key(a.ID, "5.00")
 	for path, body := range map[string]string{
 		"/admin/v1/accounts/" + a.ID: `{"name":"` + a.Name + `","max_concurrent_requests":3}`,
 		"/admin/v1/keys/" + k.ID:     `{"name":"` + k.Name + `","spend_limit":"5"}`,
 	} {
 		var entries, later int
 		count := func(n *int) {
-			check(t, b.db.Pool().QueryRow(t.Context(), "select count(*) from audit_log").Scan(n))
+			servertest.Check(t, b.DB.Pool().QueryRow(t.Context(), "select count(*) from audit_log").Scan(n))
 		}
 		count(&entries)
 		before, _ := b.sendText("GET", path, "")
@@ -217,19 +218,19 @@ func TestEmptyPatchChangesNothing(t *testing.T) {
 // without waiting for a heartbeat.
 func TestNewKeyConfirmsEarlierChanges(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	a := b.account(1)
+	b := start(t)
+	a := b.Account(1)
 	b.session("proxy-1", 0, 0)
 	wait := adminclient.WaitForApplied
-	_, err := answered(b.api.UpdateAccount(t.Context(), a.ID, nil, adminclient.AccountPatch{MaxConcurrentRequests: new(7)}))
-	check(t, err)
-	b.announcer.told, b.announcer.answer = nil, propagation.Confirmation{Effective: true}
-	made, err := answered(b.api.CreateKey(t.Context(), a.ID, &adminclient.CreateKeyParams{Wait: &wait}, adminclient.KeyCreate{Name: "k"}))
-	check(t, err)
+	_, err := servertest.Answered(b.API.UpdateAccount(t.Context(), a.ID, nil, adminclient.AccountPatch{MaxConcurrentRequests: new(7)}))
+	servertest.Check(t, err)
+	b.Announcer.Told, b.Announcer.Answer = nil, propagation.Confirmation{Effective: true}
+	made, err := servertest.Answered(b.API.CreateKey(t.Context(), a.ID, &adminclient.CreateKeyParams{Wait: &wait}, adminclient.KeyCreate{Name: "k"}))
+	servertest.Check(t, err)
 	if h := made.Header; h.Get("Applied") != "true" || h.Get("Applied-By") != "proxy-1" {
 		t.Errorf("applied %q by %q", h.Get("Applied"), h.Get("Applied-By"))
 	}
-	if told := b.announcer.told; len(told) != 1 || told[0].Account != a.ID {
+	if told := b.Announcer.Told; len(told) != 1 || told[0].Account != a.ID {
 		t.Errorf("received %+v; want the change of the account once more", told)
 	}
 }

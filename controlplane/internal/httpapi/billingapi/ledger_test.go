@@ -1,4 +1,4 @@
-package httpapi_test
+package billingapi_test
 
 import (
 	"fmt"
@@ -9,13 +9,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/httpapi/servertest"
 )
 
 func TestCredit(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	a := b.account(1)
-	first := b.credit(a.ID, "25.00", "invoice-1")
+	b := start(t)
+	a := b.Account(1)
+	first := b.Credit(a.ID, "25.00", "invoice-1")
 	want := adminclient.Transaction{
 		ID: first.ID, AccountID: a.ID, Kind: adminclient.TransactionKindTopUp, Amount: "25.00", Reference: "invoice-1",
 		Actor: new("bootstrap"), CreatedAt: first.CreatedAt,
@@ -23,9 +24,9 @@ func TestCredit(t *testing.T) {
 	if diff := cmp.Diff(&want, first); diff != "" {
 		t.Errorf("booked (-want +got):\n%s", diff)
 	}
-	post := func(account string, c adminclient.CreditCreate) *answer[adminclient.Transaction] {
-		r, err := answered(b.api.CreateCredit(t.Context(), account, nil, c))
-		check(t, err)
+	post := func(account string, c adminclient.CreditCreate) *servertest.Answer[adminclient.Transaction] {
+		r, err := servertest.Answered(b.API.CreateCredit(t.Context(), account, nil, c))
+		servertest.Check(t, err)
 		return r
 	}
 	again := post(a.ID, adminclient.CreditCreate{Amount: "25", Kind: adminclient.CreditKindTopUp, Reference: "invoice-1"})
@@ -37,10 +38,10 @@ func TestCredit(t *testing.T) {
 		"other reason": {Amount: "25.00", Kind: adminclient.CreditKindTopUp, Reference: "invoice-1", Reason: new("gift")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			problem(t, post(a.ID, c).Problem, http.StatusConflict, "reference_taken")
+			servertest.Problem(t, post(a.ID, c).Problem, http.StatusConflict, "reference_taken")
 		})
 	}
-	problem(t, post(b.account(1).ID, adminclient.CreditCreate{Amount: "25.00", Kind: adminclient.CreditKindTopUp, Reference: "invoice-1"}).
+	servertest.Problem(t, post(b.Account(1).ID, adminclient.CreditCreate{Amount: "25.00", Kind: adminclient.CreditKindTopUp, Reference: "invoice-1"}).
 		Problem, http.StatusConflict, "reference_taken")
 
 	correction := post(a.ID, adminclient.CreditCreate{
@@ -50,60 +51,60 @@ func TestCredit(t *testing.T) {
 	if correction.StatusCode != http.StatusCreated {
 		t.Fatalf("correction: %s", correction.Body)
 	}
-	balance, err := answered(b.api.GetBalance(t.Context(), a.ID))
-	check(t, err)
+	balance, err := servertest.Answered(b.API.GetBalance(t.Context(), a.ID))
+	servertest.Check(t, err)
 	if diff := cmp.Diff(&adminclient.Balance{Currency: "USD", Balance: "-5.00", Reserved: "0.00", Available: "-5.00"}, balance.Value); diff != "" {
 		t.Errorf("balance (-want +got):\n%s", diff)
 	}
-	b.checkLedger()
+	b.CheckLedger()
 }
 
 func TestRefundHasAKindOfItsOwn(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	a := b.account(1)
-	b.credit(a.ID, "25.00", "invoice-1")
+	b := start(t)
+	a := b.Account(1)
+	b.Credit(a.ID, "25.00", "invoice-1")
 	refund := adminclient.CreditCreate{Amount: "-5.00", Kind: adminclient.CreditKindRefund, Reference: "invoice-1"}
-	booked, err := answered(b.api.CreateCredit(t.Context(), a.ID, nil, refund))
-	check(t, err)
+	booked, err := servertest.Answered(b.API.CreateCredit(t.Context(), a.ID, nil, refund))
+	servertest.Check(t, err)
 	if booked.StatusCode != http.StatusCreated || booked.Value.Kind != adminclient.TransactionKindRefund || booked.Value.Amount != "-5.00" {
 		t.Fatalf("got %d %s; want a refund of -5.00", booked.StatusCode, booked.Body)
 	}
 	month := booked.Value.CreatedAt.UTC().Format("2006-01")
-	made, err := answered(b.api.GetStatement(t.Context(), a.ID, &adminclient.GetStatementParams{Month: &month}))
-	check(t, err)
+	made, err := servertest.Answered(b.API.GetStatement(t.Context(), a.ID, &adminclient.GetStatementParams{Month: &month}))
+	servertest.Check(t, err)
 	if s := made.Value; s.Credits != "25.00" || s.Refunds != "-5.00" || s.Corrections != "0.00" || s.ClosingBalance != "20.00" {
 		t.Errorf("the statement has %s, %s, %s and %s; want 25.00, -5.00, 0.00 and 20.00", s.Credits, s.Refunds, s.Corrections, s.ClosingBalance)
 	}
-	books, err := answered(b.api.GetLedgerBooks(t.Context(), nil))
-	check(t, err)
+	books, err := servertest.Answered(b.API.GetLedgerBooks(t.Context(), nil))
+	servertest.Check(t, err)
 	for _, book := range books.Value.Books {
 		if want := map[string]string{"customer": "-5.00", "funding": "5.00"}[string(book.LedgerAccount)]; want != "" && book.Refunds != want {
 			t.Errorf("the book %s has refunds of %s; want %s", book.LedgerAccount, book.Refunds, want)
 		}
 	}
-	b.checkLedger()
+	b.CheckLedger()
 }
 
 // Nobody takes more than the balance by mistake: neither a refund nor a correction.
 func TestBalanceBecomesNegativeOnlyIfMeant(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	a := b.account(1)
-	b.credit(a.ID, "25.00", "invoice-1")
+	b := start(t)
+	a := b.Account(1)
+	b.Credit(a.ID, "25.00", "invoice-1")
 	for _, kind := range []adminclient.CreditKind{adminclient.CreditKindRefund, adminclient.CreditKindCorrection} {
 		c := adminclient.CreditCreate{Amount: "-25.000000001", Kind: kind, Reference: "r", Reason: new("a test")}
-		refused, err := answered(b.api.CreateCredit(t.Context(), a.ID, nil, c))
-		check(t, err)
-		problem(t, refused.Problem, http.StatusConflict, "balance_too_low")
+		refused, err := servertest.Answered(b.API.CreateCredit(t.Context(), a.ID, nil, c))
+		servertest.Check(t, err)
+		servertest.Problem(t, refused.Problem, http.StatusConflict, "balance_too_low")
 	}
 	exact := adminclient.CreditCreate{Amount: "-25.00", Kind: adminclient.CreditKindRefund, Reference: "r"}
 	meant := adminclient.CreditCreate{
 		Amount: "-0.000000001", Kind: adminclient.CreditKindCorrection, Reference: "r", Reason: new("a test"), AllowNegativeBalance: new(true),
 	}
 	for _, c := range []adminclient.CreditCreate{exact, meant, exact, meant} { // each is repeated, too
-		booked, err := answered(b.api.CreateCredit(t.Context(), a.ID, nil, c))
-		check(t, err)
+		booked, err := servertest.Answered(b.API.CreateCredit(t.Context(), a.ID, nil, c))
+		servertest.Check(t, err)
 		if booked.Problem != nil {
 			t.Errorf("%s of %s: got %s", c.Kind, c.Amount, booked.Body)
 		}
@@ -112,8 +113,8 @@ func TestBalanceBecomesNegativeOnlyIfMeant(t *testing.T) {
 
 func TestInvalidCreditIsRejected(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	a := b.account(1)
+	b := start(t)
+	a := b.Account(1)
 	for _, test := range []struct {
 		name  string
 		c     adminclient.CreditCreate
@@ -134,42 +135,42 @@ func TestInvalidCreditIsRejected(t *testing.T) {
 		{"no kind", adminclient.CreditCreate{Amount: "1.00", Reference: "r"}, "kind"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			r, err := answered(b.api.CreateCredit(t.Context(), a.ID, nil, test.c))
-			check(t, err)
-			problem(t, r.Problem, http.StatusBadRequest, "invalid_input")
+			r, err := servertest.Answered(b.API.CreateCredit(t.Context(), a.ID, nil, test.c))
+			servertest.Check(t, err)
+			servertest.Problem(t, r.Problem, http.StatusBadRequest, "invalid_input")
 			if errs := r.Problem.Errors; len(errs) != 1 || errs[0].Field != test.field {
 				t.Errorf("got faults %v; want one of %s", errs, test.field)
 			}
 		})
 	}
 	nobody := "acc_00000000000070008000000000000000"
-	r, err := answered(b.api.CreateCredit(t.Context(), nobody, nil, adminclient.CreditCreate{
+	r, err := servertest.Answered(b.API.CreateCredit(t.Context(), nobody, nil, adminclient.CreditCreate{
 		Amount: "1.00", Kind: adminclient.CreditKindTopUp, Reference: "r",
 	}))
-	check(t, err)
-	problem(t, r.Problem, http.StatusNotFound, "not_found")
-	balance, err := answered(b.api.GetBalance(t.Context(), nobody))
-	check(t, err)
-	problem(t, balance.Problem, http.StatusNotFound, "not_found")
-	listed, err := answered(b.api.ListLedger(t.Context(), nobody, nil))
-	check(t, err)
-	problem(t, listed.Problem, http.StatusNotFound, "not_found")
-	b.checkLedger()
+	servertest.Check(t, err)
+	servertest.Problem(t, r.Problem, http.StatusNotFound, "not_found")
+	balance, err := servertest.Answered(b.API.GetBalance(t.Context(), nobody))
+	servertest.Check(t, err)
+	servertest.Problem(t, balance.Problem, http.StatusNotFound, "not_found")
+	listed, err := servertest.Answered(b.API.ListLedger(t.Context(), nobody, nil))
+	servertest.Check(t, err)
+	servertest.Problem(t, listed.Problem, http.StatusNotFound, "not_found")
+	b.CheckLedger()
 }
 
 func TestLedgerPages(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	a := b.account(1)
-	b.credit(b.account(1).ID, "1.00", "another account's")
+	b := start(t)
+	a := b.Account(1)
+	b.Credit(b.Account(1).ID, "1.00", "another account's")
 	var want, got []string
 	for i := range 5 {
-		want = append(want, b.credit(a.ID, "1.00", fmt.Sprint("r", i)).ID)
+		want = append(want, b.Credit(a.ID, "1.00", fmt.Sprint("r", i)).ID)
 	}
 	params := adminclient.ListLedgerParams{Limit: new(2)}
 	for {
-		r, err := answered(b.api.ListLedger(t.Context(), a.ID, &params))
-		check(t, err)
+		r, err := servertest.Answered(b.API.ListLedger(t.Context(), a.ID, &params))
+		servertest.Check(t, err)
 		for _, each := range r.Value.Data {
 			got = append(got, each.ID)
 		}
@@ -177,7 +178,7 @@ func TestLedgerPages(t *testing.T) {
 			break
 		}
 	}
-	if diff := cmp.Diff(sorted(want), sorted(got)); diff != "" {
+	if diff := cmp.Diff(servertest.Sorted(want), servertest.Sorted(got)); diff != "" {
 		t.Errorf("all pages (-want +got):\n%s", diff)
 	}
 }
@@ -186,21 +187,21 @@ func TestLedgerPages(t *testing.T) {
 // A portal finds the payments of an account among its many charges.
 func TestLedgerIsListedByKind(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	a := b.account(1)
-	b.credit(a.ID, "25.00", "invoice-1")
-	fixed, err := answered(b.api.CreateCredit(t.Context(), a.ID, nil, adminclient.CreditCreate{
+	b := start(t)
+	a := b.Account(1)
+	b.Credit(a.ID, "25.00", "invoice-1")
+	fixed, err := servertest.Answered(b.API.CreateCredit(t.Context(), a.ID, nil, adminclient.CreditCreate{
 		Amount: "-1.00", Kind: adminclient.CreditKindCorrection, Reference: "fix-1", Reason: new("charged twice"),
 	}))
-	check(t, err)
+	servertest.Check(t, err)
 	if fixed.StatusCode != http.StatusCreated {
 		t.Fatalf("correct: %s", fixed.Body)
 	}
 	for kind, want := range map[adminclient.TransactionKind][]string{
 		adminclient.TransactionKindTopUp: {"invoice-1"}, adminclient.TransactionKindCorrection: {"fix-1"}, adminclient.TransactionKindUsage: nil,
 	} {
-		r, err := answered(b.api.ListLedger(t.Context(), a.ID, &adminclient.ListLedgerParams{Kind: &kind}))
-		check(t, err)
+		r, err := servertest.Answered(b.API.ListLedger(t.Context(), a.ID, &adminclient.ListLedgerParams{Kind: &kind}))
+		servertest.Check(t, err)
 		var got []string
 		for _, e := range r.Value.Data {
 			got = append(got, e.Reference)
@@ -209,20 +210,20 @@ func TestLedgerIsListedByKind(t *testing.T) {
 			t.Errorf("%s: got %v; want %v", kind, got, want)
 		}
 	}
-	unknown, err := answered(b.api.ListLedger(t.Context(), a.ID, &adminclient.ListLedgerParams{Kind: new(adminclient.TransactionKind("gift"))}))
-	check(t, err)
-	problem(t, unknown.Problem, http.StatusBadRequest, "invalid_input")
+	unknown, err := servertest.Answered(b.API.ListLedger(t.Context(), a.ID, &adminclient.ListLedgerParams{Kind: new(adminclient.TransactionKind("gift"))}))
+	servertest.Check(t, err)
+	servertest.Problem(t, unknown.Problem, http.StatusBadRequest, "invalid_input")
 }
 
 func TestLedgerCheckFindsDifferences(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	a := b.account(1)
-	b.credit(a.ID, "1.00", "r")
-	_, err := b.db.Pool().Exec(t.Context(), "update pools set free = free - 7 where kind = 1")
-	check(t, err)
-	r, err := answered(b.api.CheckLedger(t.Context(), nil))
-	check(t, err)
+	b := start(t)
+	a := b.Account(1)
+	b.Credit(a.ID, "1.00", "r")
+	_, err := b.DB.Pool().Exec(t.Context(), "update pools set free = free - 7 where kind = 1")
+	servertest.Check(t, err)
+	r, err := servertest.Answered(b.API.CheckLedger(t.Context(), nil))
+	servertest.Check(t, err)
 	var wrong []string
 	for _, c := range r.Value.Checks {
 		if !c.OK {

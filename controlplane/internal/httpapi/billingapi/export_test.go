@@ -1,4 +1,4 @@
-package httpapi_test
+package billingapi_test
 
 import (
 	"bufio"
@@ -17,35 +17,36 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/httpapi/servertest"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/price"
 )
 
 // fill writes usage records of a key, a second apart, the last one a minute ago.
-func (b *bundle) fill(k *adminclient.IssuedKey, records, padding int) {
-	b.t.Helper()
+func (b *server) fill(k *adminclient.IssuedKey, records, padding int) {
+	b.T.Helper()
 	account, err := ident.Account.Parse(k.AccountID)
-	check(b.t, err)
+	servertest.Check(b.T, err)
 	key, err := ident.Key.Parse(k.ID)
-	check(b.t, err)
-	_, err = b.db.Pool().Exec(b.t.Context(), `
+	servertest.Check(b.T, err)
+	_, err = b.DB.Pool().Exec(b.T.Context(), `
 		insert into usage_records (request_id, session_id, seq, account_id, key_id, model, format, provider, status, started_at, finished_at, usage,
 			rule, price_version, cost, reservation)
 		select (left(uuid_floor(at)::text, 14) || '7' || lpad(to_hex(g % 4096), 3, '0') || '-8000-' || lpad(to_hex(g), 12, '0'))::uuid, 1, g, $1, $2,
 			'model-' || g % 3, 'chat', repeat('x', $4), 'completed', at, now(), '{"input": 5}', 'reported', 1, g as cost, g as reservation
 		from generate_series(1, $3) g, lateral (select now() - interval '1 minute' - ($3 - g) * interval '1 second' as at) as moments`,
 		account, key, records, padding)
-	check(b.t, err)
+	servertest.Check(b.T, err)
 }
 
 // exported reads a whole export of usage.
-func (b *bundle) exported(params adminclient.ExportUsageParams) (string, adminclient.ExportSummary) {
-	b.t.Helper()
-	answer, err := b.api.ExportUsage(b.t.Context(), &params)
-	check(b.t, err)
+func (b *server) exported(params adminclient.ExportUsageParams) (string, adminclient.ExportSummary) {
+	b.T.Helper()
+	answer, err := b.API.ExportUsage(b.T.Context(), &params)
+	servertest.Check(b.T, err)
 	var text bytes.Buffer
 	done, err := answer.CopyTo(&text)
-	check(b.t, err)
+	servertest.Check(b.T, err)
 	return text.String(), done
 }
 
@@ -55,7 +56,7 @@ func records(t *testing.T, text string) []adminclient.UsageRecord {
 	var found []adminclient.UsageRecord
 	for decoder := json.NewDecoder(strings.NewReader(text)); decoder.More(); {
 		var r adminclient.UsageRecord
-		check(t, decoder.Decode(&r))
+		servertest.Check(t, decoder.Decode(&r))
 		found = append(found, r)
 	}
 	return found
@@ -64,9 +65,9 @@ func records(t *testing.T, text string) []adminclient.UsageRecord {
 func TestExportUsage(t *testing.T) {
 	t.Parallel()
 	const all = 2500 // three pages
-	b := setup(t)
-	k := b.key(b.account(1).ID, "")
-	other := b.key(b.account(1).ID, "")
+	b := start(t)
+	k := b.Key(b.Account(1).ID, "")
+	other := b.Key(b.Account(1).ID, "")
 	b.fill(k, all, 3)
 	text, done := b.exported(adminclient.ExportUsageParams{})
 	got := records(t, text)
@@ -76,8 +77,8 @@ func TestExportUsage(t *testing.T) {
 	if !slices.IsSortedFunc(got, func(a, b adminclient.UsageRecord) int { return strings.Compare(a.RequestID, b.RequestID) }) {
 		t.Error("rows are not in order")
 	}
-	one, err := answered(b.api.GetUsage(t.Context(), got[7].RequestID))
-	check(t, err)
+	one, err := servertest.Answered(b.API.GetUsage(t.Context(), got[7].RequestID))
+	servertest.Check(t, err)
 	if one.StatusCode == http.StatusOK {
 		if diff := cmp.Diff(one.Value.Cost, got[7].Cost); diff != "" {
 			t.Errorf("cost (-record +row):\n%s", diff)
@@ -88,7 +89,7 @@ func TestExportUsage(t *testing.T) {
 	format := adminclient.ExportFormatCSV
 	table, done := b.exported(adminclient.ExportUsageParams{Format: &format, Cursor: &got[1299].RequestID})
 	rows, err := csv.NewReader(strings.NewReader(table)).ReadAll()
-	check(t, err)
+	servertest.Check(t, err)
 	if len(rows) != 1+1200 || done.Rows != 1200 {
 		t.Fatalf("got %d rows from the middle, %+v; want 1200 and a header", len(rows), done)
 	}
@@ -127,7 +128,7 @@ func TestExportUsage(t *testing.T) {
 	}
 	bad := adminclient.ExportFormat("xls")
 	for _, params := range []adminclient.ExportUsageParams{{Format: &bad}, {Cursor: new("x")}, {KeyID: new("x")}} {
-		_, err := b.api.ExportUsage(t.Context(), &params)
+		_, err := b.API.ExportUsage(t.Context(), &params)
 		if e, ok := errors.AsType[*adminclient.Error](err); !ok || e.StatusCode != http.StatusBadRequest {
 			t.Errorf("%+v: got %v; want 400", params, err)
 		}
@@ -136,24 +137,24 @@ func TestExportUsage(t *testing.T) {
 
 func TestExportLedger(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.apply(demoCatalog)
-	a, other := b.account(1), b.account(1)
+	b := start(t)
+	b.Apply(servertest.DemoCatalog)
+	a, other := b.Account(1), b.Account(1)
 	for i := range 5 {
-		b.credit(a.ID, "1.00", strings.Repeat("=x", i+1))
+		b.Credit(a.ID, "1.00", strings.Repeat("=x", i+1))
 	}
-	b.credit(other.ID, "7.00", "other")
-	b.proxy("p").report(b.key(a.ID, ""), time.Now(), b.sheet("demo-chat"), price.Usage{Input: 1_000_000})
+	b.Credit(other.ID, "7.00", "other")
+	b.Proxy("p").Report(b.Key(a.ID, ""), time.Now(), b.Sheet("demo-chat"), price.Usage{Input: 1_000_000})
 	read := func(params adminclient.ExportLedgerParams) (entries []adminclient.LedgerEntry, done adminclient.ExportSummary) {
 		t.Helper()
-		answer, err := b.api.ExportLedger(t.Context(), &params)
-		check(t, err)
+		answer, err := b.API.ExportLedger(t.Context(), &params)
+		servertest.Check(t, err)
 		var text bytes.Buffer
 		done, err = answer.CopyTo(&text)
-		check(t, err)
+		servertest.Check(t, err)
 		for decoder := json.NewDecoder(&text); decoder.More(); {
 			var e adminclient.LedgerEntry
-			check(t, decoder.Decode(&e))
+			servertest.Check(t, decoder.Decode(&e))
 			entries = append(entries, e)
 		}
 		return entries, done
@@ -184,16 +185,16 @@ func TestExportLedger(t *testing.T) {
 		t.Errorf("got %d entries before the first", len(none))
 	}
 	for _, cursor := range []string{"x", "txn_1/1", own[0].TransactionID, own[0].TransactionID + "/0", "txn_00000000000070008000000000000000/1"} {
-		if _, err := b.api.ExportLedger(t.Context(), &adminclient.ExportLedgerParams{Cursor: &cursor}); adminclient.Code(err) != "invalid_input" {
+		if _, err := b.API.ExportLedger(t.Context(), &adminclient.ExportLedgerParams{Cursor: &cursor}); adminclient.Code(err) != "invalid_input" {
 			t.Errorf("cursor %q was taken", cursor)
 		}
 	}
 	format := adminclient.ExportFormatCSV
-	answer, err := b.api.ExportLedger(t.Context(), &adminclient.ExportLedgerParams{Format: &format})
-	check(t, err)
+	answer, err := b.API.ExportLedger(t.Context(), &adminclient.ExportLedgerParams{Format: &format})
+	servertest.Check(t, err)
 	var table bytes.Buffer
 	_, err = answer.CopyTo(&table)
-	check(t, err)
+	servertest.Check(t, err)
 	if !strings.Contains(table.String(), ",'=x=x,") || strings.Contains(table.String(), ",=x") {
 		t.Errorf("a reference can be taken for a formula:\n%s", table.String())
 	}
@@ -210,8 +211,8 @@ func TestExportUsesLittleMemory(t *testing.T) { //nolint:paralleltest // see abo
 		padding  = 1500
 		heapGrow = 24 << 20
 	)
-	b := setup(t)
-	b.fill(b.key(b.account(1).ID, ""), rows, padding)
+	b := start(t)
+	b.fill(b.Key(b.Account(1).ID, ""), rows, padding)
 	heap := func() int64 {
 		runtime.GC()
 		var m runtime.MemStats
@@ -219,15 +220,15 @@ func TestExportUsesLittleMemory(t *testing.T) { //nolint:paralleltest // see abo
 		return int64(m.HeapAlloc)
 	}
 	before := heap()
-	streaming, err := adminclient.New(b.url, bootstrapToken) // the one of the other tests reads answers whole, to check them
-	check(t, err)
+	streaming, err := adminclient.New(b.URL, servertest.BootstrapToken) // the one of the other tests reads answers whole, to check them
+	servertest.Check(t, err)
 	answer, err := streaming.ExportUsage(t.Context(), &adminclient.ExportUsageParams{})
-	check(t, err)
+	servertest.Check(t, err)
 	reader := bufio.NewReader(answer.Body)
 	lines, size := 0, 0
 	for lines < 5000 {
 		line, err := reader.ReadBytes('\n')
-		check(t, err)
+		servertest.Check(t, err)
 		size += len(line)
 		if lines++; lines%1000 == 0 {
 			if grown := heap() - before; grown > heapGrow {
@@ -236,8 +237,8 @@ func TestExportUsesLittleMemory(t *testing.T) { //nolint:paralleltest // see abo
 		}
 	}
 	// Rows that are not sent yet cannot be read any more.
-	_, err = b.db.Pool().Exec(t.Context(), "drop table usage_records")
-	check(t, err)
+	_, err = b.DB.Pool().Exec(t.Context(), "drop table usage_records")
+	servertest.Check(t, err)
 	answer.Body = struct {
 		io.Reader
 		io.Closer

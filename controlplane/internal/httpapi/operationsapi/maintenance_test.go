@@ -1,4 +1,4 @@
-package httpapi_test
+package operationsapi_test
 
 import (
 	"net/http"
@@ -10,39 +10,33 @@ import (
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/catalog"
+	"modelgateway/controlplane/internal/httpapi/servertest"
 	"modelgateway/controlplane/internal/postgres/catalogstore"
 	"modelgateway/shared/catalogkv"
 )
 
 // closedIn returns the maintenance in the catalog.
-func (b *bundle) closedIn() (system *catalogkv.Maintenance, model, provider *catalogkv.Maintenance) {
-	b.t.Helper()
-	state, err := catalogstore.New(b.db).Load(b.t.Context())
-	check(b.t, err)
+func (b *server) closedIn() (system *catalogkv.Maintenance, model, provider *catalogkv.Maintenance) {
+	b.T.Helper()
+	state, err := catalogstore.New(b.DB).Load(b.T.Context())
+	servertest.Check(b.T, err)
 	return state.Settings.Maintenance, state.Models["demo/image"].Spec.Maintenance, state.Providers["sim"].Spec.Maintenance
-}
-
-// outboxed counts the entries in the outbox.
-func (b *bundle) outboxed() (n int) {
-	b.t.Helper()
-	check(b.t, b.db.Pool().QueryRow(b.t.Context(), "select count(*) from outbox").Scan(&n))
-	return n
 }
 
 func TestMaintenance(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	revision := b.apply(demoCatalog).Revision
+	b := start(t)
+	revision := b.Apply(servertest.DemoCatalog).Revision
 	until := time.Now().Add(time.Hour).Truncate(time.Second).UTC()
 	notice := adminclient.MaintenanceSet{Message: new("Back soon."), Until: &until}
-	system, err := answered(b.api.MaintainSystem(t.Context(), nil, adminclient.MaintenanceSet{}))
-	check(t, err)
-	model, err := answered(b.api.MaintainModel(t.Context(), "demo/image", nil, notice))
-	check(t, err)
-	published := b.outboxed()
-	provider, err := answered(b.api.MaintainProvider(t.Context(), "sim", nil, notice))
-	check(t, err)
-	if b.outboxed() <= published {
+	system, err := servertest.Answered(b.API.MaintainSystem(t.Context(), nil, adminclient.MaintenanceSet{}))
+	servertest.Check(t, err)
+	model, err := servertest.Answered(b.API.MaintainModel(t.Context(), "demo/image", nil, notice))
+	servertest.Check(t, err)
+	published := b.Outboxed()
+	provider, err := servertest.Answered(b.API.MaintainProvider(t.Context(), "sim", nil, notice))
+	servertest.Check(t, err)
+	if b.Outboxed() <= published {
 		t.Error("the maintenance of a provider is not published to the proxies")
 	}
 	if system.StatusCode != http.StatusOK || model.StatusCode != http.StatusOK || provider.StatusCode != http.StatusOK {
@@ -56,13 +50,13 @@ func TestMaintenance(t *testing.T) {
 		{Scope: adminclient.MaintenanceScopeModel, ID: new("demo/image"), Message: new("Back soon."), Until: &until, Active: true},
 		{Scope: adminclient.MaintenanceScopeProvider, ID: new("sim"), Message: new("Back soon."), Until: &until, Active: true},
 	}
-	listed, err := answered(b.api.ListMaintenance(t.Context()))
-	check(t, err)
+	listed, err := servertest.Answered(b.API.ListMaintenance(t.Context()))
+	servertest.Check(t, err)
 	if diff := cmp.Diff(want, listed.Value.Data); diff != "" || listed.Value.CatalogRevision != *provider.Value.CatalogRevision {
 		t.Errorf("listed at %d (-want +got):\n%s", listed.Value.CatalogRevision, diff)
 	}
-	fleet, err := answered(b.api.ListProxies(t.Context()))
-	check(t, err)
+	fleet, err := servertest.Answered(b.API.ListProxies(t.Context()))
+	servertest.Check(t, err)
 	if diff := cmp.Diff(want, fleet.Value.Maintenance); diff != "" {
 		t.Errorf("in the fleet view (-want +got):\n%s", diff)
 	}
@@ -71,22 +65,22 @@ func TestMaintenance(t *testing.T) {
 	if diff := cmp.Diff([]*catalogkv.Maintenance{{}, stored, stored}, []*catalogkv.Maintenance{s, m, p}); diff != "" {
 		t.Errorf("in the catalog (-want +got):\n%s", diff)
 	}
-	if again := b.apply(demoCatalog); len(again.Changes) != 0 {
-		t.Errorf("a catalog that is applied again changes %v", summary(again))
+	if again := b.Apply(servertest.DemoCatalog); len(again.Changes) != 0 {
+		t.Errorf("a catalog that is applied again changes %v", servertest.Summary(again))
 	}
 
 	for range 2 { // opening twice is no error
 		for what, open := range map[string]func() (int, error){
 			"system": func() (int, error) {
-				r, err := answered(b.api.OpenSystem(t.Context(), nil))
+				r, err := servertest.Answered(b.API.OpenSystem(t.Context(), nil))
 				return r.StatusCode, err
 			},
 			"model": func() (int, error) {
-				r, err := answered(b.api.OpenModel(t.Context(), "demo/image", nil))
+				r, err := servertest.Answered(b.API.OpenModel(t.Context(), "demo/image", nil))
 				return r.StatusCode, err
 			},
 			"provider": func() (int, error) {
-				r, err := answered(b.api.OpenProvider(t.Context(), "sim", nil))
+				r, err := servertest.Answered(b.API.OpenProvider(t.Context(), "sim", nil))
 				return r.StatusCode, err
 			},
 		} {
@@ -103,22 +97,22 @@ func TestMaintenance(t *testing.T) {
 // Maintenance whose end has passed is listed, but not active.
 func TestEndedMaintenanceIsListedAsInactive(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.apply(demoCatalog)
-	store := catalogstore.New(b.db)
+	b := start(t)
+	b.Apply(servertest.DemoCatalog)
+	store := catalogstore.New(b.DB)
 	_, err := store.Apply(t.Context(), func(state *catalog.State) (*catalog.Plan, error) {
 		settings := state.Settings
 		settings.Maintenance = &catalogkv.Maintenance{UntilUnix: time.Now().Unix()}
 		return &catalog.Plan{Settings: &settings, Changes: []catalog.Change{{}}}, nil
 	}, func(_, _ *catalog.State) ([]catalog.Entry, error) { return nil, nil })
-	check(t, err)
-	listed, err := answered(b.api.ListMaintenance(t.Context()))
-	check(t, err)
+	servertest.Check(t, err)
+	listed, err := servertest.Answered(b.API.ListMaintenance(t.Context()))
+	servertest.Check(t, err)
 	if got := listed.Value.Data; len(got) != 1 || got[0].Active {
 		t.Errorf("listed: %s", listed.Body)
 	}
-	fleet, err := answered(b.api.ListProxies(t.Context()))
-	check(t, err)
+	fleet, err := servertest.Answered(b.API.ListProxies(t.Context()))
+	servertest.Check(t, err)
 	if len(fleet.Value.Maintenance) != 0 {
 		t.Errorf("in the fleet view: %s", fleet.Body)
 	}
@@ -126,13 +120,13 @@ func TestEndedMaintenanceIsListedAsInactive(t *testing.T) {
 
 func TestInvalidMaintenanceIsRejected(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.apply(demoCatalog)
-	faulty, err := answered(b.api.MaintainSystem(t.Context(), nil, adminclient.MaintenanceSet{
+	b := start(t)
+	b.Apply(servertest.DemoCatalog)
+	faulty, err := servertest.Answered(b.API.MaintainSystem(t.Context(), nil, adminclient.MaintenanceSet{
 		Message: new(strings.Repeat("é", 501)), Until: new(time.Now().Add(-time.Second)),
 	}))
-	check(t, err)
-	problem(t, faulty.Problem, http.StatusBadRequest, "invalid_input")
+	servertest.Check(t, err)
+	servertest.Problem(t, faulty.Problem, http.StatusBadRequest, "invalid_input")
 	var fields []string
 	for _, e := range faulty.Problem.Errors {
 		fields = append(fields, e.Field)
@@ -141,14 +135,14 @@ func TestInvalidMaintenanceIsRejected(t *testing.T) {
 		t.Errorf("faults (-want +got):\n%s", diff)
 	}
 	for _, body := range []adminclient.MaintenanceSet{{Until: new(time.Now().AddDate(2, 0, 0))}, {Message: new("a\nb")}} {
-		r, err := answered(b.api.MaintainSystem(t.Context(), nil, body))
-		check(t, err)
-		problem(t, r.Problem, http.StatusBadRequest, "invalid_input")
+		r, err := servertest.Answered(b.API.MaintainSystem(t.Context(), nil, body))
+		servertest.Check(t, err)
+		servertest.Problem(t, r.Problem, http.StatusBadRequest, "invalid_input")
 	}
-	model, err := answered(b.api.MaintainModel(t.Context(), "nothing", nil, adminclient.MaintenanceSet{}))
-	check(t, err)
-	problem(t, model.Problem, http.StatusNotFound, "not_found")
-	provider, err := answered(b.api.MaintainProvider(t.Context(), "nothing", nil, adminclient.MaintenanceSet{}))
-	check(t, err)
-	problem(t, provider.Problem, http.StatusNotFound, "not_found")
+	model, err := servertest.Answered(b.API.MaintainModel(t.Context(), "nothing", nil, adminclient.MaintenanceSet{}))
+	servertest.Check(t, err)
+	servertest.Problem(t, model.Problem, http.StatusNotFound, "not_found")
+	provider, err := servertest.Answered(b.API.MaintainProvider(t.Context(), "nothing", nil, adminclient.MaintenanceSet{}))
+	servertest.Check(t, err)
+	servertest.Problem(t, provider.Problem, http.StatusNotFound, "not_found")
 }

@@ -1,4 +1,4 @@
-package httpapi_test
+package billingapi_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/httpapi/servertest"
 	"modelgateway/controlplane/internal/postgres/moneystore"
 	"modelgateway/controlplane/internal/postgres/videostore"
 	"modelgateway/controlplane/internal/settle"
@@ -17,30 +18,30 @@ import (
 )
 
 // faulty settles one corrupted event of a key, and one message that is not an event.
-func (p *proxy) faulty(accountID, keyID string) {
-	p.b.t.Helper()
-	p.n++
+func faulty(p *servertest.Proxy, accountID, keyID string) {
+	p.Server.T.Helper()
+	p.N++
 	now := time.Now()
 	raw, err := json.Marshal(event.Usage{
-		V: event.Version, RequestID: ident.Request.New(), Session: p.session, Seq: p.n, AccountID: accountID, KeyID: keyID,
+		V: event.Version, RequestID: ident.Request.New(), Session: p.Session, Seq: p.N, AccountID: accountID, KeyID: keyID,
 		Model: "demo-chat", Format: "chat", Status: event.Completed, StartedMS: now.UnixMilli(), FinishedMS: now.UnixMilli(), Rule: event.RuleReported, Cost: 70,
 	})
-	check(p.b.t, err)
-	batch, err := json.Marshal(event.Batch{V: 1, Session: p.session, Events: []json.RawMessage{raw}})
-	check(p.b.t, err)
-	settler := settle.New(moneystore.NewSettlement(p.b.db), nil)
+	servertest.Check(p.Server.T, err)
+	batch, err := json.Marshal(event.Batch{V: 1, Session: p.Session, Events: []json.RawMessage{raw}})
+	servertest.Check(p.Server.T, err)
+	settler := settle.New(moneystore.NewSettlement(p.Server.DB), nil)
 	for _, message := range []string{string(batch), "no batch"} {
-		result, err := settler.Settle(p.b.t.Context(), settle.DecodeBatch([]byte(message)))
-		check(p.b.t, err)
+		result, err := settler.Settle(p.Server.T.Context(), settle.DecodeBatch([]byte(message)))
+		servertest.Check(p.Server.T, err)
 		if result.Quarantined != 1 {
-			p.b.t.Fatalf("settled %+v; want it in quarantine", result)
+			p.Server.T.Fatalf("settled %+v; want it in quarantine", result)
 		}
 	}
 }
 
-func (b *bundle) number(query string) (n int64) {
-	b.t.Helper()
-	check(b.t, b.db.Pool().QueryRow(b.t.Context(), query).Scan(&n))
+func (b *server) number(query string) (n int64) {
+	b.T.Helper()
+	servertest.Check(b.T, b.DB.Pool().QueryRow(b.T.Context(), query).Scan(&n))
 	return n
 }
 
@@ -48,14 +49,14 @@ func (b *bundle) number(query string) (n int64) {
 // dismissed with a reason. Each decision is made once and is in the audit log.
 func TestQuarantine(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	a := b.account(1)
+	b := start(t)
+	a := b.Account(1)
 	keyID := ident.Key.New()
-	b.proxy("proxy-1").faulty(a.ID, keyID)
+	faulty(b.Proxy("proxy-1"), a.ID, keyID)
 	list := func(state adminclient.QuarantineState) []adminclient.Quarantined {
 		t.Helper()
-		r, err := answered(b.api.ListQuarantine(t.Context(), &adminclient.ListQuarantineParams{State: &state}))
-		check(t, err)
+		r, err := servertest.Answered(b.API.ListQuarantine(t.Context(), &adminclient.ListQuarantineParams{State: &state}))
+		servertest.Check(t, err)
 		return r.Value.Data
 	}
 	open := list(adminclient.QuarantineStateOpen)
@@ -63,40 +64,40 @@ func TestQuarantine(t *testing.T) {
 		t.Fatalf("open are %+v", open)
 	}
 	noBatch, noKey := open[0].ID, open[1].ID
-	got, err := answered(b.api.GetQuarantined(t.Context(), noKey))
-	check(t, err)
+	got, err := servertest.Answered(b.API.GetQuarantined(t.Context(), noKey))
+	servertest.Check(t, err)
 	if e, ok := got.Value.Event.(map[string]any); !ok || e["key_id"] != keyID || *got.Value.RequestID != e["request_id"] {
 		t.Errorf("the event is %v", got.Value.Event)
 	}
-	if got, err = answered(b.api.GetQuarantined(t.Context(), noBatch)); err != nil || string(got.Value.Payload) != "no batch" {
+	if got, err = servertest.Answered(b.API.GetQuarantined(t.Context(), noBatch)); err != nil || string(got.Value.Payload) != "no batch" {
 		t.Errorf("the payload is %q, %v", got.Value.Payload, err)
 	}
 
-	release := func(id int64) *answer[adminclient.Quarantined] {
+	release := func(id int64) *servertest.Answer[adminclient.Quarantined] {
 		t.Helper()
-		r, err := answered(b.api.ReleaseQuarantined(t.Context(), id, nil))
-		check(t, err)
+		r, err := servertest.Answered(b.API.ReleaseQuarantined(t.Context(), id, nil))
+		servertest.Check(t, err)
 		return r
 	}
-	problem(t, release(noKey).Problem, http.StatusConflict, "cannot_be_settled")
-	problem(t, release(noBatch).Problem, http.StatusConflict, "cannot_be_settled")
-	problem(t, release(4711).Problem, http.StatusNotFound, "not_found")
+	servertest.Problem(t, release(noKey).Problem, http.StatusConflict, "cannot_be_settled")
+	servertest.Problem(t, release(noBatch).Problem, http.StatusConflict, "cannot_be_settled")
+	servertest.Problem(t, release(4711).Problem, http.StatusNotFound, "not_found")
 	b.restore(keyID, a.ID)
 	if r := release(noKey).Value; r == nil || r.State != adminclient.QuarantineStateReleased || r.ResolvedAt == nil {
 		t.Errorf("released: %+v", r)
 	}
-	problem(t, release(noKey).Problem, http.StatusConflict, "already_resolved")
+	servertest.Problem(t, release(noKey).Problem, http.StatusConflict, "already_resolved")
 	if n := b.number("select coalesce(sum(cost), 0) from usage_records"); n != 70 {
 		t.Errorf("%d was charged; want 70", n)
 	}
 
-	dismiss := func(id int64, why string) *answer[adminclient.Quarantined] {
+	dismiss := func(id int64, why string) *servertest.Answer[adminclient.Quarantined] {
 		t.Helper()
-		r, err := answered(b.api.DismissQuarantined(t.Context(), id, nil, adminclient.QuarantineDismissal{Reason: why}))
-		check(t, err)
+		r, err := servertest.Answered(b.API.DismissQuarantined(t.Context(), id, nil, adminclient.QuarantineDismissal{Reason: why}))
+		servertest.Check(t, err)
 		return r
 	}
-	problem(t, dismiss(noKey, "late").Problem, http.StatusConflict, "already_resolved")
+	servertest.Problem(t, dismiss(noKey, "late").Problem, http.StatusConflict, "already_resolved")
 	if r := dismiss(noBatch, "a test").Value; r == nil || r.State != adminclient.QuarantineStateDismissed || *r.Note != "a test" {
 		t.Errorf("dismissed: %+v", r)
 	}
@@ -111,62 +112,62 @@ func TestQuarantine(t *testing.T) {
 // A dismissed event is not settled, even when its cause is fixed.
 func TestDismissedEventIsNeverCharged(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	a := b.account(1)
+	b := start(t)
+	a := b.Account(1)
 	keyID := ident.Key.New()
-	b.proxy("proxy-1").faulty(a.ID, keyID)
-	open, err := answered(b.api.ListQuarantine(t.Context(), nil))
-	check(t, err)
+	faulty(b.Proxy("proxy-1"), a.ID, keyID)
+	open, err := servertest.Answered(b.API.ListQuarantine(t.Context(), nil))
+	servertest.Check(t, err)
 	id := open.Value.Data[1].ID
-	dismissed, err := answered(b.api.DismissQuarantined(t.Context(), id, nil, adminclient.QuarantineDismissal{Reason: "a test"}))
-	check(t, err)
+	dismissed, err := servertest.Answered(b.API.DismissQuarantined(t.Context(), id, nil, adminclient.QuarantineDismissal{Reason: "a test"}))
+	servertest.Check(t, err)
 	if dismissed.StatusCode != http.StatusOK {
 		t.Fatalf("dismiss: %s", dismissed.Body)
 	}
 	b.restore(keyID, a.ID)
-	released, err := answered(b.api.ReleaseQuarantined(t.Context(), id, nil))
-	check(t, err)
-	problem(t, released.Problem, http.StatusConflict, "already_resolved")
+	released, err := servertest.Answered(b.API.ReleaseQuarantined(t.Context(), id, nil))
+	servertest.Check(t, err)
+	servertest.Problem(t, released.Problem, http.StatusConflict, "already_resolved")
 	if n := b.number("select count(*) from usage_records"); n != 0 {
 		t.Errorf("%d requests were charged; want none", n)
 	}
 }
 
 // restore creates the key that the events name.
-func (b *bundle) restore(keyID, accountID string) {
-	b.t.Helper()
+func (b *server) restore(keyID, accountID string) {
+	b.T.Helper()
 	key, err := ident.Key.Parse(keyID)
-	check(b.t, err)
+	servertest.Check(b.T, err)
 	owner, err := ident.Account.Parse(accountID)
-	check(b.t, err)
-	b.exec("insert into api_keys (id, account_id, name, lookup_hash, revision) values ($1, $2, 'found again', sha256('x'), 1)", key, owner)
-	b.exec("insert into pools (account_id, kind, key_id, unlimited) values ($1, 2, $2, true)", owner, key)
+	servertest.Check(b.T, err)
+	b.Exec("insert into api_keys (id, account_id, name, lookup_hash, revision) values ($1, $2, 'found again', sha256('x'), 1)", key, owner)
+	b.Exec("insert into pools (account_id, kind, key_id, unlimited) values ($1, 2, $2, true)", owner, key)
 }
 
 // Jobs are listed by account, status, state and age. Unknown, stuck and given-up jobs are
 // recognisable. The provider's object is not shown.
 func TestVideoJobs(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	a, other := b.account(1), b.account(1)
-	store := videostore.New(b.db)
+	b := start(t)
+	a, other := b.Account(1), b.Account(1)
+	store := videostore.New(b.DB)
 	insert := func(owner string, age time.Duration, upstream, status, fault string) string {
 		t.Helper()
-		k := b.key(owner, "")
+		k := b.Key(owner, "")
 		v := &event.Video{
 			V: 1, ID: ident.Video.Format(ident.NewAt(time.Now().Add(-age))), RequestID: ident.Request.New(), AccountID: owner, KeyID: k.ID, Model: "demo-video",
 			Provider: "prv_1", Route: "rte_1", UpstreamID: upstream, Status: event.VideoQueued, Seconds: 4, PriceVersion: 2, Object: []byte(`{"prompt":"a secret"}`),
 		}
 		_, err := store.Insert(t.Context(), v)
-		check(t, err)
+		servertest.Check(t, err)
 		id, err := ident.Video.Parse(v.ID)
-		check(t, err)
-		b.exec("update video_jobs set created_at = created_at - $2::interval where id = $1", id, age)
+		servertest.Check(t, err)
+		b.Exec("update video_jobs set created_at = created_at - $2::interval where id = $1", id, age)
 		if status != event.VideoQueued {
 			v.Rev, v.Status, v.Error = 1, status, fault
 			v.Object = []byte(`{"prompt":"a secret","error":{"code":"moderation_blocked","message":"a secret was asked for"}}`)
 			_, err := store.Update(t.Context(), v)
-			check(t, err)
+			servertest.Check(t, err)
 		}
 		return v.ID
 	}
@@ -181,8 +182,8 @@ func TestVideoJobs(t *testing.T) {
 	}
 	list := func(params adminclient.ListVideoJobsParams) []adminclient.VideoJob {
 		t.Helper()
-		r, err := answered(b.api.ListVideoJobs(t.Context(), &params))
-		check(t, err)
+		r, err := servertest.Answered(b.API.ListVideoJobs(t.Context(), &params))
+		servertest.Check(t, err)
 		if r.StatusCode != http.StatusOK {
 			t.Fatalf("%s", r.Body)
 		}
@@ -192,8 +193,8 @@ func TestVideoJobs(t *testing.T) {
 		if found := list(adminclient.ListVideoJobsParams{State: &state}); len(found) != 1 || found[0].ID != id {
 			t.Errorf("%s: %+v", state, found)
 		}
-		r, err := answered(b.api.GetVideoJob(t.Context(), id))
-		check(t, err)
+		r, err := servertest.Answered(b.API.GetVideoJob(t.Context(), id))
+		servertest.Check(t, err)
 		why := map[adminclient.VideoState]string{
 			adminclient.VideoStateFailed: "the provider reports moderation_blocked", adminclient.VideoStateGivenUp: "it was never found",
 		}[state]
@@ -223,18 +224,18 @@ func TestVideoJobs(t *testing.T) {
 		}
 	}
 	two := 2
-	page, err := answered(b.api.ListVideoJobs(t.Context(), &adminclient.ListVideoJobsParams{Limit: &two}))
-	check(t, err)
+	page, err := servertest.Answered(b.API.ListVideoJobs(t.Context(), &adminclient.ListVideoJobsParams{Limit: &two}))
+	servertest.Check(t, err)
 	rest := list(adminclient.ListVideoJobsParams{Cursor: page.Value.NextCursor})
 	if len(page.Value.Data) != 2 || len(rest) != 5 || page.Value.Data[0].ID != jobs[adminclient.VideoStateQueued] {
 		t.Errorf("pages of %d and %d jobs; want 2 and 5, the newest first", len(page.Value.Data), len(rest))
 	}
-	missing, err := answered(b.api.GetVideoJob(t.Context(), ident.Video.New()))
-	check(t, err)
-	problem(t, missing.Problem, http.StatusNotFound, "not_found")
+	missing, err := servertest.Answered(b.API.GetVideoJob(t.Context(), ident.Video.New()))
+	servertest.Check(t, err)
+	servertest.Problem(t, missing.Problem, http.StatusNotFound, "not_found")
 
 	sum, err := store.Summary(t.Context())
-	check(t, err)
+	servertest.Check(t, err)
 	if sum.Jobs["unknown"] != 1 || sum.Jobs["stuck"] != 1 || sum.Jobs["given_up"] != 1 || sum.Jobs["queued"] != 1 || sum.Jobs["in_progress"] != 1 || sum.OldestOpen < 3*time.Hour {
 		t.Errorf("summary %+v", sum)
 	}
@@ -254,19 +255,19 @@ func (h hasty) GetQuarantined(ctx context.Context, id int64) (settle.Quarantined
 // An event that was charged is not shown as dismissed.
 func TestReleasedEventIsNotShownAsDismissed(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	a := b.account(1)
+	b := start(t)
+	a := b.Account(1)
 	keyID := ident.Key.New()
-	b.proxy("proxy-1").faulty(a.ID, keyID)
+	faulty(b.Proxy("proxy-1"), a.ID, keyID)
 	key, err := ident.Key.Parse(keyID)
-	check(t, err)
+	servertest.Check(t, err)
 	owner, err := ident.Account.Parse(a.ID)
-	check(t, err)
-	b.exec("insert into api_keys (id, account_id, name, lookup_hash, revision) values ($1, $2, 'found again', sha256('x'), 1)", key, owner)
-	b.exec("insert into pools (account_id, kind, key_id, unlimited) values ($1, 2, $2, true)", owner, key)
-	store := moneystore.NewQuarantine(b.db)
+	servertest.Check(t, err)
+	b.Exec("insert into api_keys (id, account_id, name, lookup_hash, revision) values ($1, $2, 'found again', sha256('x'), 1)", key, owner)
+	b.Exec("insert into pools (account_id, kind, key_id, unlimited) values ($1, 2, $2, true)", owner, key)
+	store := moneystore.NewQuarantine(b.DB)
 	id := b.number("select id from quarantine where reason = 'there is no such key'")
-	got, err := settle.NewQuarantine(hasty{store}, settle.New(moneystore.NewSettlement(b.db), nil)).Release(t.Context(), id)
+	got, err := settle.NewQuarantine(hasty{store}, settle.New(moneystore.NewSettlement(b.DB), nil)).Release(t.Context(), id)
 	if err != nil || got.Resolution != settle.Released || got.Note != "" {
 		t.Errorf("released: got %+v, %v", got, err)
 	}

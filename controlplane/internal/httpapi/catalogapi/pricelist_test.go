@@ -1,4 +1,4 @@
-package httpapi_test
+package catalogapi_test
 
 import (
 	"encoding/json"
@@ -9,13 +9,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/httpapi/servertest"
 )
 
 // propose sends a body to proposePriceList.
-func (b *bundle) propose(body string) *answer[adminclient.PriceListProposal] {
-	b.t.Helper()
-	r, err := answered(b.api.ProposePriceList(b.t.Context(), adminclient.PriceListProposalCreate{}, adminclient.WithBody("application/json", []byte(body))))
-	check(b.t, err)
+func (b *server) propose(body string) *servertest.Answer[adminclient.PriceListProposal] {
+	b.T.Helper()
+	r, err := servertest.Answered(b.API.ProposePriceList(b.T.Context(), adminclient.PriceListProposalCreate{}, adminclient.WithBody("application/json", []byte(body))))
+	servertest.Check(b.T, err)
 	return r
 }
 
@@ -28,8 +29,8 @@ const smallPrices = `{
 // The document of a proposal, applied with its tag, changes exactly the prices that the proposal names.
 func TestPriceListProposalCanBeApplied(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	before := b.apply(demoCatalog)
+	b := start(t)
+	before := b.Apply(servertest.DemoCatalog)
 	r := b.propose(`{"prices": ` + smallPrices + `, "markup": "200%"}`)
 	if r.StatusCode != http.StatusOK {
 		t.Fatalf("propose: %s", r.Body)
@@ -54,24 +55,24 @@ func TestPriceListProposalCanBeApplied(t *testing.T) {
 	var sent struct {
 		Document json.RawMessage `json:"document"`
 	}
-	check(t, json.Unmarshal(r.Body, &sent))
-	apply := func() *answer[adminclient.CatalogChanges] {
+	servertest.Check(t, json.Unmarshal(r.Body, &sent))
+	apply := func() *servertest.Answer[adminclient.CatalogChanges] {
 		params := &adminclient.ApplyCatalogParams{IfMatch: new(r.Header.Get("ETag"))}
-		done, err := answered(b.api.ApplyCatalog(t.Context(), params, adminclient.CatalogDocument{}, adminclient.WithBody("application/json", sent.Document)))
-		check(t, err)
+		done, err := servertest.Answered(b.API.ApplyCatalog(t.Context(), params, adminclient.CatalogDocument{}, adminclient.WithBody("application/json", sent.Document)))
+		servertest.Check(t, err)
 		return done
 	}
 	done := apply()
 	if done.StatusCode != http.StatusOK || len(done.Value.Changes) != 1 || done.Value.Changes[0].Kind != "price" || done.Value.Revision <= before.Revision {
 		t.Errorf("applied: %s; want one price", done.Body)
 	}
-	problem(t, apply().Problem, http.StatusPreconditionFailed, "precondition_failed")
+	servertest.Problem(t, apply().Problem, http.StatusPreconditionFailed, "precondition_failed")
 }
 
 func TestInvalidPriceListsAreRefused(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.apply(demoCatalog)
+	b := start(t)
+	b.Apply(servertest.DemoCatalog)
 	for body, field := range map[string]string{
 		`{"prices": {"a": 1}}`:           "prices",
 		`{"prices": []}`:                 "prices",
@@ -93,10 +94,10 @@ func TestInvalidPriceListsAreRefused(t *testing.T) {
 		if r.Problem == nil {
 			t.Fatalf("%.60s is accepted: %s", body, r.Body)
 		}
-		problem(t, r.Problem, http.StatusBadRequest, "invalid_input")
+		servertest.Problem(t, r.Problem, http.StatusBadRequest, "invalid_input")
 		if e := r.Problem.Errors; len(e) == 0 || !strings.HasPrefix(e[0].Field, field) {
 			t.Errorf("%.60s: got %s; want an error of %q", body, r.Body, field)
 		}
 	}
-	problem(t, b.propose(`{"prices": {"a": "`+strings.Repeat("x", 8<<20)+`"}}`).Problem, http.StatusRequestEntityTooLarge, "body_too_large")
+	servertest.Problem(t, b.propose(`{"prices": {"a": "`+strings.Repeat("x", 8<<20)+`"}}`).Problem, http.StatusRequestEntityTooLarge, "body_too_large")
 }

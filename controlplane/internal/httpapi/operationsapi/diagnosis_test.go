@@ -1,4 +1,4 @@
-package httpapi_test
+package operationsapi_test
 
 import (
 	"net/http"
@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/httpapi/servertest"
 )
 
 func TestDiagnosis(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	r, err := answered(b.api.GetDiagnosis(t.Context(), nil))
-	check(t, err)
+	b := start(t)
+	r, err := servertest.Answered(b.API.GetDiagnosis(t.Context(), nil))
+	servertest.Check(t, err)
 	if r.StatusCode != http.StatusOK || r.Value.Build != "v1" || r.Value.At.IsZero() {
 		t.Fatalf("got %s", r.Body)
 	}
@@ -31,13 +32,13 @@ func TestDiagnosis(t *testing.T) {
 	if r.Value.Status != adminclient.FindingStatusFailure {
 		t.Errorf("in all: %s; want failure, as no proxy lives", r.Value.Status)
 	}
-	without, err := answered(b.api.GetDiagnosis(t.Context(), &adminclient.GetDiagnosisParams{Ledger: new(false)}))
-	check(t, err)
+	without, err := servertest.Answered(b.API.GetDiagnosis(t.Context(), &adminclient.GetDiagnosisParams{Ledger: new(false)}))
+	servertest.Check(t, err)
 	ledger := func(f adminclient.Finding) bool { return f.Area == "ledger" }
 	if all, rest := r.Value.Findings, without.Value.Findings; !slices.ContainsFunc(all, ledger) || slices.ContainsFunc(rest, ledger) || len(rest) >= len(all) {
 		t.Errorf("got %d findings, and %+v without the ledger", len(all), rest)
 	}
-	denied, err := answered(b.as(b.token(adminclient.ScopeRead)).GetDiagnosis(t.Context(), nil))
-	check(t, err)
-	problem(t, denied.Problem, 403, "insufficient_scope")
+	denied, err := servertest.Answered(b.As(b.Token(adminclient.ScopeRead)).GetDiagnosis(t.Context(), nil))
+	servertest.Check(t, err)
+	servertest.Problem(t, denied.Problem, 403, "insufficient_scope")
 }

@@ -1,4 +1,4 @@
-package httpapi_test
+package trafficapi_test
 
 import (
 	"net/http"
@@ -6,15 +6,16 @@ import (
 	"testing"
 
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/httpapi/servertest"
 	"modelgateway/controlplane/internal/postgres/catalogstore"
 	"modelgateway/shared/pulse"
 )
 
 // resets returns how often each route was reset.
-func (b *bundle) resets() map[string]int64 {
-	b.t.Helper()
-	state, err := catalogstore.New(b.db).Load(b.t.Context())
-	check(b.t, err)
+func (b *server) resets() map[string]int64 {
+	b.T.Helper()
+	state, err := catalogstore.New(b.DB).Load(b.T.Context())
+	servertest.Check(b.T, err)
 	resets := map[string]int64{}
 	for _, m := range state.Models {
 		for id, route := range m.Routes {
@@ -27,9 +28,9 @@ func (b *bundle) resets() map[string]int64 {
 func TestHealthListsEveryRouteOfTheCatalog(t *testing.T) {
 	t.Parallel()
 	p := setupTraffic(t)
-	p.apply(demoCatalog)
-	unknown, err := p.api.GetRoutesHealth(t.Context())
-	check(t, err)
+	p.Apply(servertest.DemoCatalog)
+	unknown, err := p.API.GetRoutesHealth(t.Context())
+	servertest.Check(t, err)
 	routes := p.resets()
 	if len(unknown.Value.Data) != len(routes) || unknown.Value.Heard != 0 || unknown.Value.Data[0].Calls != nil {
 		t.Errorf("got %s; want %d routes without figures", unknown.Body, len(routes))
@@ -40,8 +41,8 @@ func TestHealthListsEveryRouteOfTheCatalog(t *testing.T) {
 		Totals:   []pulse.Total{{Series: pulse.Series{Measure: pulse.Attempts, Provider: "sim", Route: failing, Outcome: "timeout"}, N: 3}},
 		Breakers: []pulse.Breaker{{Route: failing, State: pulse.Open, SinceMS: 1000, NextTryMS: 4000, Class: "timeout", FailedMS: 1000}},
 	})
-	got, err := p.api.GetRoutesHealth(t.Context())
-	check(t, err)
+	got, err := p.API.GetRoutesHealth(t.Context())
+	servertest.Check(t, err)
 	for _, r := range got.Value.Data {
 		switch {
 		case r.RouteID != failing && (len(r.Breakers) != 0 || r.Calls == nil || r.Calls.LastHour.Attempts != 0):
@@ -59,9 +60,9 @@ func TestHealthListsEveryRouteOfTheCatalog(t *testing.T) {
 
 func TestResetOfARouteIsAChangeThatDocumentsKeep(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.apply(demoCatalog)
-	before, published := b.resets(), b.outboxed()
+	b := start(t)
+	b.Apply(servertest.DemoCatalog)
+	before, published := b.resets(), b.Outboxed()
 	id := ""
 	for route := range before {
 		id = max(id, route)
@@ -69,8 +70,8 @@ func TestResetOfARouteIsAChangeThatDocumentsKeep(t *testing.T) {
 	wait := adminclient.WaitForApplied
 	key := "once"
 	for range 2 { // the second has no effect, because it is the same request
-		got, err := answered(b.api.ResetRoute(t.Context(), id, &adminclient.ResetRouteParams{Wait: &wait, IdempotencyKey: &key}))
-		check(t, err)
+		got, err := servertest.Answered(b.API.ResetRoute(t.Context(), id, &adminclient.ResetRouteParams{Wait: &wait, IdempotencyKey: &key}))
+		servertest.Check(t, err)
 		if got.StatusCode != http.StatusNoContent || got.Header.Get("Applied") != "true" {
 			t.Fatalf("got %d %s, applied %q", got.StatusCode, got.Body, got.Header.Get("Applied"))
 		}
@@ -80,16 +81,16 @@ func TestResetOfARouteIsAChangeThatDocumentsKeep(t *testing.T) {
 			t.Errorf("%s was reset %d times; want %d", route, n, want)
 		}
 	}
-	if b.outboxed() <= published {
+	if b.Outboxed() <= published {
 		t.Error("the reset is not published to the proxies")
 	}
-	if changes := b.apply(demoCatalog).Changes; len(changes) != 0 || b.resets()[id] != 1 {
+	if changes := b.Apply(servertest.DemoCatalog).Changes; len(changes) != 0 || b.resets()[id] != 1 {
 		t.Errorf("applying the same document made the changes %+v, and left %d resets", changes, b.resets()[id])
 	}
-	if log, err := b.api.ListAudit(t.Context(), nil); err != nil || !strings.Contains(string(log.Body), `"reset"`) {
+	if log, err := b.API.ListAudit(t.Context(), nil); err != nil || !strings.Contains(string(log.Body), `"reset"`) {
 		t.Errorf("the reset is not in the audit log: %s, %v", log.Body, err)
 	}
-	none, err := answered(b.api.ResetRoute(t.Context(), "none", nil))
-	check(t, err)
-	problem(t, none.Problem, http.StatusNotFound, "not_found")
+	none, err := servertest.Answered(b.API.ResetRoute(t.Context(), "none", nil))
+	servertest.Check(t, err)
+	servertest.Problem(t, none.Problem, http.StatusNotFound, "not_found")
 }

@@ -1,4 +1,4 @@
-package httpapi_test
+package catalogapi_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/httpapi/servertest"
 	"modelgateway/controlplane/internal/postgres/usagestore"
 	"modelgateway/controlplane/internal/usage"
 	"modelgateway/scripts/testkit/await"
@@ -24,13 +25,13 @@ func newPrice() adminclient.CatalogPrice {
 
 func TestPricePreviewEqualsReceiptsMadeAnew(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.apply(demoCatalog)
-	first, second := b.account(1), b.account(2)
-	keys := []*adminclient.IssuedKey{b.key(first.ID, ""), b.key(second.ID, "")}
+	b := start(t)
+	b.Apply(servertest.DemoCatalog)
+	first, second := b.Account(1), b.Account(2)
+	keys := []*adminclient.IssuedKey{b.Key(first.ID, ""), b.Key(second.ID, "")}
 	multipliers := []price.Multiplier{0, 850_000}
-	old := b.sheet("demo-chat")
-	proxy := b.proxy("p1")
+	old := b.Sheet("demo-chat")
+	proxy := b.Proxy("p1")
 	now := time.Now()
 	var past []price.Usage
 	var charged money.Nano
@@ -39,32 +40,32 @@ func TestPricePreviewEqualsReceiptsMadeAnew(t *testing.T) {
 		u := price.Usage{Input: int64(1_000_003 * (i + 1)), CachedInput: int64(i * 17), Output: int64(333 * i)}
 		sheet := old.WithMultiplier(multipliers[i%2])
 		cost, err := price.Cost(&u, sheet)
-		check(t, err)
-		proxy.report(keys[i%2], now.Add(-time.Duration(i)*time.Hour), *sheet, u)
+		servertest.Check(t, err)
+		proxy.Report(keys[i%2], now.Add(-time.Duration(i)*time.Hour), *sheet, u)
 		charged, past, of = charged+cost, append(past, u), append(of, i%2)
 	}
 	// This one was before the period, and the price has no line for the images of this one.
-	proxy.report(keys[0], now.Add(-25*time.Hour), old, price.Usage{Input: 5_000_000})
-	proxy.report(keys[0], now.Add(-time.Minute), old, price.Usage{Secondary: price.Secondary{Kind: price.ImageTool, Images: 7}})
+	proxy.Report(keys[0], now.Add(-25*time.Hour), old, price.Usage{Input: 5_000_000})
+	proxy.Report(keys[0], now.Add(-time.Minute), old, price.Usage{Secondary: price.Secondary{Kind: price.ImageTool, Images: 7}})
 
 	days := 1
-	got, err := answered(b.api.PreviewPrices(t.Context(), "demo-chat", adminclient.PricePreviewCreate{Price: newPrice(), Days: &days}))
-	check(t, err)
+	got, err := servertest.Answered(b.API.PreviewPrices(t.Context(), "demo-chat", adminclient.PricePreviewCreate{Price: newPrice(), Days: &days}))
+	servertest.Check(t, err)
 	if got.StatusCode != http.StatusOK {
 		t.Fatalf("preview: %s", got.Body)
 	}
 
-	created, err := answered(b.api.CreatePrice(t.Context(), "demo-chat", nil, adminclient.PriceCreate{Price: newPrice()}))
-	check(t, err)
+	created, err := servertest.Answered(b.API.CreatePrice(t.Context(), "demo-chat", nil, adminclient.PriceCreate{Price: newPrice()}))
+	servertest.Check(t, err)
 	if created.StatusCode != http.StatusCreated {
 		t.Fatalf("create price: %s", created.Body)
 	}
-	sheet := b.sheet("demo-chat")
+	sheet := b.Sheet("demo-chat")
 	var anew money.Nano
 	accounts := make([]money.Nano, 2)
 	for i := range past {
 		_, cost, err := price.Receipt(&past[i], sheet.WithMultiplier(multipliers[of[i]]))
-		check(t, err)
+		servertest.Check(t, err)
 		anew, accounts[of[i]] = anew+cost, accounts[of[i]]+cost
 	}
 	v := got.Value
@@ -83,13 +84,13 @@ func TestPricePreviewEqualsReceiptsMadeAnew(t *testing.T) {
 			}
 		}
 	}
-	b.checkLedger()
+	b.CheckLedger()
 }
 
 func TestPricePreviewRefusesInvalidInput(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.apply(demoCatalog)
+	b := start(t)
+	b.Apply(servertest.DemoCatalog)
 	for _, c := range []struct {
 		name, model string
 		days        int
@@ -101,8 +102,8 @@ func TestPricePreviewRefusesInvalidInput(t *testing.T) {
 		{"an incomplete price", "demo-chat", 7, adminclient.CatalogPrice{Input: new("1.00")}, http.StatusBadRequest},
 		{"an unknown model", "unknown", 7, newPrice(), http.StatusNotFound},
 	} {
-		got, err := answered(b.api.PreviewPrices(t.Context(), c.model, adminclient.PricePreviewCreate{Price: c.price, Days: &c.days}))
-		check(t, err)
+		got, err := servertest.Answered(b.API.PreviewPrices(t.Context(), c.model, adminclient.PricePreviewCreate{Price: c.price, Days: &c.days}))
+		servertest.Check(t, err)
 		if got.StatusCode != c.status {
 			t.Errorf("%s: %d %s; want %d", c.name, got.StatusCode, got.Body, c.status)
 		}
@@ -111,18 +112,18 @@ func TestPricePreviewRefusesInvalidInput(t *testing.T) {
 
 func TestPricePreviewBoundsRecords(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.apply(demoCatalog)
-	k := b.key(b.account(1).ID, "")
-	proxy := b.proxy("p1")
+	b := start(t)
+	b.Apply(servertest.DemoCatalog)
+	k := b.Key(b.Account(1).ID, "")
+	proxy := b.Proxy("p1")
 	at := time.Now()
 	for range 3 {
-		proxy.report(k, at, b.sheet("demo-chat"), price.Usage{Input: 1})
+		proxy.Report(k, at, b.Sheet("demo-chat"), price.Usage{Input: 1})
 	}
 	q := usage.PreviewQuery{Model: "demo-chat", From: at.Add(-time.Hour), To: at.Add(time.Hour)}
 	for limit, want := range map[int]bool{2: true, 3: false} {
-		got, err := usagestore.NewUsage(b.db).Exceeds(t.Context(), q, limit)
-		check(t, err)
+		got, err := usagestore.NewUsage(b.DB).Exceeds(t.Context(), q, limit)
+		servertest.Check(t, err)
 		if got != want {
 			t.Errorf("3 records exceed %d: %t; want %t", limit, got, want)
 		}
@@ -132,15 +133,15 @@ func TestPricePreviewBoundsRecords(t *testing.T) {
 // The table is locked, so that previews run until their clients go away.
 func TestPricePreviewsAreBoundedAndEndWithTheirRequests(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.apply(demoCatalog)
+	b := start(t)
+	b.Apply(servertest.DemoCatalog)
 	var locked pgx.Tx
 	var err error
-	locked, err = b.db.Pool().Begin(t.Context())
-	check(t, err)
+	locked, err = b.DB.Pool().Begin(t.Context())
+	servertest.Check(t, err)
 	defer func() { _ = locked.Rollback(context.WithoutCancel(t.Context())) }()
 	_, err = locked.Exec(t.Context(), "lock table usage_records in access exclusive mode")
-	check(t, err)
+	servertest.Check(t, err)
 
 	const most = 2
 	body := adminclient.PricePreviewCreate{Price: newPrice()}
@@ -149,17 +150,17 @@ func TestPricePreviewsAreBoundedAndEndWithTheirRequests(t *testing.T) {
 	ended := make(chan error, most)
 	for range most {
 		go func() {
-			_, err := b.api.PreviewPrices(ctx, "demo-chat", body)
+			_, err := b.API.PreviewPrices(ctx, "demo-chat", body)
 			ended <- err
 		}()
 	}
 	waiting := func() (n int) {
-		check(t, locked.QueryRow(t.Context(), "select count(*) from pg_locks where not granted and relation = 'usage_records'::regclass").Scan(&n))
+		servertest.Check(t, locked.QueryRow(t.Context(), "select count(*) from pg_locks where not granted and relation = 'usage_records'::regclass").Scan(&n))
 		return n
 	}
 	await.Until(t, "the previews to wait for the lock", func() bool { return waiting() >= most })
-	refused, err := answered(b.api.PreviewPrices(t.Context(), "demo-chat", body))
-	check(t, err)
+	refused, err := servertest.Answered(b.API.PreviewPrices(t.Context(), "demo-chat", body))
+	servertest.Check(t, err)
 	if refused.StatusCode != http.StatusTooManyRequests {
 		t.Errorf("a third preview: %d %s; want 429", refused.StatusCode, refused.Body)
 	}
@@ -170,10 +171,10 @@ func TestPricePreviewsAreBoundedAndEndWithTheirRequests(t *testing.T) {
 		}
 	}
 	await.Until(t, "the queries to be cancelled although the lock is held", func() bool { return waiting() == 0 })
-	check(t, locked.Rollback(t.Context()))
+	servertest.Check(t, locked.Rollback(t.Context()))
 	await.Until(t, "another preview", func() bool {
-		again, err := answered(b.api.PreviewPrices(t.Context(), "demo-chat", body))
-		check(t, err)
+		again, err := servertest.Answered(b.API.PreviewPrices(t.Context(), "demo-chat", body))
+		servertest.Check(t, err)
 		return again.StatusCode == http.StatusOK
 	})
 }

@@ -1,4 +1,4 @@
-package httpapi_test
+package accountapi_test
 
 import (
 	"fmt"
@@ -12,15 +12,16 @@ import (
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/adminclient/optional"
+	"modelgateway/controlplane/internal/httpapi/servertest"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/wire"
 )
 
 func TestCreateAndGetAccount(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	made, err := answered(b.api.CreateAccount(t.Context(), nil, adminclient.AccountCreate{Name: "Example", ExternalID: new("customer-1")}))
-	check(t, err)
+	b := start(t)
+	made, err := servertest.Answered(b.API.CreateAccount(t.Context(), nil, adminclient.AccountCreate{Name: "Example", ExternalID: new("customer-1")}))
+	servertest.Check(t, err)
 	a := made.Value
 	want := adminclient.Account{
 		ID: a.ID, ExternalID: new("customer-1"), Name: "Example", Status: adminclient.AccountStatusActive, MaxConcurrentRequests: 100,
@@ -33,55 +34,55 @@ func TestCreateAndGetAccount(t *testing.T) {
 		t.Errorf("created (-want +got):\n%s", diff)
 	}
 
-	got, err := answered(b.api.GetAccount(t.Context(), a.ID))
-	check(t, err)
+	got, err := servertest.Answered(b.API.GetAccount(t.Context(), a.ID))
+	servertest.Check(t, err)
 	if diff := cmp.Diff(a, got.Value); diff != "" {
 		t.Errorf("read back (-want +got):\n%s", diff)
 	}
 
-	again, err := answered(b.api.CreateAccount(t.Context(), nil, adminclient.AccountCreate{Name: "Other", ExternalID: new("customer-1")}))
-	check(t, err)
-	problem(t, again.Problem, http.StatusConflict, "external_id_taken")
+	again, err := servertest.Answered(b.API.CreateAccount(t.Context(), nil, adminclient.AccountCreate{Name: "Other", ExternalID: new("customer-1")}))
+	servertest.Check(t, err)
+	servertest.Problem(t, again.Problem, http.StatusConflict, "external_id_taken")
 
 	for _, id := range []string{"acc_00000000000070008000000000000000", "acc_1", "key_00000000000070008000000000000000"} {
-		missing, err := answered(b.api.GetAccount(t.Context(), id))
-		check(t, err)
-		problem(t, missing.Problem, http.StatusNotFound, "not_found")
+		missing, err := servertest.Answered(b.API.GetAccount(t.Context(), id))
+		servertest.Check(t, err)
+		servertest.Problem(t, missing.Problem, http.StatusNotFound, "not_found")
 	}
-	b.checkLedger()
+	b.CheckLedger()
 }
 
 func TestAccountPatchIsAnnounced(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	a := b.account(3)
+	b := start(t)
+	a := b.Account(3)
 
-	renamed, err := answered(b.api.UpdateAccount(t.Context(), a.ID, nil, adminclient.AccountPatch{Name: new("New name")}))
-	check(t, err)
+	renamed, err := servertest.Answered(b.API.UpdateAccount(t.Context(), a.ID, nil, adminclient.AccountPatch{Name: new("New name")}))
+	servertest.Check(t, err)
 	if renamed.Value.Name != "New name" || renamed.Value.MaxConcurrentRequests != 3 {
 		t.Errorf("renamed to %+v", renamed.Value)
 	}
-	if len(b.announcer.told) != 0 {
-		t.Errorf("a new name was announced: %+v", b.announcer.told)
+	if len(b.Announcer.Told) != 0 {
+		t.Errorf("a new name was announced: %+v", b.Announcer.Told)
 	}
 
-	suspended, err := answered(b.api.UpdateAccount(t.Context(), a.ID, nil, adminclient.AccountPatch{
+	suspended, err := servertest.Answered(b.API.UpdateAccount(t.Context(), a.ID, nil, adminclient.AccountPatch{
 		Status: new(adminclient.AccountStatusSuspended), MaxConcurrentRequests: new(1),
 	}))
-	check(t, err)
+	servertest.Check(t, err)
 	if suspended.Value.Status != adminclient.AccountStatusSuspended || suspended.Value.MaxConcurrentRequests != 1 {
 		t.Errorf("suspended to %+v", suspended.Value)
 	}
 	want := []wire.KeyChange{{V: wire.Version, Kind: wire.AccountUpdated, Account: a.ID}}
-	if diff := cmp.Diff(want, b.announcer.told, cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Revision" }, cmp.Ignore())); diff != "" {
+	if diff := cmp.Diff(want, b.Announcer.Told, cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Revision" }, cmp.Ignore())); diff != "" {
 		t.Errorf("announced (-want +got):\n%s", diff)
 	}
 
-	refused, err := answered(b.api.UpdateAccount(t.Context(), a.ID, nil, adminclient.AccountPatch{
+	refused, err := servertest.Answered(b.API.UpdateAccount(t.Context(), a.ID, nil, adminclient.AccountPatch{
 		Name: new(""), Status: new(adminclient.AccountStatus("gone")), MaxConcurrentRequests: new(-1),
 	}))
-	check(t, err)
-	problem(t, refused.Problem, http.StatusBadRequest, "invalid_input")
+	servertest.Check(t, err)
+	servertest.Problem(t, refused.Problem, http.StatusBadRequest, "invalid_input")
 	var fields []string
 	for _, e := range refused.Problem.Errors {
 		fields = append(fields, e.Field)
@@ -89,15 +90,15 @@ func TestAccountPatchIsAnnounced(t *testing.T) {
 	if diff := cmp.Diff([]string{"name", "status", "max_concurrent_requests"}, fields); diff != "" {
 		t.Errorf("wrong fields (-want +got):\n%s", diff)
 	}
-	b.checkLedger()
+	b.CheckLedger()
 }
 
 // The limit of open video jobs stays as it is unless a change names it, and null removes it. Proxies need not know it.
 func TestAccountLimitOfOpenVideoJobsIsSetAndRemoved(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	made, err := answered(b.api.CreateAccount(t.Context(), nil, adminclient.AccountCreate{Name: "Example", MaxOpenVideoJobs: new(2)}))
-	check(t, err)
+	b := start(t)
+	made, err := servertest.Answered(b.API.CreateAccount(t.Context(), nil, adminclient.AccountCreate{Name: "Example", MaxOpenVideoJobs: new(2)}))
+	servertest.Check(t, err)
 	id := made.Value.ID
 	for _, step := range []struct {
 		name  string
@@ -109,40 +110,40 @@ func TestAccountLimitOfOpenVideoJobsIsSetAndRemoved(t *testing.T) {
 		{"removed", adminclient.AccountPatch{MaxOpenVideoJobs: optional.Null[int]()}, nil},
 		{"set", adminclient.AccountPatch{MaxOpenVideoJobs: optional.Of(7)}, new(7)},
 	} {
-		patched, err := answered(b.api.UpdateAccount(t.Context(), id, nil, step.patch))
-		check(t, err)
-		read, err := answered(b.api.GetAccount(t.Context(), id))
-		check(t, err)
+		patched, err := servertest.Answered(b.API.UpdateAccount(t.Context(), id, nil, step.patch))
+		servertest.Check(t, err)
+		read, err := servertest.Answered(b.API.GetAccount(t.Context(), id))
+		servertest.Check(t, err)
 		for _, got := range []*adminclient.Account{patched.Value, read.Value} {
 			if diff := cmp.Diff(step.want, got.MaxOpenVideoJobs); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", step.name, diff)
 			}
 		}
 	}
-	if len(b.announcer.told) != 0 {
-		t.Errorf("the limit was announced: %+v", b.announcer.told)
+	if len(b.Announcer.Told) != 0 {
+		t.Errorf("the limit was announced: %+v", b.Announcer.Told)
 	}
 	for _, bad := range []int{-1, 1_000_001} {
-		refused, err := answered(b.api.UpdateAccount(t.Context(), id, nil, adminclient.AccountPatch{MaxOpenVideoJobs: optional.Of(bad)}))
-		check(t, err)
-		problem(t, refused.Problem, http.StatusBadRequest, "invalid_input")
+		refused, err := servertest.Answered(b.API.UpdateAccount(t.Context(), id, nil, adminclient.AccountPatch{MaxOpenVideoJobs: optional.Of(bad)}))
+		servertest.Check(t, err)
+		servertest.Problem(t, refused.Problem, http.StatusBadRequest, "invalid_input")
 	}
 }
 
 func TestAccountListIsPaged(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := start(t)
 	var want []string
 	for i := range 5 {
-		r, err := answered(b.api.CreateAccount(t.Context(), nil, adminclient.AccountCreate{Name: fmt.Sprint("Account ", i)}))
-		check(t, err)
+		r, err := servertest.Answered(b.API.CreateAccount(t.Context(), nil, adminclient.AccountCreate{Name: fmt.Sprint("Account ", i)}))
+		servertest.Check(t, err)
 		want = append(want, r.Value.ID)
 	}
 	var got []string
 	params := adminclient.ListAccountsParams{Limit: new(2)}
 	for pages := 0; ; pages++ {
-		r, err := answered(b.api.ListAccounts(t.Context(), &params))
-		check(t, err)
+		r, err := servertest.Answered(b.API.ListAccounts(t.Context(), &params))
+		servertest.Check(t, err)
 		for _, a := range r.Value.Data {
 			got = append(got, a.ID)
 		}
@@ -154,37 +155,37 @@ func TestAccountListIsPaged(t *testing.T) {
 		}
 	}
 	// Accounts that were created within one millisecond have no order.
-	if diff := cmp.Diff(sorted(want), sorted(got)); diff != "" {
+	if diff := cmp.Diff(servertest.Sorted(want), servertest.Sorted(got)); diff != "" {
 		t.Errorf("all pages (-want +got):\n%s", diff)
 	}
 	for _, params := range []adminclient.ListAccountsParams{{Limit: new(0)}, {Limit: new(501)}, {Cursor: new("?")}, {Cursor: new("AAAA")}} {
-		r, err := answered(b.api.ListAccounts(t.Context(), &params))
-		check(t, err)
-		problem(t, r.Problem, http.StatusBadRequest, "invalid_input")
+		r, err := servertest.Answered(b.API.ListAccounts(t.Context(), &params))
+		servertest.Check(t, err)
+		servertest.Problem(t, r.Problem, http.StatusBadRequest, "invalid_input")
 	}
 }
 
 // used books a charge of an account on a day before today, by its roll-up and its pool.
-func (b *bundle) used(account string, daysAgo int, cost int64) {
-	b.t.Helper()
+func (b *server) used(account string, daysAgo int, cost int64) {
+	b.T.Helper()
 	id, err := ident.Account.Parse(account)
-	check(b.t, err)
-	b.exec(`insert into usage_daily select $1, d as booked_on, d as used_on, gen_random_uuid(), 'm', 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, $3
+	servertest.Check(b.T, err)
+	b.Exec(`insert into usage_daily select $1, d as booked_on, d as used_on, gen_random_uuid(), 'm', 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, $3
 		from (select (now() at time zone 'utc')::date - $2::integer) as x(d)`, id, daysAgo, cost)
-	b.exec("update pools set settled = settled + $2 where account_id = $1 and kind = 1", id, cost)
+	b.Exec("update pools set settled = settled + $2 where account_id = $1 and kind = 1", id, cost)
 }
 
 func TestAccountFiguresAndOrders(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := start(t)
 	ids, names := map[string]string{}, []string{"idle", "rich", "heavy", "short", "old"}
 	for i, name := range names {
-		r, err := answered(b.api.CreateAccount(t.Context(), nil, adminclient.AccountCreate{
+		r, err := servertest.Answered(b.API.CreateAccount(t.Context(), nil, adminclient.AccountCreate{
 			Name: "The " + name + " 10%_account", ExternalID: new("ext-" + name), Metadata: &adminclient.Metadata{"n": name},
 		}))
-		check(t, err)
+		servertest.Check(t, err)
 		ids[name] = r.Value.ID
-		b.credit(r.Value.ID, []string{"5.00", "1000.00", "100.00", "2.00", "3.00"}[i], name)
+		b.Credit(r.Value.ID, []string{"5.00", "1000.00", "100.00", "2.00", "3.00"}[i], name)
 	}
 	b.used(ids["rich"], 0, 1_000_000_000)
 	b.used(ids["heavy"], 0, 10_000_000_000)
@@ -192,18 +193,18 @@ func TestAccountFiguresAndOrders(t *testing.T) {
 	b.used(ids["heavy"], 7, 7_000_000_000)
 	b.used(ids["short"], 1, 1_900_000_000)
 	b.used(ids["old"], 30, 1_000_000_000)
-	got, err := answered(b.api.GetAccount(t.Context(), ids["heavy"]))
-	check(t, err)
+	got, err := servertest.Answered(b.API.GetAccount(t.Context(), ids["heavy"]))
+	servertest.Check(t, err)
 	if a := got.Value; a.CostToday != "10.00" || a.Cost7D != "70.00" || a.HoursLeft == nil || *a.HoursLeft < 47 || *a.HoursLeft > 55 || a.Metadata["n"] != "heavy" {
 		t.Errorf("heavy: %s", got.Body)
 	}
-	idle, err := answered(b.api.GetAccount(t.Context(), ids["idle"]))
-	check(t, err)
+	idle, err := servertest.Answered(b.API.GetAccount(t.Context(), ids["idle"]))
+	servertest.Check(t, err)
 	if a := idle.Value; a.CostToday != "0.00" || a.Cost7D != "0.00" || a.HoursLeft != nil {
 		t.Errorf("idle: %s", idle.Body)
 	}
-	_, err = answered(b.api.UpdateAccount(t.Context(), ids["old"], nil, adminclient.AccountPatch{Status: new(adminclient.AccountStatusSuspended)}))
-	check(t, err)
+	_, err = servertest.Answered(b.API.UpdateAccount(t.Context(), ids["old"], nil, adminclient.AccountPatch{Status: new(adminclient.AccountStatusSuspended)}))
+	servertest.Check(t, err)
 	for _, test := range []struct {
 		name   string
 		params adminclient.ListAccountsParams
@@ -222,42 +223,42 @@ func TestAccountFiguresAndOrders(t *testing.T) {
 	} {
 		list := func(limit *int, cursor *string) ([]string, *string) {
 			test.params.Limit, test.params.Cursor = limit, cursor
-			r, err := answered(b.api.ListAccounts(t.Context(), &test.params))
-			check(t, err)
-			return idsOf(r.Value.Data, func(a adminclient.Account) string { return strings.TrimPrefix(*a.ExternalID, "ext-") }), r.Value.NextCursor
+			r, err := servertest.Answered(b.API.ListAccounts(t.Context(), &test.params))
+			servertest.Check(t, err)
+			return servertest.IDsOf(r.Value.Data, func(a adminclient.Account) string { return strings.TrimPrefix(*a.ExternalID, "ext-") }), r.Value.NextCursor
 		}
-		if got := walk(t, list, func() {}); !slices.Equal(got, test.want) {
+		if got := servertest.Walk(t, list, func() {}); !slices.Equal(got, test.want) {
 			t.Errorf("%s: got %v; want %v", test.name, got, test.want)
 		}
 	}
 	for _, params := range []adminclient.ListAccountsParams{
 		{Sort: new(adminclient.AccountSort("name"))}, {Status: new(adminclient.AccountStatus("gone"))}, {Sort: new(adminclient.AccountSortBalance), Cursor: new("AAAA")},
 	} {
-		r, err := answered(b.api.ListAccounts(t.Context(), &params))
-		check(t, err)
-		problem(t, r.Problem, http.StatusBadRequest, "invalid_input")
+		r, err := servertest.Answered(b.API.ListAccounts(t.Context(), &params))
+		servertest.Check(t, err)
+		servertest.Problem(t, r.Problem, http.StatusBadRequest, "invalid_input")
 	}
 }
 
 func TestMetadataIsReplaced(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	a := b.account(1)
+	b := start(t)
+	a := b.Account(1)
 	if len(a.Metadata) != 0 {
 		t.Errorf("a new account has %v", a.Metadata)
 	}
 	for _, metadata := range []adminclient.Metadata{{"plan": "business", "city": "Łódź"}, {"plan": "free"}, {}} {
-		r, err := answered(b.api.UpdateAccount(t.Context(), a.ID, nil, adminclient.AccountPatch{Metadata: &metadata}))
-		check(t, err)
+		r, err := servertest.Answered(b.API.UpdateAccount(t.Context(), a.ID, nil, adminclient.AccountPatch{Metadata: &metadata}))
+		servertest.Check(t, err)
 		if !maps.Equal(r.Value.Metadata, metadata) {
 			t.Errorf("got %v; want %v", r.Value.Metadata, metadata)
 		}
 	}
-	r, err := answered(b.api.UpdateAccount(t.Context(), a.ID, nil, adminclient.AccountPatch{
+	r, err := servertest.Answered(b.API.UpdateAccount(t.Context(), a.ID, nil, adminclient.AccountPatch{
 		Metadata: &adminclient.Metadata{"": "x", "long": strings.Repeat("x", 501)},
 	}))
-	check(t, err)
-	problem(t, r.Problem, http.StatusBadRequest, "invalid_input")
+	servertest.Check(t, err)
+	servertest.Problem(t, r.Problem, http.StatusBadRequest, "invalid_input")
 	if p := r.Problem; p != nil && len(p.Errors) != 2 {
 		t.Errorf("got %+v; want the name and the value refused", p.Errors)
 	}

@@ -1,4 +1,4 @@
-package httpapi_test
+package trafficapi_test
 
 import (
 	"bufio"
@@ -12,13 +12,14 @@ import (
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/httpapi"
+	"modelgateway/controlplane/internal/httpapi/servertest"
 	"modelgateway/controlplane/internal/traffic"
 	"modelgateway/shared/pulse"
 )
 
 // proxies replaces the proxies: reports are given to Live, and lines to the open tails.
 type proxies struct {
-	*bundle
+	*server
 	live     *traffic.Live
 	stopping chan struct{}
 	// asked has the requests for tails, opened the functions that take their lines.
@@ -36,7 +37,7 @@ func setupTraffic(t *testing.T) *proxies {
 	p := &proxies{
 		live: traffic.NewLive(nil), stopping: make(chan struct{}), asked: make(chan pulse.Tail, 100), opened: make(chan func(string, *pulse.Lines), 100),
 	}
-	p.bundle = setupWith(t, nil, func(cfg *httpapi.Config) {
+	p.server = startWith(t, nil, func(cfg *httpapi.Config) {
 		cfg.Traffic, cfg.Tails, cfg.Stopping = p.live, traffic.NewTails(p, cfg.Log, nil), p.stopping
 	})
 	return p
@@ -48,14 +49,14 @@ func (p *proxies) report(name string, totals ...pulse.Total) {
 
 // open opens a stream.
 func (p *proxies) open(path, accept string) (*http.Response, *bufio.Scanner) {
-	p.t.Helper()
-	r, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, p.url+path, http.NoBody)
-	check(p.t, err)
-	r.Header.Set("Authorization", "Bearer "+bootstrapToken)
+	p.T.Helper()
+	r, err := http.NewRequestWithContext(p.T.Context(), http.MethodGet, p.URL+path, http.NoBody)
+	servertest.Check(p.T, err)
+	r.Header.Set("Authorization", "Bearer "+servertest.BootstrapToken)
 	r.Header.Set("Accept", accept)
 	response, err := http.DefaultClient.Do(r)
-	check(p.t, err)
-	p.t.Cleanup(func() { _ = response.Body.Close() })
+	servertest.Check(p.T, err)
+	p.T.Cleanup(func() { _ = response.Body.Close() })
 	return response, bufio.NewScanner(response.Body)
 }
 
@@ -63,8 +64,8 @@ func TestTrafficOfNoProxyIsUnknown(t *testing.T) {
 	t.Parallel()
 	p := setupTraffic(t)
 	p.live.SetSessions([]traffic.Session{{ID: 7, Name: "one"}})
-	got, err := p.api.GetTraffic(t.Context())
-	check(t, err)
+	got, err := p.API.GetTraffic(t.Context())
+	servertest.Check(t, err)
 	if v := got.Value; v.Heard != 0 || v.Silent != 1 || v.Current != nil || len(v.History) != 90 || v.History[89].Requests != nil {
 		t.Errorf("got %s; want no figures and a silent proxy", got.Body)
 	}
@@ -75,8 +76,8 @@ func TestTrafficHasTheFiguresOfTheHeardProxies(t *testing.T) {
 	p := setupTraffic(t)
 	p.report("one")
 	p.report("two")
-	got, err := p.api.GetTraffic(t.Context())
-	check(t, err)
+	got, err := p.API.GetTraffic(t.Context())
+	servertest.Check(t, err)
 	if v := got.Value; v.Heard != 2 || v.Silent != 0 || v.Current == nil || v.Current.InFlight["/v1/models"] != 6 || v.Current.ChargedPerMinute != "0.00" || v.Current.TtftMS != nil {
 		t.Errorf("got %s", got.Body)
 	}
@@ -117,7 +118,7 @@ func TestTailShowsRequestsAsTheyEnd(t *testing.T) {
 		if !events.Scan() {
 			t.Fatalf("the stream has ended: %v", events.Err())
 		}
-		check(t, json.Unmarshal(events.Bytes(), &e))
+		servertest.Check(t, json.Unmarshal(events.Bytes(), &e))
 		return e
 	}
 	if e := next(); e.Type != adminclient.TailEventTypeCoverage || *e.Heard != 1 || *e.Silent != 0 {
@@ -149,7 +150,7 @@ func TestTailShowsRequestsAsTheyEnd(t *testing.T) {
 			break
 		}
 	}
-	check(t, response.Body.Close())
+	servertest.Check(t, response.Body.Close())
 	if closed := <-p.asked; !closed.Closed || closed.ID != asked.ID {
 		t.Errorf("after the watcher had gone, the proxies were asked for %+v", closed)
 	}
@@ -172,16 +173,16 @@ func TestOneReaderCannotOpenAllTailsOrStreams(t *testing.T) {
 func TestStreamsEndWithTheTokenOfTheirReader(t *testing.T) {
 	t.Parallel()
 	p := setupTraffic(t)
-	token, err := p.api.CreateToken(t.Context(), nil, adminclient.TokenCreate{Name: "reader", Scopes: []adminclient.Scope{adminclient.ScopeObserve}})
-	check(t, err)
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.url+"/admin/v1/traffic/stream", http.NoBody)
-	check(t, err)
+	token, err := p.API.CreateToken(t.Context(), nil, adminclient.TokenCreate{Name: "reader", Scopes: []adminclient.Scope{adminclient.ScopeObserve}})
+	servertest.Check(t, err)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.URL+"/admin/v1/traffic/stream", http.NoBody)
+	servertest.Check(t, err)
 	r.Header.Set("Authorization", "Bearer "+token.Value.Secret)
 	response, err := http.DefaultClient.Do(r)
-	check(t, err)
+	servertest.Check(t, err)
 	t.Cleanup(func() { _ = response.Body.Close() })
-	_, err = p.api.RevokeToken(t.Context(), token.Value.ID)
-	check(t, err)
+	_, err = p.API.RevokeToken(t.Context(), token.Value.ID)
+	servertest.Check(t, err)
 	if _, err := io.Copy(io.Discard, response.Body); err != nil { // it returns when the server ends the stream
 		t.Error(err)
 	}
@@ -195,14 +196,14 @@ func TestInvalidFilterOfATailIsRefused(t *testing.T) {
 
 // refused fails the test unless a stream is refused with a problem.
 func (p *proxies) refused(path string, status int, kind string) {
-	p.t.Helper()
+	p.T.Helper()
 	response, body := p.open(path, "")
 	var got adminclient.Problem
 	if body.Scan() {
-		check(p.t, json.Unmarshal(body.Bytes(), &got))
+		servertest.Check(p.T, json.Unmarshal(body.Bytes(), &got))
 	}
 	if response.StatusCode != status {
-		p.t.Errorf("got %d; want %d", response.StatusCode, status)
+		p.T.Errorf("got %d; want %d", response.StatusCode, status)
 	}
-	problem(p.t, &got, status, kind)
+	servertest.Problem(p.T, &got, status, kind)
 }

@@ -1,4 +1,4 @@
-package httpapi_test
+package billingapi_test
 
 import (
 	"net/http"
@@ -9,29 +9,30 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/httpapi/servertest"
 	"modelgateway/shared/price"
 )
 
 func TestStatement(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.apply(demoCatalog)
-	a := b.account(1)
-	k := b.key(a.ID, "")
-	paid := b.credit(a.ID, "10.00", "=cmd")
-	p := b.proxy("p")
+	b := start(t)
+	b.Apply(servertest.DemoCatalog)
+	a := b.Account(1)
+	k := b.Key(a.ID, "")
+	paid := b.Credit(a.ID, "10.00", "=cmd")
+	p := b.Proxy("p")
 	for range 2 {
-		p.report(k, time.Now(), b.sheet("demo-chat"), price.Usage{Input: 1_000_000, Output: 100_000})
+		p.Report(k, time.Now(), b.Sheet("demo-chat"), price.Usage{Input: 1_000_000, Output: 100_000})
 	}
 	reason := "paid \"twice\", back"
-	corrected, err := answered(b.api.CreateCredit(t.Context(), a.ID, nil, adminclient.CreditCreate{
+	corrected, err := servertest.Answered(b.API.CreateCredit(t.Context(), a.ID, nil, adminclient.CreditCreate{
 		Amount: "-1.25", Kind: adminclient.CreditKindCorrection, Reference: "c", Reason: &reason,
 	}))
-	check(t, err)
+	servertest.Check(t, err)
 	today := time.Now().UTC()
 	from, to := today.AddDate(0, 0, -1).Format(time.DateOnly), today.AddDate(0, 0, 2).Format(time.DateOnly)
-	r, err := answered(b.api.GetStatement(t.Context(), a.ID, &adminclient.GetStatementParams{From: &from, To: &to, GroupBy: []adminclient.UsageGroup{adminclient.UsageGroupModel}}))
-	check(t, err)
+	r, err := servertest.Answered(b.API.GetStatement(t.Context(), a.ID, &adminclient.GetStatementParams{From: &from, To: &to, GroupBy: []adminclient.UsageGroup{adminclient.UsageGroupModel}}))
+	servertest.Check(t, err)
 	if r.StatusCode != http.StatusOK {
 		t.Fatalf("statement: %s", r.Body)
 	}
@@ -44,16 +45,16 @@ func TestStatement(t *testing.T) {
 		t.Errorf("statement (-want +got):\n%s", diff)
 	}
 	month := today.Format("2006-01")
-	whole, err := answered(b.api.GetStatement(t.Context(), a.ID, &adminclient.GetStatementParams{Month: &month}))
-	check(t, err)
+	whole, err := servertest.Answered(b.API.GetStatement(t.Context(), a.ID, &adminclient.GetStatementParams{Month: &month}))
+	servertest.Check(t, err)
 	if whole.StatusCode != http.StatusOK || whole.Value.From != month+"-01" || whole.Value.ClosingBalance != "5.75" || len(whole.Value.UsageLines) != 1 ||
 		*whole.Value.UsageLines[0].KeyID != k.ID || whole.Value.UsageLines[0].Day == nil {
 		t.Errorf("statement of the month: %s", whole.Body)
 	}
 
-	table, err := answered(b.api.GetStatement(t.Context(), a.ID, &adminclient.GetStatementParams{From: &from, To: &to, GroupBy: []adminclient.UsageGroup{adminclient.UsageGroupModel}},
+	table, err := servertest.Answered(b.API.GetStatement(t.Context(), a.ID, &adminclient.GetStatementParams{From: &from, To: &to, GroupBy: []adminclient.UsageGroup{adminclient.UsageGroupModel}},
 		adminclient.WithHeader("Accept", "text/csv")))
-	check(t, err)
+	servertest.Check(t, err)
 	lines := strings.Join([]string{
 		"line,date,transaction_id,reference,reason,request_id,key_id,model,requests,amount,currency",
 		"opening_balance," + from + ",,,,,,,,0.00,USD",
@@ -69,8 +70,8 @@ func TestStatement(t *testing.T) {
 
 func TestInvalidStatementIsRejected(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	a := b.account(1)
+	b := start(t)
+	a := b.Account(1)
 	day, before, never, month := "2026-10-02", "2026-10-01", "2026-13-01", "2026-13"
 	for name, params := range map[string]adminclient.GetStatementParams{
 		"no period":          {},
@@ -88,31 +89,31 @@ func TestInvalidStatementIsRejected(t *testing.T) {
 		"by account":         {Month: new("2026-10"), GroupBy: []adminclient.UsageGroup{adminclient.UsageGroupAccount}},
 		"by nothing real":    {Month: new("2026-10"), GroupBy: []adminclient.UsageGroup{"week"}},
 	} {
-		r, err := answered(b.api.GetStatement(t.Context(), a.ID, &params))
-		check(t, err)
+		r, err := servertest.Answered(b.API.GetStatement(t.Context(), a.ID, &params))
+		servertest.Check(t, err)
 		if r.Problem == nil || r.Problem.Status != http.StatusBadRequest {
 			t.Errorf("%s: got %s; want it refused", name, r.Body)
 		}
 	}
-	r, err := answered(b.api.GetStatement(t.Context(), "acc_00000000000070008000000000000000", &adminclient.GetStatementParams{Month: new("2026-10")}))
-	check(t, err)
-	problem(t, r.Problem, http.StatusNotFound, "not_found")
+	r, err := servertest.Answered(b.API.GetStatement(t.Context(), "acc_00000000000070008000000000000000", &adminclient.GetStatementParams{Month: new("2026-10")}))
+	servertest.Check(t, err)
+	servertest.Problem(t, r.Problem, http.StatusNotFound, "not_found")
 }
 
 // A portal shows days and months of its customers' zone.
 func TestDaysAreThoseOfTheTimeZone(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.apply(demoCatalog)
-	k := b.key(b.account(1).ID, "")
-	p := b.proxy("p")
+	b := start(t)
+	b.Apply(servertest.DemoCatalog)
+	k := b.Key(b.Account(1).ID, "")
+	p := b.Proxy("p")
 	midnight := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -2)
-	p.report(k, midnight.Add(-6*time.Hour), b.sheet("demo-chat"), price.Usage{Input: 1_000_000})                // 23:45 of the day before
-	p.report(k, midnight.Add(-5*time.Hour-45*time.Minute), b.sheet("demo-chat"), price.Usage{Input: 2_000_000}) // midnight
+	p.Report(k, midnight.Add(-6*time.Hour), b.Sheet("demo-chat"), price.Usage{Input: 1_000_000})                // 23:45 of the day before
+	p.Report(k, midnight.Add(-5*time.Hour-45*time.Minute), b.Sheet("demo-chat"), price.Usage{Input: 2_000_000}) // midnight
 	from, to, zone := midnight.AddDate(0, 0, -1).Format(time.DateOnly), midnight.AddDate(0, 0, 1).Format(time.DateOnly), "Asia/Kathmandu"
 	by := []adminclient.UsageGroup{adminclient.UsageGroupDay}
-	totals, err := answered(b.api.GetUsageTotals(t.Context(), &adminclient.GetUsageTotalsParams{KeyID: &k.ID, From: &from, To: &to, TimeZone: &zone, GroupBy: by}))
-	check(t, err)
+	totals, err := servertest.Answered(b.API.GetUsageTotals(t.Context(), &adminclient.GetUsageTotalsParams{KeyID: &k.ID, From: &from, To: &to, TimeZone: &zone, GroupBy: by}))
+	servertest.Check(t, err)
 	want := []adminclient.UsageTotal{
 		{Day: &from, Requests: 1, Input: 1_000_000, Cost: "1.00"}, {Day: new(midnight.Format(time.DateOnly)), Requests: 1, Input: 2_000_000, Cost: "2.00"},
 	}
@@ -120,8 +121,8 @@ func TestDaysAreThoseOfTheTimeZone(t *testing.T) {
 		t.Errorf("totals in %s (-want +got):\n%s", totals.Value.TimeZone, diff)
 	}
 	month := time.Now().In(time.FixedZone("", 5*3600+45*60)).Format("2006-01") // what is booked now is in this month there
-	made, err := answered(b.api.GetStatement(t.Context(), k.AccountID, &adminclient.GetStatementParams{Month: &month, TimeZone: &zone}))
-	check(t, err)
+	made, err := servertest.Answered(b.API.GetStatement(t.Context(), k.AccountID, &adminclient.GetStatementParams{Month: &month, TimeZone: &zone}))
+	servertest.Check(t, err)
 	if made.Value == nil || made.Value.TimeZone != zone || made.Value.Usage != "3.00" || made.Value.ClosingBalance != "-3.00" {
 		t.Errorf("the statement: %s", made.Body)
 	}
@@ -131,8 +132,8 @@ func TestDaysAreThoseOfTheTimeZone(t *testing.T) {
 		"for a year":   {KeyID: &k.ID, From: new("2025-01-01"), To: &to, TimeZone: &zone},
 		"of no zone":   {KeyID: &k.ID, From: &from, To: &to, TimeZone: new("Local")},
 	} {
-		r, err := answered(b.api.GetUsageTotals(t.Context(), &params))
-		check(t, err)
+		r, err := servertest.Answered(b.API.GetUsageTotals(t.Context(), &params))
+		servertest.Check(t, err)
 		if r.Problem == nil || r.Problem.Status != http.StatusBadRequest {
 			t.Errorf("totals %s: got %s; want them refused", name, r.Body)
 		}
@@ -141,21 +142,21 @@ func TestDaysAreThoseOfTheTimeZone(t *testing.T) {
 
 func TestUsageTotals(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.apply(demoCatalog)
-	first, second := b.account(1), b.account(1)
-	k, other := b.key(first.ID, ""), b.key(second.ID, "")
-	p := b.proxy("p")
+	b := start(t)
+	b.Apply(servertest.DemoCatalog)
+	first, second := b.Account(1), b.Account(1)
+	k, other := b.Key(first.ID, ""), b.Key(second.ID, "")
+	p := b.Proxy("p")
 	today := time.Now().UTC().Truncate(24 * time.Hour)
-	p.report(k, today.AddDate(0, 0, -3), b.sheet("demo-chat"), price.Usage{Input: 1_000_000})
-	p.report(k, today, b.sheet("demo-chat"), price.Usage{Input: 2_000_000, CacheWrite5m: 3, CacheWrite1h: 4})
-	p.report(other, today, b.sheet("demo-chat"), price.Usage{Output: 100_000})
+	p.Report(k, today.AddDate(0, 0, -3), b.Sheet("demo-chat"), price.Usage{Input: 1_000_000})
+	p.Report(k, today, b.Sheet("demo-chat"), price.Usage{Input: 2_000_000, CacheWrite5m: 3, CacheWrite1h: 4})
+	p.Report(other, today, b.Sheet("demo-chat"), price.Usage{Output: 100_000})
 	totals := func(params adminclient.GetUsageTotalsParams) []adminclient.UsageTotal {
 		t.Helper()
 		var found []adminclient.UsageTotal
 		for {
-			r, err := answered(b.api.GetUsageTotals(t.Context(), &params))
-			check(t, err)
+			r, err := servertest.Answered(b.API.GetUsageTotals(t.Context(), &params))
+			servertest.Check(t, err)
 			if r.StatusCode != http.StatusOK || r.Value.Currency != "USD" {
 				t.Fatalf("totals: %s", r.Body)
 			}
@@ -183,10 +184,10 @@ func TestUsageTotals(t *testing.T) {
 	if len(got) != 1 || *got[0].KeyID != other.ID || *got[0].Model != "demo-chat" || got[0].Output != 100_000 {
 		t.Errorf("of a key: %+v", got)
 	}
-	r, err := answered(b.api.GetUsageTotals(t.Context(), &adminclient.GetUsageTotalsParams{
+	r, err := servertest.Answered(b.API.GetUsageTotals(t.Context(), &adminclient.GetUsageTotalsParams{
 		GroupBy: []adminclient.UsageGroup{"week"}, From: new("today"), AccountID: new("x"), Cursor: new("e30x"),
 	}))
-	check(t, err)
+	servertest.Check(t, err)
 	if p := r.Problem; p == nil || len(p.Errors) != 4 {
 		t.Errorf("got %s; want four fields refused", r.Body)
 	}

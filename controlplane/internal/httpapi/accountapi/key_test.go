@@ -1,4 +1,4 @@
-package httpapi_test
+package accountapi_test
 
 import (
 	"errors"
@@ -12,73 +12,72 @@ import (
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/adminclient/optional"
+	"modelgateway/controlplane/internal/httpapi/servertest"
 	"modelgateway/controlplane/internal/propagation"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/lease/session"
 	"modelgateway/shared/wire"
 )
 
-func sorted(values []string) []string { return slices.Sorted(slices.Values(values)) }
-
 func TestKey(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	a := b.account(1)
-	k := b.key(a.ID, "5.00")
-	if err := apikey.Check(k.Secret); err != nil || !b.hasher.HasMAC(k.Secret) || !strings.HasSuffix(k.Secret, k.Hint) {
+	b := start(t)
+	a := b.Account(1)
+	k := b.Key(a.ID, "5.00")
+	if err := apikey.Check(k.Secret); err != nil || !b.Hasher.HasMAC(k.Secret) || !strings.HasSuffix(k.Secret, k.Hint) {
 		t.Errorf("secret %q with hint %q: %v", k.Secret, k.Hint, err)
 	}
 	want := adminclient.Key{
 		ID: k.ID, AccountID: a.ID, Name: "a key", Status: adminclient.KeyStatusActive, Hint: k.Hint, SpendLimit: new("5.00"),
 		Spent: "0.00", Reserved: "0.00", Revealable: true, CreatedAt: k.CreatedAt, UpdatedAt: k.UpdatedAt,
 	}
-	got, err := answered(b.api.GetKey(t.Context(), k.ID))
-	check(t, err)
+	got, err := servertest.Answered(b.API.GetKey(t.Context(), k.ID))
+	servertest.Check(t, err)
 	if diff := cmp.Diff(&want, got.Value); diff != "" {
 		t.Errorf("read back (-want +got):\n%s", diff)
 	}
-	listed, err := answered(b.api.ListKeys(t.Context(), a.ID, nil))
-	check(t, err)
+	listed, err := servertest.Answered(b.API.ListKeys(t.Context(), a.ID, nil))
+	servertest.Check(t, err)
 	if diff := cmp.Diff([]adminclient.Key{want}, listed.Value.Data); diff != "" {
 		t.Errorf("listed (-want +got):\n%s", diff)
 	}
-	revealed, err := answered(b.api.RevealKey(t.Context(), k.ID))
-	check(t, err)
+	revealed, err := servertest.Answered(b.API.RevealKey(t.Context(), k.ID))
+	servertest.Check(t, err)
 	if revealed.Value.Secret != k.Secret {
 		t.Errorf("revealed %q; want %q", revealed.Value.Secret, k.Secret)
 	}
-	b.checkLedger()
+	b.CheckLedger()
 }
 
 func TestKeyNotFound(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := start(t)
 	id := "key_00000000000070008000000000000000"
-	got, err := answered(b.api.GetKey(t.Context(), id))
-	check(t, err)
-	problem(t, got.Problem, http.StatusNotFound, "not_found")
-	patched, err := answered(b.api.UpdateKey(t.Context(), id, nil, adminclient.KeyPatch{Name: new("x")}))
-	check(t, err)
-	problem(t, patched.Problem, http.StatusNotFound, "not_found")
-	revealed, err := answered(b.api.RevealKey(t.Context(), id))
-	check(t, err)
-	problem(t, revealed.Problem, http.StatusNotFound, "not_found")
-	revoked, err := answered(b.api.RevokeKey(t.Context(), id, nil))
-	check(t, err)
-	problem(t, revoked.Problem, http.StatusNotFound, "not_found")
+	got, err := servertest.Answered(b.API.GetKey(t.Context(), id))
+	servertest.Check(t, err)
+	servertest.Problem(t, got.Problem, http.StatusNotFound, "not_found")
+	patched, err := servertest.Answered(b.API.UpdateKey(t.Context(), id, nil, adminclient.KeyPatch{Name: new("x")}))
+	servertest.Check(t, err)
+	servertest.Problem(t, patched.Problem, http.StatusNotFound, "not_found")
+	revealed, err := servertest.Answered(b.API.RevealKey(t.Context(), id))
+	servertest.Check(t, err)
+	servertest.Problem(t, revealed.Problem, http.StatusNotFound, "not_found")
+	revoked, err := servertest.Answered(b.API.RevokeKey(t.Context(), id, nil))
+	servertest.Check(t, err)
+	servertest.Problem(t, revoked.Problem, http.StatusNotFound, "not_found")
 	owner := "acc_00000000000070008000000000000000"
-	made, err := answered(b.api.CreateKey(t.Context(), owner, nil, adminclient.KeyCreate{Name: "x"}))
-	check(t, err)
-	problem(t, made.Problem, http.StatusNotFound, "not_found")
-	listed, err := answered(b.api.ListKeys(t.Context(), owner, nil))
-	check(t, err)
-	problem(t, listed.Problem, http.StatusNotFound, "not_found")
+	made, err := servertest.Answered(b.API.CreateKey(t.Context(), owner, nil, adminclient.KeyCreate{Name: "x"}))
+	servertest.Check(t, err)
+	servertest.Problem(t, made.Problem, http.StatusNotFound, "not_found")
+	listed, err := servertest.Answered(b.API.ListKeys(t.Context(), owner, nil))
+	servertest.Check(t, err)
+	servertest.Problem(t, listed.Problem, http.StatusNotFound, "not_found")
 }
 
 func TestKeyLimit(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	k := b.key(b.account(1).ID, "")
+	b := start(t)
+	k := b.Key(b.Account(1).ID, "")
 	for _, step := range []struct {
 		name      string
 		patch     adminclient.KeyPatch
@@ -92,58 +91,58 @@ func TestKeyLimit(t *testing.T) {
 		{"removed", adminclient.KeyPatch{SpendLimit: optional.Null[string]()}, nil, 1},
 		{"removed again", adminclient.KeyPatch{SpendLimit: optional.Null[string]()}, nil, 0},
 	} {
-		before := len(b.announcer.told)
-		r, err := answered(b.api.UpdateKey(t.Context(), k.ID, nil, step.patch))
-		check(t, err)
+		before := len(b.Announcer.Told)
+		r, err := servertest.Answered(b.API.UpdateKey(t.Context(), k.ID, nil, step.patch))
+		servertest.Check(t, err)
 		if r.StatusCode != http.StatusOK {
 			t.Fatalf("%s: %v", step.name, r.Problem)
 		}
 		if diff := cmp.Diff(step.limit, r.Value.SpendLimit); diff != "" {
 			t.Errorf("%s: limit (-want +got):\n%s", step.name, diff)
 		}
-		told := b.announcer.told[before:]
-		if len(told) != step.announced || (len(told) == 1 && (told[0].Kind != wire.KeyUpdated || told[0].KeyHash != b.hasher.Hash(k.Secret))) {
+		told := b.Announcer.Told[before:]
+		if len(told) != step.announced || (len(told) == 1 && (told[0].Kind != wire.KeyUpdated || told[0].KeyHash != b.Hasher.Hash(k.Secret))) {
 			t.Errorf("%s: announced %+v; want %d changes of the key", step.name, told, step.announced)
 		}
-		b.checkLedger()
+		b.CheckLedger()
 	}
 	for _, limit := range []string{"-1.00", "1.0000000001", "much", "2000000000.00"} {
-		r, err := answered(b.api.UpdateKey(t.Context(), k.ID, nil, adminclient.KeyPatch{SpendLimit: optional.Of(limit)}))
-		check(t, err)
-		problem(t, r.Problem, http.StatusBadRequest, "invalid_input")
+		r, err := servertest.Answered(b.API.UpdateKey(t.Context(), k.ID, nil, adminclient.KeyPatch{SpendLimit: optional.Of(limit)}))
+		servertest.Check(t, err)
+		servertest.Problem(t, r.Problem, http.StatusBadRequest, "invalid_input")
 	}
 }
 
 func TestRevoke(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	k := b.key(b.account(1).ID, "")
+	b := start(t)
+	k := b.Key(b.Account(1).ID, "")
 	// The process of dp-2 before it was started again has confirmed the revocation, and the present one has not.
-	b.announcer.answer = propagation.Confirmation{
+	b.Announcer.Answer = propagation.Confirmation{
 		Bound: 20 * time.Second, Confirmed: []session.ActiveSession{{Session: 5, Proxy: "dp-1"}, {Session: 6, Proxy: "dp-2"}},
 		Waiting: []session.ActiveSession{{Session: 7, Proxy: "dp-2"}},
 	}
 	began := time.Now()
-	waiting, err := answered(b.api.RevokeKey(t.Context(), k.ID, nil))
-	check(t, err)
+	waiting, err := servertest.Answered(b.API.RevokeKey(t.Context(), k.ID, nil))
+	servertest.Check(t, err)
 	first := waiting.Value
 	if first == nil || first.Effective || !slices.Equal(first.ConfirmedBy, []string{"dp-1"}) || !slices.Equal(first.WaitingFor, []string{"dp-2"}) || first.Bound == nil || first.Bound.Before(began.Add(20*time.Second)) {
 		t.Fatalf("revoke with a proxy missing: %s", waiting.Body)
 	}
-	b.announcer.answer = propagation.Confirmation{Effective: true, Confirmed: []session.ActiveSession{{Session: 6, Proxy: "dp-1"}, {Session: 7, Proxy: "dp-2"}}}
-	done, err := answered(b.api.RevokeKey(t.Context(), k.ID, nil))
-	check(t, err)
+	b.Announcer.Answer = propagation.Confirmation{Effective: true, Confirmed: []session.ActiveSession{{Session: 6, Proxy: "dp-1"}, {Session: 7, Proxy: "dp-2"}}}
+	done, err := servertest.Answered(b.API.RevokeKey(t.Context(), k.ID, nil))
+	servertest.Check(t, err)
 	if done.StatusCode != http.StatusOK || !done.Value.Effective || !slices.Equal(done.Value.ConfirmedBy, []string{"dp-1", "dp-2"}) || done.Value.Revision != first.Revision || done.Value.Bound != nil {
 		t.Errorf("revoke again: %s", done.Body)
 	}
-	if len(b.announcer.told) != 2 || b.announcer.told[0] != b.announcer.told[1] || b.announcer.told[0].Kind != wire.KeyRevoked {
-		t.Errorf("announced %+v; want the same revocation twice", b.announcer.told)
+	if len(b.Announcer.Told) != 2 || b.Announcer.Told[0] != b.Announcer.Told[1] || b.Announcer.Told[0].Kind != wire.KeyRevoked {
+		t.Errorf("announced %+v; want the same revocation twice", b.Announcer.Told)
 	}
-	patched, err := answered(b.api.UpdateKey(t.Context(), k.ID, nil, adminclient.KeyPatch{Name: new("x")}))
-	check(t, err)
-	problem(t, patched.Problem, http.StatusConflict, "key_revoked")
-	got, err := answered(b.api.GetKey(t.Context(), k.ID))
-	check(t, err)
+	patched, err := servertest.Answered(b.API.UpdateKey(t.Context(), k.ID, nil, adminclient.KeyPatch{Name: new("x")}))
+	servertest.Check(t, err)
+	servertest.Problem(t, patched.Problem, http.StatusConflict, "key_revoked")
+	got, err := servertest.Answered(b.API.GetKey(t.Context(), k.ID))
+	servertest.Check(t, err)
 	if got.Value.Status != adminclient.KeyStatusRevoked || got.Value.RevokedAt == nil {
 		t.Errorf("read back: %s", got.Body)
 	}
@@ -151,11 +150,11 @@ func TestRevoke(t *testing.T) {
 
 func TestRevokeWithoutProxiesIsEffective(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	k := b.key(b.account(1).ID, "")
-	b.announcer.err = errors.New("the bus is away")
-	r, err := answered(b.api.RevokeKey(t.Context(), k.ID, nil))
-	check(t, err)
+	b := start(t)
+	k := b.Key(b.Account(1).ID, "")
+	b.Announcer.Err = errors.New("the bus is away")
+	r, err := servertest.Answered(b.API.RevokeKey(t.Context(), k.ID, nil))
+	servertest.Check(t, err)
 	if r.StatusCode != http.StatusAccepted || r.Value.Effective || r.Value.Bound != nil {
 		t.Errorf("revoke without bus: %s", r.Body)
 	}
@@ -164,16 +163,16 @@ func TestRevokeWithoutProxiesIsEffective(t *testing.T) {
 // The second import has keys that exist, one that is new, one that is twice in it, and the same name for all.
 func TestImportCreatesOnlyKeysThatDoNotExist(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	a, other := b.account(1), b.account(1)
+	b := start(t)
+	a, other := b.Account(1), b.Account(1)
 	hashes := make([]string, 4)
 	for i := range hashes {
-		hashes[i] = b.hasher.Hash(apikey.Generate()).String()
+		hashes[i] = b.Hasher.Hash(apikey.Generate()).String()
 	}
 	imported := func(keys ...adminclient.ImportedKey) []adminclient.Key {
 		t.Helper()
-		r, err := answered(b.api.ImportKeys(t.Context(), nil, adminclient.KeyImport{Keys: keys}))
-		check(t, err)
+		r, err := servertest.Answered(b.API.ImportKeys(t.Context(), nil, adminclient.KeyImport{Keys: keys}))
+		servertest.Check(t, err)
 		if r.StatusCode != http.StatusCreated || len(r.Value.Data) != len(keys) {
 			t.Fatalf("import: %s", r.Body)
 		}
@@ -202,62 +201,62 @@ func TestImportCreatesOnlyKeysThatDoNotExist(t *testing.T) {
 			t.Errorf("limit of key %d: got %v; want %v", i, got, want)
 		}
 	}
-	log, err := answered(b.api.ListAudit(t.Context(), &adminclient.ListAuditParams{Action: new("key.create")}))
-	check(t, err)
+	log, err := servertest.Answered(b.API.ListAudit(t.Context(), &adminclient.ListAuditParams{Action: new("key.create")}))
+	servertest.Check(t, err)
 	if n := len(log.Value.Data); n != 4 {
 		t.Errorf("got %d entries of created keys in the audit log; want 4", n)
 	}
-	taken, err := answered(b.api.ImportKeys(t.Context(), nil, adminclient.KeyImport{Keys: []adminclient.ImportedKey{
-		{AccountID: a.ID, Name: "key", Hash: b.hasher.Hash(apikey.Generate()).String()},
-		{AccountID: a.ID, Name: "key", Hash: b.hasher.Hash(apikey.Generate()).String(), ExternalID: new("one")},
+	taken, err := servertest.Answered(b.API.ImportKeys(t.Context(), nil, adminclient.KeyImport{Keys: []adminclient.ImportedKey{
+		{AccountID: a.ID, Name: "key", Hash: b.Hasher.Hash(apikey.Generate()).String()},
+		{AccountID: a.ID, Name: "key", Hash: b.Hasher.Hash(apikey.Generate()).String(), ExternalID: new("one")},
 	}}))
-	check(t, err)
-	problem(t, taken.Problem, http.StatusConflict, "external_id_taken")
-	list, err := answered(b.api.ListKeys(t.Context(), a.ID, nil))
-	check(t, err)
+	servertest.Check(t, err)
+	servertest.Problem(t, taken.Problem, http.StatusConflict, "external_id_taken")
+	list, err := servertest.Answered(b.API.ListKeys(t.Context(), a.ID, nil))
+	servertest.Check(t, err)
 	if n := len(list.Value.Data); n != 3 {
 		t.Errorf("the account has %d keys after a refused import; want 3", n)
 	}
-	b.checkLedger()
+	b.CheckLedger()
 }
 
 func TestImport(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	a, other := b.account(1), b.account(1)
+	b := start(t)
+	a, other := b.Account(1), b.Account(1)
 	text := apikey.Generate()
-	hash := b.hasher.Hash(text).String()
-	r, err := answered(b.api.ImportKeys(t.Context(), nil, adminclient.KeyImport{Keys: []adminclient.ImportedKey{
+	hash := b.Hasher.Hash(text).String()
+	r, err := servertest.Answered(b.API.ImportKeys(t.Context(), nil, adminclient.KeyImport{Keys: []adminclient.ImportedKey{
 		{AccountID: a.ID, Name: "oldest", Hash: hash, Hint: new(text[len(text)-4:]), SpendLimit: new("1.00")},
 	}}))
-	check(t, err)
+	servertest.Check(t, err)
 	if r.StatusCode != http.StatusCreated || len(r.Value.Data) != 1 || r.Value.Data[0].Revealable {
 		t.Fatalf("import: %s", r.Body)
 	}
 	id := r.Value.Data[0].ID
-	revealed, err := answered(b.api.RevealKey(t.Context(), id))
-	check(t, err)
-	problem(t, revealed.Problem, http.StatusConflict, "not_revealable")
+	revealed, err := servertest.Answered(b.API.RevealKey(t.Context(), id))
+	servertest.Check(t, err)
+	servertest.Problem(t, revealed.Problem, http.StatusConflict, "not_revealable")
 
-	again, err := answered(b.api.ImportKeys(t.Context(), nil, adminclient.KeyImport{Keys: []adminclient.ImportedKey{
+	again, err := servertest.Answered(b.API.ImportKeys(t.Context(), nil, adminclient.KeyImport{Keys: []adminclient.ImportedKey{
 		{AccountID: a.ID, Name: "oldest", Hash: hash},
 	}}))
-	check(t, err)
+	servertest.Check(t, err)
 	if again.StatusCode != http.StatusCreated || again.Value.Data[0].ID != id {
 		t.Errorf("import again: %s; want key %s", again.Body, id)
 	}
-	stolen, err := answered(b.api.ImportKeys(t.Context(), nil, adminclient.KeyImport{Keys: []adminclient.ImportedKey{
+	stolen, err := servertest.Answered(b.API.ImportKeys(t.Context(), nil, adminclient.KeyImport{Keys: []adminclient.ImportedKey{
 		{AccountID: other.ID, Name: "stolen", Hash: hash},
 	}}))
-	check(t, err)
-	problem(t, stolen.Problem, http.StatusConflict, "hash_taken")
-	invalid, err := answered(b.api.ImportKeys(t.Context(), nil, adminclient.KeyImport{Keys: []adminclient.ImportedKey{
+	servertest.Check(t, err)
+	servertest.Problem(t, stolen.Problem, http.StatusConflict, "hash_taken")
+	invalid, err := servertest.Answered(b.API.ImportKeys(t.Context(), nil, adminclient.KeyImport{Keys: []adminclient.ImportedKey{
 		{AccountID: "nobody", Name: "x", Hash: "zz", SpendLimit: new("?")},
 	}}))
-	check(t, err)
-	problem(t, invalid.Problem, http.StatusBadRequest, "invalid_input")
+	servertest.Check(t, err)
+	servertest.Problem(t, invalid.Problem, http.StatusBadRequest, "invalid_input")
 	if n := len(invalid.Problem.Errors); n != 3 {
 		t.Errorf("got %d field errors; want 3: %v", n, invalid.Problem)
 	}
-	b.checkLedger()
+	b.CheckLedger()
 }

@@ -1,4 +1,4 @@
-package httpapi_test
+package billingapi_test
 
 import (
 	"net/http"
@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/httpapi/servertest"
 	"modelgateway/controlplane/internal/ledger"
 	"modelgateway/controlplane/internal/ledgercheck"
 	"modelgateway/controlplane/internal/postgres/moneystore"
@@ -16,25 +17,25 @@ import (
 	"modelgateway/shared/price"
 )
 
-func (b *bundle) startCheck(kind adminclient.LedgerCheckStartKind) *adminclient.LedgerCheckRun {
-	b.t.Helper()
-	r, err := answered(b.api.StartLedgerCheck(b.t.Context(), nil, adminclient.LedgerCheckStart{Kind: kind}))
-	check(b.t, err)
+func (b *server) startCheck(kind adminclient.LedgerCheckStartKind) *adminclient.LedgerCheckRun {
+	b.T.Helper()
+	r, err := servertest.Answered(b.API.StartLedgerCheck(b.T.Context(), nil, adminclient.LedgerCheckStart{Kind: kind}))
+	servertest.Check(b.T, err)
 	if r.StatusCode != http.StatusAccepted {
-		b.t.Fatalf("start check: %s", r.Body)
+		b.T.Fatalf("start check: %s", r.Body)
 	}
 	return r.Value
 }
 
 func TestLedgerChecksRunInTheBackground(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.apply(demoCatalog)
-	a := b.account(1)
-	b.credit(a.ID, "10.00", "r")
-	k := b.key(a.ID, "")
+	b := start(t)
+	b.Apply(servertest.DemoCatalog)
+	a := b.Account(1)
+	b.Credit(a.ID, "10.00", "r")
+	k := b.Key(a.ID, "")
 	at := time.Now().Truncate(time.Millisecond)
-	id := b.proxy("p1").report(k, at, b.sheet("demo-chat"), price.Usage{Input: 1000})
+	id := b.Proxy("p1").Report(k, at, b.Sheet("demo-chat"), price.Usage{Input: 1000})
 
 	whole, receipts := b.startCheck(adminclient.LedgerCheckStartKindAll), b.startCheck(adminclient.LedgerCheckStartKindReceipts)
 	if whole.State != adminclient.LedgerCheckStateWaiting || whole.OK != nil {
@@ -44,32 +45,32 @@ func TestLedgerChecksRunInTheBackground(t *testing.T) {
 		t.Errorf("started %s beside the open run %s", again.ID, whole.ID)
 	}
 	for range 3 {
-		check(t, b.checks.Work(t.Context()))
+		servertest.Check(t, b.Checks.Work(t.Context()))
 	}
 	for _, run := range []*adminclient.LedgerCheckRun{whole, receipts} {
-		got, err := answered(b.api.GetLedgerCheck(t.Context(), run.ID))
-		check(t, err)
+		got, err := servertest.Answered(b.API.GetLedgerCheck(t.Context(), run.ID))
+		servertest.Check(t, err)
 		if r := got.Value; r.State != adminclient.LedgerCheckStateDone || r.OK == nil || !*r.OK || r.Done != r.Total || r.Done == 0 || len(r.Checks) == 0 || r.EndedAt == nil {
 			t.Errorf("ended: %s", got.Body)
 		}
 	}
 
 	// A changed charge is found by both, and the operator is notified.
-	b.exec("alter table usage_records disable trigger all")
-	b.exec("alter table usage_records_" + time.Now().UTC().Format("200601") + " disable trigger all")
-	b.exec("update usage_records set cost = cost + 1")
+	b.Exec("alter table usage_records disable trigger all")
+	b.Exec("alter table usage_records_" + time.Now().UTC().Format("200601") + " disable trigger all")
+	b.Exec("update usage_records set cost = cost + 1")
 	b.startCheck(adminclient.LedgerCheckStartKindReceipts)
-	check(t, b.checks.Work(t.Context()))
-	list, err := answered(b.api.ListLedgerChecks(t.Context(), &adminclient.ListLedgerChecksParams{Kind: new(adminclient.LedgerCheckKindReceipts)}))
-	check(t, err)
+	servertest.Check(t, b.Checks.Work(t.Context()))
+	list, err := servertest.Answered(b.API.ListLedgerChecks(t.Context(), &adminclient.ListLedgerChecksParams{Kind: new(adminclient.LedgerCheckKindReceipts)}))
+	servertest.Check(t, err)
 	if len(list.Value.Data) != 2 || *list.Value.Data[0].OK || list.Value.Data[0].Checks[0].First.Row != "request "+id || !*list.Value.Data[1].OK {
 		t.Errorf("receipts: %s", list.Body)
 	}
-	if !slices.Equal(b.notified, []string{"receipts"}) {
-		t.Errorf("notified of %v; want the receipts", b.notified)
+	if !slices.Equal(b.Notified, []string{"receipts"}) {
+		t.Errorf("notified of %v; want the receipts", b.Notified)
 	}
-	log, err := answered(b.api.ListAudit(t.Context(), &adminclient.ListAuditParams{Action: new("ledger_check.start")}))
-	check(t, err)
+	log, err := servertest.Answered(b.API.ListAudit(t.Context(), &adminclient.ListAuditParams{Action: new("ledger_check.start")}))
+	servertest.Check(t, err)
 	if len(log.Value.Data) != 3 {
 		t.Errorf("audit: %s", log.Body)
 	}
@@ -77,15 +78,15 @@ func TestLedgerChecksRunInTheBackground(t *testing.T) {
 
 func TestPeriodicLedgerChecksAreKept(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	store := moneystore.NewLedgerCheck(b.db)
+	b := start(t)
+	store := moneystore.NewLedgerCheck(b.DB)
 	for i := range 3 {
 		id := ledgercheck.ID(ident.NewAt(time.UnixMilli(int64(i + 1))))
-		check(t, store.Record(t.Context(), id, ledgercheck.Changed, &ledger.Report{Checks: []ledger.Check{{Name: "c", Compared: int64(i)}}}))
+		servertest.Check(t, store.Record(t.Context(), id, ledgercheck.Changed, &ledger.Report{Checks: []ledger.Check{{Name: "c", Compared: int64(i)}}}))
 	}
-	check(t, store.DeleteOld(t.Context(), ledgercheck.Changed, 2))
-	list, err := answered(b.api.ListLedgerChecks(t.Context(), nil))
-	check(t, err)
+	servertest.Check(t, store.DeleteOld(t.Context(), ledgercheck.Changed, 2))
+	list, err := servertest.Answered(b.API.ListLedgerChecks(t.Context(), nil))
+	servertest.Check(t, err)
 	var compared []int64
 	for _, r := range list.Value.Data {
 		compared = append(compared, r.Checks[0].Compared)
@@ -98,23 +99,23 @@ func TestPeriodicLedgerChecksAreKept(t *testing.T) {
 // A run whose replica ended is executed by another one, and the first can write nothing any more.
 func TestLedgerCheckIsTakenOverWhenItsClaimExpires(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := start(t)
 	run := b.startCheck(adminclient.LedgerCheckStartKindAll)
-	store := moneystore.NewLedgerCheck(b.db)
+	store := moneystore.NewLedgerCheck(b.DB)
 	first, err := store.Claim(t.Context(), time.Hour)
-	check(t, err)
+	servertest.Check(t, err)
 	if _, err := store.Claim(t.Context(), time.Hour); err == nil {
 		t.Error("a claimed run was claimed again")
 	}
 	first.Done, first.Total = 4, 9
-	check(t, store.Advance(t.Context(), &first, time.Hour))
-	got, err := answered(b.api.GetLedgerCheck(t.Context(), run.ID))
-	check(t, err)
+	servertest.Check(t, store.Advance(t.Context(), &first, time.Hour))
+	got, err := servertest.Answered(b.API.GetLedgerCheck(t.Context(), run.ID))
+	servertest.Check(t, err)
 	if r := got.Value; r.State != adminclient.LedgerCheckStateRunning || r.Done != 4 || r.Total != 9 {
 		t.Errorf("progress: %s", got.Body)
 	}
-	b.exec("update ledger_checks set claimed_until = clock_timestamp() - interval '1 second'")
-	check(t, b.checks.Work(t.Context()))
+	b.Exec("update ledger_checks set claimed_until = clock_timestamp() - interval '1 second'")
+	servertest.Check(t, b.Checks.Work(t.Context()))
 	for name, err := range map[string]error{"progress": store.Advance(t.Context(), &first, time.Hour), "result": store.End(t.Context(), &first)} {
 		if err != ledgercheck.ErrClaimLost { //nolint:errorlint // exactly this
 			t.Errorf("%s of the first replica: got %v; want it refused", name, err)
@@ -124,33 +125,33 @@ func TestLedgerCheckIsTakenOverWhenItsClaimExpires(t *testing.T) {
 
 func TestLedgerChecksRejectInvalidInput(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	r, err := answered(b.api.StartLedgerCheck(t.Context(), nil, adminclient.LedgerCheckStart{Kind: "changed"}))
-	check(t, err)
-	problem(t, r.Problem, http.StatusBadRequest, "invalid_input")
-	list, err := answered(b.api.ListLedgerChecks(t.Context(), &adminclient.ListLedgerChecksParams{Kind: new(adminclient.LedgerCheckKind("x"))}))
-	check(t, err)
-	problem(t, list.Problem, http.StatusBadRequest, "invalid_input")
+	b := start(t)
+	r, err := servertest.Answered(b.API.StartLedgerCheck(t.Context(), nil, adminclient.LedgerCheckStart{Kind: "changed"}))
+	servertest.Check(t, err)
+	servertest.Problem(t, r.Problem, http.StatusBadRequest, "invalid_input")
+	list, err := servertest.Answered(b.API.ListLedgerChecks(t.Context(), &adminclient.ListLedgerChecksParams{Kind: new(adminclient.LedgerCheckKind("x"))}))
+	servertest.Check(t, err)
+	servertest.Problem(t, list.Problem, http.StatusBadRequest, "invalid_input")
 	for _, id := range []string{"chk_1", ident.LedgerCheck.New()} {
-		got, err := answered(b.api.GetLedgerCheck(t.Context(), id))
-		check(t, err)
-		problem(t, got.Problem, http.StatusNotFound, "not_found")
+		got, err := servertest.Answered(b.API.GetLedgerCheck(t.Context(), id))
+		servertest.Check(t, err)
+		servertest.Problem(t, got.Problem, http.StatusNotFound, "not_found")
 	}
 }
 
 func TestLedgerBooks(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.apply(demoCatalog)
-	a := b.account(1)
-	b.credit(a.ID, "10.00", "r")
-	_, err := answered(b.api.CreateCredit(t.Context(), a.ID, nil, adminclient.CreditCreate{
+	b := start(t)
+	b.Apply(servertest.DemoCatalog)
+	a := b.Account(1)
+	b.Credit(a.ID, "10.00", "r")
+	_, err := servertest.Answered(b.API.CreateCredit(t.Context(), a.ID, nil, adminclient.CreditCreate{
 		Amount: "-9.50", Kind: adminclient.CreditKindCorrection, Reference: "c", Reason: new("a test"),
 	}))
-	check(t, err)
-	b.proxy("p1").report(b.key(a.ID, ""), time.Now(), b.sheet("demo-chat"), price.Usage{Input: 1_000_000})
-	got, err := answered(b.api.GetLedgerBooks(t.Context(), nil))
-	check(t, err)
+	servertest.Check(t, err)
+	b.Proxy("p1").Report(b.Key(a.ID, ""), time.Now(), b.Sheet("demo-chat"), price.Usage{Input: 1_000_000})
+	got, err := servertest.Answered(b.API.GetLedgerBooks(t.Context(), nil))
+	servertest.Check(t, err)
 	want := []adminclient.LedgerBook{
 		{LedgerAccount: "customer", TopUps: "10.00", Refunds: "0.00", Corrections: "-9.50", Usage: "-1.00", Total: "-0.50"},
 		{LedgerAccount: "funding", TopUps: "-10.00", Refunds: "0.00", Corrections: "0.00", Usage: "0.00", Total: "-10.00"},
@@ -169,13 +170,13 @@ func TestLedgerBooks(t *testing.T) {
 		total    string
 	}{"today": {0, 1, "-0.50"}, "yesterday": {-1, 0, "0.00"}, "tomorrow": {1, 2, "0.00"}} {
 		from, to := today.AddDate(0, 0, period.from).Format(time.DateOnly), today.AddDate(0, 0, period.to).Format(time.DateOnly)
-		r, err := answered(b.api.GetLedgerBooks(t.Context(), &adminclient.GetLedgerBooksParams{From: &from, To: &to}))
-		check(t, err)
+		r, err := servertest.Answered(b.API.GetLedgerBooks(t.Context(), &adminclient.GetLedgerBooksParams{From: &from, To: &to}))
+		servertest.Check(t, err)
 		if got := r.Value.Books[0].Total; got != period.total {
 			t.Errorf("%s: customers have %s; want %s", name, got, period.total)
 		}
 	}
-	bad, err := answered(b.api.GetLedgerBooks(t.Context(), &adminclient.GetLedgerBooksParams{From: new("2026-10-02"), To: new("2026-10-01")}))
-	check(t, err)
-	problem(t, bad.Problem, http.StatusBadRequest, "invalid_input")
+	bad, err := servertest.Answered(b.API.GetLedgerBooks(t.Context(), &adminclient.GetLedgerBooksParams{From: new("2026-10-02"), To: new("2026-10-01")}))
+	servertest.Check(t, err)
+	servertest.Problem(t, bad.Problem, http.StatusBadRequest, "invalid_input")
 }

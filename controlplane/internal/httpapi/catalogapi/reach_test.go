@@ -1,4 +1,4 @@
-package httpapi_test
+package catalogapi_test
 
 import (
 	"strings"
@@ -8,27 +8,28 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/httpapi/servertest"
 	"modelgateway/shared/price"
 )
 
 // A dry run reports who is affected by each change: grants, and usage of the last 30 days.
 func TestDryRunReportsAffectedAccounts(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.apply(demoCatalog)
-	busy, old, guest := b.account(1), b.account(1), b.account(1)
-	b.credit(busy.ID, "10", "one")
-	b.credit(old.ID, "10", "two")
-	p, sheet := b.proxy("one"), b.sheet("demo-chat")
+	b := start(t)
+	b.Apply(servertest.DemoCatalog)
+	busy, old, guest := b.Account(1), b.Account(1), b.Account(1)
+	b.Credit(busy.ID, "10", "one")
+	b.Credit(old.ID, "10", "two")
+	p, sheet := b.Proxy("one"), b.Sheet("demo-chat")
 	day := 24 * time.Hour
-	p.report(b.key(busy.ID, ""), time.Now(), sheet, price.Usage{Input: 1_000_000})
-	p.report(b.key(busy.ID, ""), time.Now().Add(-29*day), sheet, price.Usage{Input: 1_000_000})
-	p.report(b.key(old.ID, ""), time.Now().Add(-32*day), sheet, price.Usage{Input: 1_000_000})
-	_, err := answered(b.api.GrantModel(t.Context(), guest.ID, "demo/image", nil))
-	check(t, err)
+	p.Report(b.Key(busy.ID, ""), time.Now(), sheet, price.Usage{Input: 1_000_000})
+	p.Report(b.Key(busy.ID, ""), time.Now().Add(-29*day), sheet, price.Usage{Input: 1_000_000})
+	p.Report(b.Key(old.ID, ""), time.Now().Add(-32*day), sheet, price.Usage{Input: 1_000_000})
+	_, err := servertest.Answered(b.API.GrantModel(t.Context(), guest.ID, "demo/image", nil))
+	servertest.Check(t, err)
 
-	doc := strings.NewReplacer(`cached_input: 0.10`, `cached_input: 0.20`, `price: "0.04"`, `price: "0.05"`, "connect_timeout: 5s", "connect_timeout: 6s").Replace(demoCatalog)
-	got := b.try(doc, true).Value
+	doc := strings.NewReplacer(`cached_input: 0.10`, `cached_input: 0.20`, `price: "0.04"`, `price: "0.05"`, "connect_timeout: 5s", "connect_timeout: 6s").Replace(servertest.DemoCatalog)
+	got := b.Try(doc, true).Value
 	reach := map[string]adminclient.CatalogReach{}
 	for _, c := range got.Changes {
 		if c.Reach == nil {
@@ -48,7 +49,7 @@ func TestDryRunReportsAffectedAccounts(t *testing.T) {
 	if diff := cmp.Diff(accounts, got.Accounts); diff != "" {
 		t.Errorf("accounts (-want +got):\n%s", diff)
 	}
-	if applied := b.apply(doc); applied.Accounts != nil || applied.Changes[0].Reach != nil {
+	if applied := b.Apply(doc); applied.Accounts != nil || applied.Changes[0].Reach != nil {
 		t.Errorf("the response to an applied document lists accounts: %+v", applied)
 	}
 }

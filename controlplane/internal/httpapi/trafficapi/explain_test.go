@@ -1,10 +1,11 @@
-package httpapi_test
+package trafficapi_test
 
 import (
 	"net/http"
 	"testing"
 
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/httpapi/servertest"
 	"modelgateway/shared/wire"
 )
 
@@ -19,8 +20,8 @@ func explained(name string, status int) wire.ExplainResponse {
 
 func TestExplanationComparesTheProxies(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	a := b.account(10)
+	b := start(t)
+	a := b.Account(10)
 	params := &adminclient.ExplainRequestParams{AccountID: &a.ID, Model: "m"}
 	for _, tt := range []struct {
 		answers []wire.ExplainResponse
@@ -32,12 +33,12 @@ func TestExplanationComparesTheProxies(t *testing.T) {
 		{[]wire.ExplainResponse{explained("b", 503), explained("a", 404)}, adminclient.RequestExplanationOutcomeDiffers},
 		{[]wire.ExplainResponse{explained("b", 503), explained("a", 0)}, adminclient.RequestExplanationOutcomeDiffers},
 	} {
-		b.explained, b.silent = map[wire.SessionID]wire.ExplainResponse{}, []string{"c"}
+		b.Explained, b.Silent = map[wire.SessionID]wire.ExplainResponse{}, []string{"c"}
 		for i, answer := range tt.answers {
-			b.explained[wire.SessionID(i)] = answer
+			b.Explained[wire.SessionID(i)] = answer
 		}
-		r, err := b.api.ExplainRequest(t.Context(), params)
-		check(t, err)
+		r, err := b.API.ExplainRequest(t.Context(), params)
+		servertest.Check(t, err)
 		got := r.Value
 		if got.Outcome != tt.want || len(got.Proxies) != len(tt.answers) || len(got.Silent) != 1 || (got.Refusal != nil) != (tt.want == adminclient.RequestExplanationOutcomeRefused) {
 			t.Errorf("got %s; want %s", r.Body, tt.want)
@@ -51,13 +52,13 @@ func TestExplanationComparesTheProxies(t *testing.T) {
 // A question has the record of the key and what its pools have.
 func TestExplanationAsksWithTheRecordOfTheKey(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	a := b.account(10)
-	b.credit(a.ID, "5", "r")
-	k := b.key(a.ID, "2")
-	_, err := b.api.ExplainRequest(t.Context(), &adminclient.ExplainRequestParams{KeyID: &k.ID, Model: "m", MaxTokens: new(int64(7)), Parameters: new(`{"temperature":1}`)})
-	check(t, err)
-	q := b.asked
+	b := start(t)
+	a := b.Account(10)
+	b.Credit(a.ID, "5", "r")
+	k := b.Key(a.ID, "2")
+	_, err := b.API.ExplainRequest(t.Context(), &adminclient.ExplainRequestParams{KeyID: &k.ID, Model: "m", MaxTokens: new(int64(7)), Parameters: new(`{"temperature":1}`)})
+	servertest.Check(t, err)
+	q := b.Asked
 	if q.Record.AccountID != a.ID || q.Record.KeyID != k.ID || !q.Record.Active || len(q.Pools) != 3 || q.MaxTokens != 7 || q.Format != "chat" || string(q.Parameters) != `{"temperature":1}` {
 		t.Errorf("asked %+v", q)
 	}
@@ -66,35 +67,35 @@ func TestExplanationAsksWithTheRecordOfTheKey(t *testing.T) {
 			t.Errorf("pool %+v; want %d free", p, want)
 		}
 	}
-	_, err = b.api.RevokeKey(t.Context(), k.ID, nil)
-	check(t, err)
-	_, err = b.api.ExplainRequest(t.Context(), &adminclient.ExplainRequestParams{KeyID: &k.ID, Model: "m"})
-	if check(t, err); b.asked.Record.Active {
+	_, err = b.API.RevokeKey(t.Context(), k.ID, nil)
+	servertest.Check(t, err)
+	_, err = b.API.ExplainRequest(t.Context(), &adminclient.ExplainRequestParams{KeyID: &k.ID, Model: "m"})
+	if servertest.Check(t, err); b.Asked.Record.Active {
 		t.Error("the record of a revoked key is active")
 	}
 	// Without a key there is no limit.
-	_, err = b.api.ExplainRequest(t.Context(), &adminclient.ExplainRequestParams{AccountID: &a.ID, Model: "m"})
-	if check(t, err); b.asked.Record.KeyID != "" || b.asked.Record.LimitPool != 0 || len(b.asked.Pools) != 2 {
-		t.Errorf("asked %+v", b.asked)
+	_, err = b.API.ExplainRequest(t.Context(), &adminclient.ExplainRequestParams{AccountID: &a.ID, Model: "m"})
+	if servertest.Check(t, err); b.Asked.Record.KeyID != "" || b.Asked.Record.LimitPool != 0 || len(b.Asked.Pools) != 2 {
+		t.Errorf("asked %+v", b.Asked)
 	}
 }
 
 // A client gets the answer for an unknown key; who asks for the explanation learns why.
 func TestExplanationSaysWhyAKnownKeyIsRefused(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	a, other := b.account(10), b.account(10)
-	revoked, suspended := b.key(other.ID, ""), b.key(a.ID, "")
-	_, err := b.api.RevokeKey(t.Context(), revoked.ID, nil)
-	check(t, err)
-	_, err = b.api.UpdateAccount(t.Context(), a.ID, nil, adminclient.AccountPatch{Status: new(adminclient.AccountStatusSuspended)})
-	check(t, err)
+	b := start(t)
+	a, other := b.Account(10), b.Account(10)
+	revoked, suspended := b.Key(other.ID, ""), b.Key(a.ID, "")
+	_, err := b.API.RevokeKey(t.Context(), revoked.ID, nil)
+	servertest.Check(t, err)
+	_, err = b.API.UpdateAccount(t.Context(), a.ID, nil, adminclient.AccountPatch{Status: new(adminclient.AccountStatusSuspended)})
+	servertest.Check(t, err)
 	for want, id := range map[string]string{"account_suspended": suspended.ID, "key_revoked": revoked.ID} {
-		b.explained = map[wire.SessionID]wire.ExplainResponse{0: {V: 1, Name: "a", Refusals: []wire.ExplainRefusal{
+		b.Explained = map[wire.SessionID]wire.ExplainResponse{0: {V: 1, Name: "a", Refusals: []wire.ExplainRefusal{
 			{Step: wire.ExplainKey, Status: http.StatusUnauthorized, Code: "invalid_api_key", Message: "Invalid API key."},
 		}}}
-		r, err := b.api.ExplainRequest(t.Context(), &adminclient.ExplainRequestParams{KeyID: &id, Model: "m"})
-		check(t, err)
+		r, err := b.API.ExplainRequest(t.Context(), &adminclient.ExplainRequestParams{KeyID: &id, Model: "m"})
+		servertest.Check(t, err)
 		if got := r.Value.Refusal; got == nil || got.Reason == nil || *got.Reason != want {
 			t.Errorf("got %s; want the reason %s", r.Body, want)
 		}
@@ -103,9 +104,9 @@ func TestExplanationSaysWhyAKnownKeyIsRefused(t *testing.T) {
 
 func TestExplanationRefusesQuestionsWithoutMeaning(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	a, other := b.account(10), b.account(10)
-	k := b.key(other.ID, "")
+	b := start(t)
+	a, other := b.Account(10), b.Account(10)
+	k := b.Key(other.ID, "")
 	for _, tt := range []struct {
 		params adminclient.ExplainRequestParams
 		status int
@@ -116,8 +117,8 @@ func TestExplanationRefusesQuestionsWithoutMeaning(t *testing.T) {
 		{adminclient.ExplainRequestParams{AccountID: &a.ID, Model: "m", InputTokens: new(int64(-1))}, http.StatusBadRequest, "invalid_input"},
 		{adminclient.ExplainRequestParams{AccountID: &a.ID, KeyID: &k.ID, Model: "m"}, http.StatusNotFound, "not_found"},
 	} {
-		r, err := answered(b.api.ExplainRequest(t.Context(), &tt.params))
-		check(t, err)
-		problem(t, r.Problem, tt.status, tt.kind)
+		r, err := servertest.Answered(b.API.ExplainRequest(t.Context(), &tt.params))
+		servertest.Check(t, err)
+		servertest.Problem(t, r.Problem, tt.status, tt.kind)
 	}
 }

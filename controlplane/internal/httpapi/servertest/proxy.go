@@ -1,0 +1,88 @@
+package servertest
+
+import (
+	"encoding/json"
+	"time"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/postgres/leasestore"
+	"modelgateway/controlplane/internal/postgres/moneystore"
+	"modelgateway/controlplane/internal/postgres/usagestore"
+	"modelgateway/controlplane/internal/settle"
+	"modelgateway/shared/event"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/money"
+	"modelgateway/shared/price"
+	"modelgateway/shared/wire"
+)
+
+// Proxy is a session that reports usage.
+type Proxy struct {
+	Server  *Server
+	Session int64
+	N       int64
+}
+
+// Proxy registers a proxy.
+func (b *Server) Proxy(name string) *Proxy {
+	b.T.Helper()
+	r, err := leasestore.NewLeases(b.DB).Register(b.T.Context(), &wire.RegisterRequest{
+		V:        1,
+		Name:     name,
+		BootID:   "boot",
+		Build:    "v1",
+		Capacity: 100,
+	}, time.Minute)
+	Check(b.T, err)
+	return &Proxy{Server: b, Session: int64(r.Session)}
+}
+
+// Report settles one finished request of a key and returns its id.
+func (p *Proxy) Report(k *adminclient.IssuedKey, at time.Time, sheet price.Sheet, u price.Usage, attempts ...event.Attempt) string {
+	p.Server.T.Helper()
+	cost, err := price.Cost(&u, &sheet)
+	Check(p.Server.T, err)
+	p.N++
+	e := event.Usage{
+		V:               event.Version,
+		RequestID:       ident.Request.Format(ident.NewAt(at)),
+		Session:         p.Session,
+		Seq:             p.N,
+		AccountID:       k.AccountID,
+		KeyID:           k.ID,
+		Model:           "demo-chat",
+		Format:          "chat",
+		Provider:        "sim",
+		Status:          event.Completed,
+		HTTPStatus:      200,
+		StartedMS:       at.UnixMilli(),
+		FinishedMS:      at.UnixMilli() + 1500,
+		Usage:           u,
+		Rule:            event.RuleReported,
+		PriceVersion:    sheet.Version,
+		PriceMultiplier: sheet.Multiplier,
+		Cost:            cost,
+		Reservation:     2 * money.Unit,
+		Attempts:        attempts,
+	}
+	raw, err := json.Marshal(e)
+	Check(p.Server.T, err)
+	batch, err := json.Marshal(event.Batch{V: 1, Session: p.Session, Events: []json.RawMessage{raw}})
+	Check(p.Server.T, err)
+	result, err := settle.New(moneystore.NewSettlement(p.Server.DB), nil).Settle(p.Server.T.Context(), settle.DecodeBatch(batch))
+	Check(p.Server.T, err)
+	if result.Settled != 1 {
+		p.Server.T.Fatalf("settled %+v", result)
+	}
+	return e.RequestID
+}
+
+// Sheet returns the current price sheet of a model.
+func (b *Server) Sheet(model string) price.Sheet {
+	b.T.Helper()
+	var version int64
+	Check(b.T, b.DB.Pool().QueryRow(b.T.Context(), "select max(version) from model_prices where model_id = $1", model).Scan(&version))
+	s, err := usagestore.NewUsage(b.DB).Sheet(b.T.Context(), version)
+	Check(b.T, err)
+	return s
+}
