@@ -80,7 +80,7 @@ sequential := ./scripts/sim ./dataplane/internal/provider/classify ./controlplan
 longest    := ./controlplane/internal/postgres/... ./controlplane/internal/console ./controlplane/internal/httpapi/... ./dataplane/internal/httpapi
 product    := $(filter-out ./scripts/%,$(filter-out ./scripts,$(MODULES:%=./%)))
 # Tests of the repository itself and of the tools that the short tier relies on.
-repository := ./scripts/docs ./scripts/importrules ./scripts/providersim ./scripts/testkit/wiresample
+repository := ./scripts/docs ./scripts/importrules ./scripts/leasetest ./scripts/providersim ./shared/platform/testkit/wiresample
 stack      := ./scripts/e2e ./scripts/e2e/browser
 
 .PHONY: test
@@ -91,7 +91,7 @@ test: $(BUILT)/withpostgres ## the short tier: what every change needs (CONTRIBU
 .PHONY: test/race
 test/race: $(BUILT)/withpostgres
 	@scripts/need.sh cc gcc libc6-dev
-	@packages=$$(go list $(longest) $(product:%=%/...) | grep -vxF "$$(go list $(sequential))"); $(BUILT)/withpostgres $(gotest) -race $$packages
+	@packages=$$(go list $(longest) $(product:%=%/...) | grep -vxF "$$(go list $(sequential) ./shared/platform/testkit/...)"); $(BUILT)/withpostgres $(gotest) -race $$packages
 
 # Costs are counted without the race detector, which allocates and drops pooled objects. A change of a setting changes what the
 # chart takes and what it has to agree with, so the tests of its values are here.
@@ -116,7 +116,7 @@ test/long: test/stack test/browser test/hours test/errors chaos outages test/obs
 
 .PHONY: test/stack
 test/stack: $(BUILT)/withpostgres ## the public contract and the admin API on a stack, with the tests that the short tier leaves out
-	@$(with_node) LONG=1 $(BUILT)/withpostgres $(gotest) ./scripts/e2e ./scripts/testkit/... ./scripts/devstack/... ./scripts/providersim/...
+	@$(with_node) LONG=1 $(BUILT)/withpostgres $(gotest) ./scripts/e2e ./shared/platform/testkit/... ./scripts/devstack/... ./scripts/providersim/...
 
 .PHONY: test/browser
 test/browser: ## the whole console in Chromium: sign-in, policy, accessibility, keyboard, without JavaScript, weight, pictures
@@ -192,7 +192,7 @@ outages: ## play every outage in the tables of docs/operations/outages.md (50 mi
 
 .PHONY: test/db
 test/db: $(BUILT)/withpostgres ## the tests that need Postgres, without the race detector
-	@$(BUILT)/withpostgres $(gotest) ./scripts/testkit/pgcluster/... ./controlplane/...
+	@$(BUILT)/withpostgres $(gotest) ./shared/platform/testkit/pgcluster/... ./controlplane/...
 
 .PHONY: lint
 lint: lint/go lint/api lint/migrations lint/secrets lint/vulnerabilities ## all linters: Go, the API documents, migrations, secrets, vulnerabilities

@@ -20,15 +20,13 @@ require (
 	go.opentelemetry.io/otel/sdk v1.47.0
 	go.opentelemetry.io/otel/trace v1.47.0
 	go.uber.org/goleak v1.3.0
-	go.yaml.in/yaml/v3 v3.0.5
-	golang.org/x/oauth2 v0.37.0
+	go.yaml.in/yaml/v3 v3.0.6
+	golang.org/x/oauth2 v0.38.0
 	golang.org/x/sys v0.49.0
 	golang.org/x/time v0.16.0
 	modelgateway/controlplane/adminclient v0.0.0
 	modelgateway/migrations v0.0.0
-	modelgateway/scripts/testkit v0.0.0
 	modelgateway/shared v0.0.0
-	modelgateway/shared/apidoc v0.0.0
 	modelgateway/shared/platform v0.0.0
 )
 
@@ -82,11 +80,11 @@ require (
 	go.opentelemetry.io/proto/otlp v1.11.0 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
-	golang.org/x/net v0.61.0 // indirect
+	golang.org/x/net v0.62.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
-	google.golang.org/genproto/googleapis/api v0.0.0-20261005182115-fad411399dd8 // indirect
-	google.golang.org/genproto/googleapis/rpc v0.0.0-20261005182115-fad411399dd8 // indirect
+	google.golang.org/genproto/googleapis/api v0.0.0-20261012220534-4341edf3f941 // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20261012220534-4341edf3f941 // indirect
 	google.golang.org/grpc v1.84.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 )
@@ -94,8 +92,6 @@ require (
 replace (
 	modelgateway/controlplane/adminclient => ./adminclient
 	modelgateway/migrations => ../migrations
-	modelgateway/scripts/testkit => ../scripts/testkit
 	modelgateway/shared => ../shared
-	modelgateway/shared/apidoc => ../shared/apidoc
 	modelgateway/shared/platform => ../shared/platform
 )

@@ -27,9 +27,7 @@ require (
 	golang.org/x/sync v0.24.0
 	golang.org/x/sys v0.49.0
 	google.golang.org/protobuf v1.36.12
-	modelgateway/scripts/testkit v0.0.0
 	modelgateway/shared v0.0.0
-	modelgateway/shared/apidoc v0.0.0
 	modelgateway/shared/platform v0.0.0
 	pgregory.net/rapid v1.3.0
 )
@@ -102,8 +100,6 @@ require (
 )
 
 replace (
-	modelgateway/scripts/testkit => ../scripts/testkit
 	modelgateway/shared => ../shared
-	modelgateway/shared/apidoc => ../shared/apidoc
 	modelgateway/shared/platform => ../shared/platform
 )

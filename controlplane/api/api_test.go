@@ -7,7 +7,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"modelgateway/controlplane/api"
-	"modelgateway/shared/apidoc"
+	"modelgateway/shared/platform/apidoc"
 )
 
 // schemaKeywords is every keyword that a schema of the document uses. A

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"modelgateway/controlplane/api"
-	"modelgateway/shared/apidoc/apitest"
+	"modelgateway/shared/platform/apidoc/apitest"
 )
 
 // lint is one run over the document.

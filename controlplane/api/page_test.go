@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"modelgateway/controlplane/api"
-	"modelgateway/shared/apidoc"
-	"modelgateway/shared/apidoc/apipage"
+	"modelgateway/shared/platform/apidoc"
+	"modelgateway/shared/platform/apidoc/apipage"
 )
 
 // The page shows every operation, has no dead links, and loads nothing from

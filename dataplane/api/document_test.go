@@ -16,9 +16,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"modelgateway/dataplane/api"
-	"modelgateway/shared/apidoc"
-	"modelgateway/shared/apidoc/apitest"
 	"modelgateway/shared/apierr"
+	"modelgateway/shared/platform/apidoc"
+	"modelgateway/shared/platform/apidoc/apitest"
 )
 
 var (

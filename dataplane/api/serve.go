@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"sync"
 
-	"modelgateway/shared/apidoc/apipage"
+	"modelgateway/shared/platform/apidoc/apipage"
 )
 
 // Register adds the document, /openapi.yaml, and the page rendered from it,

@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"os"
 
-	"modelgateway/scripts/testkit/pgcluster"
+	"modelgateway/shared/platform/testkit/pgcluster"
 )
 
 // Clean removes the stack's directory, and its database if that is elsewhere. It returns an

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"modelgateway/scripts/devstack/supervise"
-	"modelgateway/scripts/testkit/pgcluster"
+	"modelgateway/shared/platform/testkit/pgcluster"
 )
 
 // startLimit bounds the start of one part until it is ready.

@@ -17,8 +17,8 @@ import (
 
 	"modelgateway/scripts/devstack/pginstall"
 	"modelgateway/scripts/devstack/supervise"
-	"modelgateway/scripts/testkit/pgcluster"
 	"modelgateway/shared/natsuser"
+	"modelgateway/shared/platform/testkit/pgcluster"
 )
 
 // CatalogVariable names the environment variable with a catalog file that replaces the

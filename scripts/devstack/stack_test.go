@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"modelgateway/scripts/devstack/pginstall"
-	"modelgateway/scripts/testkit/pgcluster"
+	"modelgateway/shared/platform/testkit/pgcluster"
 )
 
 // An output collects the messages of a stack, so that a test can wait for one.

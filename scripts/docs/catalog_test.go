@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"modelgateway/shared/apidoc"
+	"modelgateway/shared/platform/apidoc"
 )
 
 const catalogPath = "docs/catalog.md"

@@ -15,7 +15,7 @@ import (
 	"sync"
 
 	"modelgateway/scripts/e2e/rig"
-	"modelgateway/shared/apidoc/apitest"
+	"modelgateway/shared/platform/apidoc/apitest"
 )
 
 // A documented outcome is a response of an operation, as the API document lists it.

@@ -16,7 +16,7 @@ import (
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/scripts/e2e/rig"
-	"modelgateway/scripts/testkit/wiresample"
+	"modelgateway/shared/platform/testkit/wiresample"
 )
 
 // listed are the quantities of a usage record that the expected usage of samples lists.

@@ -56,12 +56,11 @@ const product = "modelgateway/"
 
 var modules = []string{product + "controlplane", product + "dataplane", product + "migrations", product + "shared"}
 
-// platform is a module with code that both planes use and that is not specific to the product.
+// platform is a module with code that both planes use. It is not specific to the product and not part of the contract.
 const platform = product + "shared/platform"
 
-// sharedLibraries are the modules in shared with code that both planes use, but that is
-// not part of the contract between them.
-var sharedLibraries = []string{product + "shared/apidoc", platform}
+// testkit has the servers of tests.
+const testkit = platform + "/testkit"
 
 // edges are the packages that do the I/O of a plane. Only app connects them.
 var edges = []string{"httpapi", "console", "bus", "upstream", "spool", "postgres", "webhooksender"}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"modelgateway/scripts/testkit/wiresample"
+	"modelgateway/shared/platform/testkit/wiresample"
 )
 
 // memberPaths adds the paths of all members of a JSON text to into, without the

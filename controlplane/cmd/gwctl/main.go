@@ -13,7 +13,7 @@ import (
 	"modelgateway/controlplane/internal/app/operator"
 	"modelgateway/controlplane/internal/diagnosis"
 	"modelgateway/controlplane/internal/gwctl"
-	"modelgateway/shared/apidoc"
+	"modelgateway/shared/platform/apidoc"
 	"modelgateway/shared/platform/buildinfo"
 )
 

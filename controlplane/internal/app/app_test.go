@@ -22,12 +22,12 @@ import (
 	"modelgateway/controlplane/internal/config"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/pgtest"
-	"modelgateway/scripts/testkit/await"
-	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/platform/settings"
+	"modelgateway/shared/platform/testkit/await"
+	"modelgateway/shared/platform/testkit/natstest"
 	"modelgateway/shared/subject"
 )
 
@@ -35,7 +35,7 @@ import (
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) { os.Exit(code) }),
 		// The cluster that pgtest runs for the whole process, and idle connections of the tests' own client.
-		goleak.IgnoreAnyFunction("modelgateway/scripts/testkit/pgcluster.(*Cluster).run.func1"),
+		goleak.IgnoreAnyFunction("modelgateway/shared/platform/testkit/pgcluster.(*Cluster).run.func1"),
 		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"))
 }
 

@@ -9,7 +9,7 @@ import (
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/diagnosis"
 	"modelgateway/controlplane/internal/postgres/pgtest"
-	"modelgateway/scripts/testkit/natstest"
+	"modelgateway/shared/platform/testkit/natstest"
 )
 
 // check returns the text of a diagnosis.

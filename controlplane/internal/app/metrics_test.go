@@ -25,9 +25,9 @@ import (
 	"modelgateway/controlplane/internal/config"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/pgtest"
-	"modelgateway/scripts/testkit/await"
-	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/platform/buildinfo"
+	"modelgateway/shared/platform/testkit/await"
+	"modelgateway/shared/platform/testkit/natstest"
 )
 
 // scrape returns the values of /metrics by name and labels.

@@ -7,7 +7,7 @@ import (
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/postgres/pgtest"
-	"modelgateway/scripts/testkit/natstest"
+	"modelgateway/shared/platform/testkit/natstest"
 )
 
 // Streams have no end of their own that comes soon: unless the stop ends them, it lasts until the timeout, and fails.

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"modelgateway/controlplane/internal/changestream"
-	"modelgateway/scripts/testkit/await"
-	"modelgateway/scripts/testkit/natstest"
+	"modelgateway/shared/platform/testkit/await"
+	"modelgateway/shared/platform/testkit/natstest"
 	"modelgateway/shared/subject"
 	"modelgateway/shared/wire"
 )

@@ -6,7 +6,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"modelgateway/scripts/testkit/natstest"
+	"modelgateway/shared/platform/testkit/natstest"
 	"modelgateway/shared/subject"
 )
 

@@ -14,10 +14,10 @@ import (
 	"modelgateway/controlplane/internal/bus"
 	"modelgateway/controlplane/internal/keybucket"
 	"modelgateway/controlplane/internal/postgres/leasestore"
-	"modelgateway/scripts/testkit/await"
-	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/ident"
+	"modelgateway/shared/platform/testkit/await"
+	"modelgateway/shared/platform/testkit/natstest"
 	"modelgateway/shared/subject"
 	"modelgateway/shared/wire"
 )

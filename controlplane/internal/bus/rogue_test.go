@@ -14,13 +14,13 @@ import (
 
 	"modelgateway/controlplane/internal/postgres/moneystore"
 	"modelgateway/controlplane/internal/settle"
-	"modelgateway/scripts/testkit/await"
-	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease/rollback"
 	"modelgateway/shared/natsuser"
+	"modelgateway/shared/platform/testkit/await"
+	"modelgateway/shared/platform/testkit/natstest"
 	"modelgateway/shared/subject"
 	"modelgateway/shared/wire"
 )

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"modelgateway/scripts/testkit/natstest"
+	"modelgateway/shared/platform/testkit/natstest"
 	"modelgateway/shared/pulse"
 	"modelgateway/shared/subject"
 )

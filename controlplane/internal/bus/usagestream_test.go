@@ -11,8 +11,8 @@ import (
 
 	"modelgateway/controlplane/internal/bus"
 	"modelgateway/controlplane/internal/postgres/leasestore"
-	"modelgateway/scripts/testkit/await"
-	"modelgateway/scripts/testkit/natstest"
+	"modelgateway/shared/platform/testkit/await"
+	"modelgateway/shared/platform/testkit/natstest"
 	"modelgateway/shared/subject"
 )
 

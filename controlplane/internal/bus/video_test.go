@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"modelgateway/controlplane/internal/postgres/leasestore"
-	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
+	"modelgateway/shared/platform/testkit/natstest"
 	"modelgateway/shared/subject"
 )
 

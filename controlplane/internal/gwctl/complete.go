@@ -14,7 +14,7 @@ import (
 	"modelgateway/controlplane/internal/gwctl/access"
 	"modelgateway/controlplane/internal/gwctl/call"
 	"modelgateway/controlplane/internal/gwctl/render"
-	"modelgateway/shared/apidoc"
+	"modelgateway/shared/platform/apidoc"
 )
 
 // completionTimeout bounds how long a shell waits for ids; maxParents bounds the number of accounts whose keys are

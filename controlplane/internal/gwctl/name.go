@@ -5,7 +5,7 @@ import (
 	"strings"
 	"unicode"
 
-	"modelgateway/shared/apidoc"
+	"modelgateway/shared/platform/apidoc"
 )
 
 // commandName is the name of a command: `gwctl GROUP VERB`.

@@ -17,7 +17,7 @@ import (
 
 	"modelgateway/controlplane/internal/gwctl/call"
 	"modelgateway/controlplane/internal/gwctl/render"
-	"modelgateway/shared/apidoc"
+	"modelgateway/shared/platform/apidoc"
 )
 
 const (

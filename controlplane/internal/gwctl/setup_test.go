@@ -14,7 +14,7 @@ import (
 
 	"modelgateway/controlplane/api"
 	"modelgateway/controlplane/internal/gwctl"
-	"modelgateway/shared/apidoc"
+	"modelgateway/shared/platform/apidoc"
 )
 
 // seen is a request that the server got.

@@ -22,7 +22,7 @@ import (
 	"modelgateway/controlplane/internal/gwctl/call"
 	"modelgateway/controlplane/internal/gwctl/render"
 	"modelgateway/controlplane/internal/gwctl/revokedirect"
-	"modelgateway/shared/apidoc"
+	"modelgateway/shared/platform/apidoc"
 )
 
 // Config has the environment of a run.

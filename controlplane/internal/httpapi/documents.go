@@ -6,7 +6,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"modelgateway/controlplane/internal/httpapi/problem"
-	"modelgateway/shared/apidoc/apipage"
+	"modelgateway/shared/platform/apidoc/apipage"
 )
 
 // servePages serves the API document as a web page, and a page for each kind of problem, so that

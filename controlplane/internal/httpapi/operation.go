@@ -12,7 +12,7 @@ import (
 	"modelgateway/controlplane/internal/admin"
 	"modelgateway/controlplane/internal/httpapi/convert"
 	"modelgateway/controlplane/internal/validation"
-	"modelgateway/shared/apidoc"
+	"modelgateway/shared/platform/apidoc"
 )
 
 // operation holds the properties of an operation that the server reads from the

@@ -49,7 +49,7 @@ import (
 	"modelgateway/controlplane/internal/usage"
 	"modelgateway/controlplane/internal/videojob"
 	"modelgateway/controlplane/internal/webhook"
-	"modelgateway/shared/apidoc/apipage"
+	"modelgateway/shared/platform/apidoc/apipage"
 )
 
 // Config holds the dependencies and settings of the API. All members are required.

@@ -18,9 +18,9 @@ import (
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/controlplane/internal/recovery"
-	"modelgateway/scripts/testkit/natstest"
-	"modelgateway/scripts/testkit/pgcluster"
 	"modelgateway/shared/lease/rollback"
+	"modelgateway/shared/platform/testkit/natstest"
+	"modelgateway/shared/platform/testkit/pgcluster"
 )
 
 // site is a bus and a Postgres server whose data can be copied and restored.

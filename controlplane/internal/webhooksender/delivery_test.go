@@ -22,8 +22,8 @@ import (
 	"modelgateway/controlplane/internal/vault"
 	"modelgateway/controlplane/internal/webhook"
 	"modelgateway/controlplane/internal/webhooksender"
-	"modelgateway/scripts/testkit/await"
 	"modelgateway/shared/ident"
+	"modelgateway/shared/platform/testkit/await"
 	"modelgateway/shared/seal"
 )
 

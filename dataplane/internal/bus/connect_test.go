@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"modelgateway/scripts/testkit/await"
-	"modelgateway/scripts/testkit/natstest"
+	"modelgateway/shared/platform/testkit/await"
+	"modelgateway/shared/platform/testkit/natstest"
 	"modelgateway/shared/subject"
 	"modelgateway/shared/wire"
 )

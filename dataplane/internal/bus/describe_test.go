@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"modelgateway/scripts/testkit/natstest"
+	"modelgateway/shared/platform/testkit/natstest"
 	"modelgateway/shared/pulse"
 	"modelgateway/shared/subject"
 	"modelgateway/shared/wire"

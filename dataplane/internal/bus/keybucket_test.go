@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"modelgateway/scripts/testkit/await"
 	"modelgateway/shared/apikey"
+	"modelgateway/shared/platform/testkit/await"
 	"modelgateway/shared/subject"
 	"modelgateway/shared/wire"
 )

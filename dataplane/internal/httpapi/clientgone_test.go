@@ -16,9 +16,9 @@ import (
 	"modelgateway/dataplane/internal/httpapi"
 	"modelgateway/dataplane/internal/httpapi/clientconn"
 	"modelgateway/dataplane/internal/provider"
-	"modelgateway/scripts/testkit/await"
 	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/event"
+	"modelgateway/shared/platform/testkit/await"
 )
 
 // firstLine reads the first line of a stream.

@@ -14,8 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"modelgateway/scripts/testkit/await"
 	"modelgateway/shared/catalogkv"
+	"modelgateway/shared/platform/testkit/await"
 	"modelgateway/shared/wire"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"modelgateway/scripts/testkit/await"
+	"modelgateway/shared/platform/testkit/await"
 )
 
 // largeBody is a request whose body takes turns.

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/zstd"
 
-	"modelgateway/scripts/testkit/await"
+	"modelgateway/shared/platform/testkit/await"
 )
 
 const mib = 1 << 20

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"modelgateway/dataplane/internal/provider"
-	"modelgateway/scripts/testkit/await"
+	"modelgateway/shared/platform/testkit/await"
 )
 
 // strangeConn is a connection to a provider that breaks the rules of HTTP.

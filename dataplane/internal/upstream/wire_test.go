@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"modelgateway/dataplane/internal/provider"
-	"modelgateway/scripts/testkit/await"
 	"modelgateway/shared/catalogkv"
+	"modelgateway/shared/platform/testkit/await"
 )
 
 // patient is for tests over real connections, which take as long as the machine is busy.

@@ -17,8 +17,8 @@ import (
 	natsserver "github.com/nats-io/nats-server/v2/server"
 
 	"modelgateway/scripts/providersim"
-	"modelgateway/scripts/testkit/pgcluster"
 	"modelgateway/shared/natsuser"
+	"modelgateway/shared/platform/testkit/pgcluster"
 )
 
 const (

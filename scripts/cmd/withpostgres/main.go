@@ -17,7 +17,7 @@ import (
 	"syscall"
 
 	"modelgateway/scripts/devstack/pginstall"
-	"modelgateway/scripts/testkit/pgcluster"
+	"modelgateway/shared/platform/testkit/pgcluster"
 )
 
 // variable is the environment variable that package pgtest of the control plane reads.

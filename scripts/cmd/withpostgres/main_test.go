@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"modelgateway/scripts/testkit/pgcluster"
+	"modelgateway/shared/platform/testkit/pgcluster"
 )
 
 func TestExitCodeIsThatOfTheCommand(t *testing.T) {

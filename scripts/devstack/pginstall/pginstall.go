@@ -11,7 +11,7 @@ import (
 	"os"
 	"strings"
 
-	"modelgateway/scripts/testkit/pgcluster"
+	"modelgateway/shared/platform/testkit/pgcluster"
 )
 
 // An Installer finds or installs Postgres.

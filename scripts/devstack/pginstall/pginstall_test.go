@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"modelgateway/scripts/testkit/pgcluster"
+	"modelgateway/shared/platform/testkit/pgcluster"
 )
 
 func TestEnsureInstallsAfterConsent(t *testing.T) {

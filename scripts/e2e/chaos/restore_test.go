@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"modelgateway/scripts/e2e/rig"
-	"modelgateway/scripts/testkit/pgcluster"
+	"modelgateway/shared/platform/testkit/pgcluster"
 )
 
 // A backup of the database, made while requests run, is restored into a new server in the order of

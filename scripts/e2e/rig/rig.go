@@ -32,8 +32,8 @@ import (
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/scripts/devstack"
 	"modelgateway/scripts/devstack/pginstall"
-	"modelgateway/scripts/testkit/natstest"
-	"modelgateway/scripts/testkit/pgcluster"
+	"modelgateway/shared/platform/testkit/natstest"
+	"modelgateway/shared/platform/testkit/pgcluster"
 )
 
 // startLimit bounds the start of the stack, including the build of the binaries.

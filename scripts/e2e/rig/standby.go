@@ -12,7 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"modelgateway/scripts/devstack/pginstall"
-	"modelgateway/scripts/testkit/pgcluster"
+	"modelgateway/shared/platform/testkit/pgcluster"
 )
 
 // openPostgres starts the links of a Postgres with a standby.

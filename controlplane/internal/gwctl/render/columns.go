@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"modelgateway/shared/apidoc"
+	"modelgateway/shared/platform/apidoc"
 )
 
 // UnknownColumns returns the names that no entry of a list, or the object, can have. Where the schema leaves members open, every name is

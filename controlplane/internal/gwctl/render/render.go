@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"modelgateway/controlplane/internal/strict"
-	"modelgateway/shared/apidoc"
+	"modelgateway/shared/platform/apidoc"
 )
 
 // Format is an output format.

@@ -9,7 +9,7 @@ import (
 
 	"modelgateway/controlplane/api"
 	"modelgateway/controlplane/internal/gwctl/render"
-	"modelgateway/shared/apidoc"
+	"modelgateway/shared/platform/apidoc"
 )
 
 func document(t *testing.T) *apidoc.Document {

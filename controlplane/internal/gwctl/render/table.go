@@ -7,7 +7,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"modelgateway/shared/apidoc"
+	"modelgateway/shared/platform/apidoc"
 )
 
 // defaultColumns has the columns of the schemas whose order of members is not suitable for a table. A dotted name is a

@@ -13,8 +13,8 @@ import (
 	"modelgateway/controlplane/internal/httpapi/servertest"
 	"modelgateway/controlplane/internal/postgres/usagestore"
 	"modelgateway/controlplane/internal/usage"
-	"modelgateway/scripts/testkit/await"
 	"modelgateway/shared/money"
+	"modelgateway/shared/platform/testkit/await"
 	"modelgateway/shared/price"
 )
 

@@ -14,7 +14,7 @@ import (
 	"modelgateway/controlplane/api"
 	"modelgateway/controlplane/internal/admin"
 	"modelgateway/controlplane/internal/key"
-	"modelgateway/shared/apidoc/apipage"
+	"modelgateway/shared/platform/apidoc/apipage"
 )
 
 // The API document lists exactly the problems of the table, with their statuses.

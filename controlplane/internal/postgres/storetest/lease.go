@@ -20,12 +20,12 @@ import (
 	"modelgateway/controlplane/internal/postgres/moneystore"
 	"modelgateway/controlplane/internal/postgres/pgtest"
 	"modelgateway/controlplane/internal/settle"
-	"modelgateway/scripts/testkit/await"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease/session"
 	"modelgateway/shared/money"
+	"modelgateway/shared/platform/testkit/await"
 	"modelgateway/shared/price"
 	"modelgateway/shared/wire"
 )

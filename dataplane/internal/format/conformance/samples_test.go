@@ -17,8 +17,8 @@ import (
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/sse"
-	"modelgateway/scripts/testkit/wiresample"
 	"modelgateway/shared/catalogkv"
+	"modelgateway/shared/platform/testkit/wiresample"
 	"modelgateway/shared/price"
 )
 

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"testing"
 
-	"modelgateway/scripts/testkit/await"
+	"modelgateway/shared/platform/testkit/await"
 )
 
 // takenOver returns a Watch of a connection.

@@ -17,8 +17,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"modelgateway/dataplane/internal/catalog"
-	"modelgateway/scripts/testkit/cloudsim"
 	"modelgateway/shared/catalogkv"
+	"modelgateway/shared/platform/testkit/cloudsim"
 	"modelgateway/shared/wire"
 )
 

@@ -7,7 +7,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"modelgateway/scripts/testkit/natstest"
+	"modelgateway/shared/platform/testkit/natstest"
 )
 
 func TestRestartKeepsAddressAndData(t *testing.T) {

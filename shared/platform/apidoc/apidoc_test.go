@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"modelgateway/shared/apidoc"
+	"modelgateway/shared/platform/apidoc"
 )
 
 const sample = `

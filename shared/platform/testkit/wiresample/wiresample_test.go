@@ -4,7 +4,7 @@ import (
 	"io/fs"
 	"testing"
 
-	"modelgateway/scripts/testkit/wiresample"
+	"modelgateway/shared/platform/testkit/wiresample"
 )
 
 func TestEverySampleHasAnExpectedUsage(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"strings"
 
-	"modelgateway/shared/apidoc"
+	"modelgateway/shared/platform/apidoc"
 )
 
 // curl returns the command line of an operation: with its required parameters, and the first example of its body.

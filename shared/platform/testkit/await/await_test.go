@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"modelgateway/scripts/testkit/await"
+	"modelgateway/shared/platform/testkit/await"
 )
 
 // run is a test in a test run that has a deadline.

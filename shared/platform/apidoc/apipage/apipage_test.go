@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"modelgateway/shared/apidoc/apipage"
+	"modelgateway/shared/platform/apidoc/apipage"
 )
 
 const sample = `

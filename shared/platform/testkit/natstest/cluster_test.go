@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"modelgateway/scripts/testkit/natstest"
+	"modelgateway/shared/platform/testkit/natstest"
 )
 
 // publish stores a message in a stream. It repeats that while the stream has no leader; the id keeps the message from being stored
