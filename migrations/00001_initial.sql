@@ -130,6 +130,14 @@ create table api_keys (
     hint text not null default '',
     -- null: no spend limit
     spend_limit bigint check (spend_limit >= 0),
+    description text not null default '',
+    metadata jsonb not null default '{}',
+    -- from when on the key does not work; null: never
+    expires_at timestamptz,
+    paused boolean not null default false,
+    -- the models that the key may use, as ids or prefixes that end with *, and the networks that it may be used from; empty: all
+    models jsonb not null default '[]',
+    networks jsonb not null default '[]',
     revoked_at timestamptz,
     revision bigint not null,
     created_at timestamptz not null default now(),

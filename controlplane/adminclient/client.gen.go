@@ -198,12 +198,16 @@ const (
 // Defines values for IssuedKeyStatus.
 const (
 	IssuedKeyStatusActive  IssuedKeyStatus = "active"
+	IssuedKeyStatusExpired IssuedKeyStatus = "expired"
+	IssuedKeyStatusPaused  IssuedKeyStatus = "paused"
 	IssuedKeyStatusRevoked IssuedKeyStatus = "revoked"
 )
 
 // Defines values for KeyStatus.
 const (
 	KeyStatusActive  KeyStatus = "active"
+	KeyStatusExpired KeyStatus = "expired"
+	KeyStatusPaused  KeyStatus = "paused"
 	KeyStatusRevoked KeyStatus = "revoked"
 )
 
@@ -1723,13 +1727,37 @@ type IdentityMethod string
 
 // ImportedKey defines model for ImportedKey.
 type ImportedKey struct {
-	AccountID  string  `json:"account_id"`
-	ExternalID *string `json:"external_id,omitempty"`
+	AccountID   string  `json:"account_id"`
+	Description *string `json:"description,omitempty"`
+
+	// ExpiresAt From when on the key does not work; absent for never. In milliseconds.
+	ExpiresAt  *time.Time `json:"expires_at,omitempty"`
+	ExternalID *string    `json:"external_id,omitempty"`
 
 	// Hash HMAC-SHA-256 of the key's text under the pepper in hexadecimal.
 	Hash string  `json:"hash"`
 	Hint *string `json:"hint,omitempty"`
-	Name string  `json:"name"`
+
+	// Metadata Up to 50 pairs of texts that the gateway only keeps, with names of at most 40 and values of at most 500 characters. A
+	// change replaces all of them.
+	//
+	//
+	// Examples: {"plan":"business"}
+	Metadata *Metadata `json:"metadata,omitempty"`
+
+	// Models The ids of the models that the key may use, or prefixes that end with `*`; empty for all of the account.
+	//
+	// Examples: ["example-large","claude-*"]
+	Models []string `json:"models,omitempty"`
+	Name   string   `json:"name"`
+
+	// Networks The networks that the key may be used from, in CIDR notation, or single addresses; empty for all.
+	//
+	// Examples: ["192.0.2.0/24"]
+	Networks []string `json:"networks,omitempty"`
+
+	// Paused Whether the key does not work until it is resumed.
+	Paused *bool `json:"paused,omitempty"`
 
 	// Pepper The id of the pepper of the hash, as returned by `getPepper`. Without it the key counts as hashed under an old pepper.
 	Pepper     *string `json:"pepper,omitempty"`
@@ -1749,14 +1777,38 @@ type InvariantCheck struct {
 
 // IssuedKey defines model for IssuedKey.
 type IssuedKey struct {
-	AccountID  string    `json:"account_id"`
-	CreatedAt  time.Time `json:"created_at"`
-	ExternalID *string   `json:"external_id,omitempty"`
+	AccountID   string    `json:"account_id"`
+	CreatedAt   time.Time `json:"created_at"`
+	Description *string   `json:"description,omitempty"`
+
+	// ExpiresAt From when on the key does not work; absent for never.
+	ExpiresAt  *time.Time `json:"expires_at,omitempty"`
+	ExternalID *string    `json:"external_id,omitempty"`
 
 	// Hint The last characters of the secret.
 	Hint string `json:"hint"`
 	ID   string `json:"id"`
-	Name string `json:"name"`
+
+	// Metadata Up to 50 pairs of texts that the gateway only keeps, with names of at most 40 and values of at most 500 characters. A
+	// change replaces all of them.
+	//
+	//
+	// Examples: {"plan":"business"}
+	Metadata *Metadata `json:"metadata,omitempty"`
+
+	// Models The ids of the models that the key may use, or prefixes that end with `*`; empty for all of the account.
+	//
+	// Examples: ["example-large","claude-*"]
+	Models []string `json:"models"`
+	Name   string   `json:"name"`
+
+	// Networks The networks that the key may be used from, in CIDR notation, or single addresses; empty for all.
+	//
+	// Examples: ["192.0.2.0/24"]
+	Networks []string `json:"networks"`
+
+	// Paused Whether the key does not work until it is resumed.
+	Paused bool `json:"paused"`
 
 	// Reserved Reserved by running requests. If a proxy does not answer: granted to proxies, also for requests that are not settled yet and as idle units, which come back when they are needed.
 	//
@@ -1776,12 +1828,14 @@ type IssuedKey struct {
 	// Spent The sum of the settled charges of the key.
 	//
 	// Examples: 12.34
-	Spent     Money           `json:"spent"`
+	Spent Money `json:"spent"`
+
+	// Status Only an active key works, if its account is active, too.
 	Status    IssuedKeyStatus `json:"status"`
 	UpdatedAt time.Time       `json:"updated_at"`
 }
 
-// IssuedKeyStatus defines model for IssuedKey.Status.
+// IssuedKeyStatus Only an active key works, if its account is active, too.
 type IssuedKeyStatus string
 
 // IssuedToken defines model for IssuedToken.
@@ -1811,14 +1865,38 @@ type IssuedWebhook struct {
 
 // Key defines model for Key.
 type Key struct {
-	AccountID  string    `json:"account_id"`
-	CreatedAt  time.Time `json:"created_at"`
-	ExternalID *string   `json:"external_id,omitempty"`
+	AccountID   string    `json:"account_id"`
+	CreatedAt   time.Time `json:"created_at"`
+	Description *string   `json:"description,omitempty"`
+
+	// ExpiresAt From when on the key does not work; absent for never.
+	ExpiresAt  *time.Time `json:"expires_at,omitempty"`
+	ExternalID *string    `json:"external_id,omitempty"`
 
 	// Hint The last characters of the secret.
 	Hint string `json:"hint"`
 	ID   string `json:"id"`
-	Name string `json:"name"`
+
+	// Metadata Up to 50 pairs of texts that the gateway only keeps, with names of at most 40 and values of at most 500 characters. A
+	// change replaces all of them.
+	//
+	//
+	// Examples: {"plan":"business"}
+	Metadata *Metadata `json:"metadata,omitempty"`
+
+	// Models The ids of the models that the key may use, or prefixes that end with `*`; empty for all of the account.
+	//
+	// Examples: ["example-large","claude-*"]
+	Models []string `json:"models"`
+	Name   string   `json:"name"`
+
+	// Networks The networks that the key may be used from, in CIDR notation, or single addresses; empty for all.
+	//
+	// Examples: ["192.0.2.0/24"]
+	Networks []string `json:"networks"`
+
+	// Paused Whether the key does not work until it is resumed.
+	Paused bool `json:"paused"`
 
 	// Reserved Reserved by running requests. If a proxy does not answer: granted to proxies, also for requests that are not settled yet and as idle units, which come back when they are needed.
 	//
@@ -1833,19 +1911,46 @@ type Key struct {
 	// Spent The sum of the settled charges of the key.
 	//
 	// Examples: 12.34
-	Spent     Money     `json:"spent"`
+	Spent Money `json:"spent"`
+
+	// Status Only an active key works, if its account is active, too.
 	Status    KeyStatus `json:"status"`
 	UpdatedAt time.Time `json:"updated_at"`
 }
 
-// KeyStatus defines model for Key.Status.
+// KeyStatus Only an active key works, if its account is active, too.
 type KeyStatus string
 
 // KeyCreate defines model for KeyCreate.
 type KeyCreate struct {
+	Description *string `json:"description,omitempty"`
+
+	// ExpiresAt From when on the key does not work; absent for never. In milliseconds.
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+
 	// ExternalID Your own id of the key, unique in the account.
 	ExternalID *string `json:"external_id,omitempty"`
-	Name       string  `json:"name"`
+
+	// Metadata Up to 50 pairs of texts that the gateway only keeps, with names of at most 40 and values of at most 500 characters. A
+	// change replaces all of them.
+	//
+	//
+	// Examples: {"plan":"business"}
+	Metadata *Metadata `json:"metadata,omitempty"`
+
+	// Models The ids of the models that the key may use, or prefixes that end with `*`; empty for all of the account.
+	//
+	// Examples: ["example-large","claude-*"]
+	Models []string `json:"models,omitempty"`
+	Name   string   `json:"name"`
+
+	// Networks The networks that the key may be used from, in CIDR notation, or single addresses; empty for all.
+	//
+	// Examples: ["192.0.2.0/24"]
+	Networks []string `json:"networks,omitempty"`
+
+	// Paused Whether the key does not work until it is resumed.
+	Paused *bool `json:"paused,omitempty"`
 
 	// SpendLimit A decimal; absent or null for no limit.
 	SpendLimit *string `json:"spend_limit,omitempty"`
@@ -1864,7 +1969,27 @@ type KeyList struct {
 
 // KeyPatch defines model for KeyPatch.
 type KeyPatch struct {
-	Name *string `json:"name,omitempty"`
+	Description *string `json:"description,omitempty"`
+
+	// ExpiresAt From when on the key does not work, or null for never.
+	ExpiresAt optional.Value[time.Time] `json:"expires_at,omitempty,omitzero"`
+
+	// Metadata Up to 50 pairs of texts that the gateway only keeps, with names of at most 40 and values of at most 500 characters. A
+	// change replaces all of them.
+	//
+	//
+	// Examples: {"plan":"business"}
+	Metadata *Metadata `json:"metadata,omitempty"`
+
+	// Models The ids of the models that the key may use, or prefixes that end with `*`; empty for all of the account.
+	Models optional.Value[[]string] `json:"models,omitempty,omitzero"`
+	Name   *string                  `json:"name,omitempty"`
+
+	// Networks The networks that the key may be used from, in CIDR notation, or single addresses; empty for all.
+	Networks optional.Value[[]string] `json:"networks,omitempty,omitzero"`
+
+	// Paused Whether the key does not work until it is resumed.
+	Paused *bool `json:"paused,omitempty"`
 
 	// SpendLimit A decimal, or null to remove the limit.
 	SpendLimit optional.Value[string] `json:"spend_limit,omitempty,omitzero"`
@@ -2610,7 +2735,8 @@ type Refusal struct {
 	Other bool `json:"other"`
 
 	// Reason Why the last request was refused, if its code does not say that: `key_inactive` (revoked, or its account is suspended; the client
-	// gets the answer for an unknown key), `maintenance`, `no_session` (that of the proxy had ended), `no_spool` (the proxy could not
+	// gets the answer for an unknown key), `key_paused`, `key_expired`, `key_network` (not allowed from the client's address),
+	// `maintenance`, `no_session` (that of the proxy had ended), `no_spool` (the proxy could not
 	// store its usage), `no_room` for its body, `no_route` that could be called, or `undecided` (no control plane has decided in time).
 	Reason *string `json:"reason,omitempty"`
 
@@ -4847,7 +4973,7 @@ func (c *Client) GetKey(ctx context.Context, keyID KeyID, options ...CallOption)
 	}, options)
 }
 
-// UpdateKey: Change the name or the spend limit of a key
+// UpdateKey: Change a key, pause it or resume it
 //
 // PATCH /admin/v1/keys/{key_id}
 func (c *Client) UpdateKey(ctx context.Context, keyID KeyID, params *UpdateKeyParams, body KeyPatch, options ...CallOption) (*Response[Key], error) {

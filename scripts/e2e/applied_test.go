@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/adminclient/optional"
 	"modelgateway/scripts/e2e/rig"
 )
 
@@ -32,6 +33,23 @@ func TestWaitAppliedTakesEffectOnEveryProxy(t *testing.T) {
 			}
 		}
 	}
+	own := r.Model(t, rig.Model{Formats: []string{"chat"}})
+	patch := func(what string, p adminclient.KeyPatch, want int) {
+		t.Helper()
+		changed, err := r.Admin.UpdateKey(t.Context(), a.KeyID, &adminclient.UpdateKeyParams{Wait: &wait, Timeout: &longest}, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		applied(what, changed.Header)
+		everywhere(what, own, want)
+	}
+	patch("a paused key", adminclient.KeyPatch{Paused: new(true)}, http.StatusUnauthorized)
+	patch("a key of another network", adminclient.KeyPatch{Paused: new(false), Networks: optional.Of([]string{"192.0.2.0/24"})}, http.StatusUnauthorized)
+	patch("a key of this network", adminclient.KeyPatch{Networks: optional.Of([]string{"127.0.0.0/8", "::1"})}, http.StatusOK)
+	patch("a key of other models", adminclient.KeyPatch{Models: optional.Of([]string{"other-*"})}, http.StatusNotFound)
+	patch("a key of its model", adminclient.KeyPatch{Models: optional.Of([]string{own})}, http.StatusOK)
+	patch("a key of all models", adminclient.KeyPatch{Models: optional.Of([]string{})}, http.StatusOK)
+
 	model := r.Model(t, rig.Model{Formats: []string{"chat"}, Public: new(false)})
 	everywhere("a closed model", model, http.StatusNotFound)
 	granted, err := r.Admin.GrantModel(t.Context(), a.ID, model, &adminclient.GrantModelParams{Wait: &wait, Timeout: &longest})

@@ -186,6 +186,12 @@ type Refusal struct {
 const (
 	// ReasonKeyInactive: the key exists, but it was revoked or its account is suspended.
 	ReasonKeyInactive = "key_inactive"
+	// ReasonKeyPaused: the key is paused.
+	ReasonKeyPaused = "key_paused"
+	// ReasonKeyExpired: the key has expired.
+	ReasonKeyExpired = "key_expired"
+	// ReasonKeyNetwork: the key may not be used from the client's address.
+	ReasonKeyNetwork = "key_network"
 	// ReasonMaintenance: an operator has closed what it was for.
 	ReasonMaintenance = "maintenance"
 	// ReasonNoSession: the session of the proxy had ended.

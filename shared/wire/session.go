@@ -184,6 +184,8 @@ type KeyRecord struct {
 	AccountID string `json:"account_id"`
 	// Active is false for a revoked key and for every key of a suspended account.
 	Active bool `json:"active"`
+	// Rules say when and for what the key may be used.
+	Rules KeyRules `json:"rules,omitzero"`
 	// The pools of the account and the key. LimitPool is zero for a key without a spend limit.
 	BalancePool PoolID `json:"balance_pool"`
 	SlotsPool   PoolID `json:"slots_pool"`

@@ -164,7 +164,7 @@ func (n *New) Validate() error {
 	checkLimit(&invalid, "max_concurrent_requests", n.MaxConcurrentRequests)
 	checkLimit(&invalid, "max_open_video_jobs", n.MaxOpenVideoJobs)
 	checkMultipliers(&invalid, n.PriceMultiplier.Or(price.One), n.ModelMultipliers)
-	checkMetadata(&invalid, n.Metadata)
+	CheckMetadata("metadata", n.Metadata, &invalid)
 	return invalid.Err()
 }
 
@@ -186,7 +186,7 @@ func (p *Patch) Validate() error {
 	}
 
 	checkMultipliers(&invalid, own, deref(p.ModelMultipliers))
-	checkMetadata(&invalid, deref(p.Metadata))
+	CheckMetadata("metadata", deref(p.Metadata), &invalid)
 	return invalid.Err()
 }
 
@@ -230,16 +230,17 @@ const (
 	maxMetadataValueLen = 500
 )
 
-func checkMetadata(invalid *validation.Errors, metadata map[string]string) {
+// CheckMetadata adds what is invalid in metadata at a path.
+func CheckMetadata(path string, metadata map[string]string, invalid *validation.Errors) {
 	if len(metadata) > maxMetadata {
-		invalid.Add("metadata", "has more than %d members", maxMetadata)
+		invalid.Add(path, "has more than %d members", maxMetadata)
 	}
 	for name, value := range metadata {
 		if name == "" || utf8.RuneCountInString(name) > maxMetadataNameLen {
-			invalid.Add("metadata", "names must have 1 to %d characters", maxMetadataNameLen)
+			invalid.Add(path, "names must have 1 to %d characters", maxMetadataNameLen)
 		}
 		if utf8.RuneCountInString(value) > maxMetadataValueLen {
-			invalid.Add("metadata["+name+"]", "is longer than %d characters", maxMetadataValueLen)
+			invalid.Add(path+"["+name+"]", "is longer than %d characters", maxMetadataValueLen)
 		}
 	}
 }

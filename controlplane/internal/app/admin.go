@@ -39,6 +39,7 @@ import (
 	"modelgateway/controlplane/internal/vault"
 	"modelgateway/controlplane/internal/videojob"
 	"modelgateway/shared/apikey"
+	"modelgateway/shared/platform/clientaddr"
 	"modelgateway/shared/seal"
 )
 
@@ -306,7 +307,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if handler, err = a.withConsole(handler, sessions, httpapi.AddressReader(proxies), jobs); err != nil {
+	if handler, err = a.withConsole(handler, sessions, clientaddr.Behind(proxies), jobs); err != nil {
 		return err
 	}
 

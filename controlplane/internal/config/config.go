@@ -18,6 +18,7 @@ import (
 	"modelgateway/controlplane/internal/oidc"
 	"modelgateway/shared/certfile"
 	"modelgateway/shared/lease/rollback"
+	"modelgateway/shared/platform/clientaddr"
 	"modelgateway/shared/platform/settings"
 	"modelgateway/shared/platform/traces"
 )
@@ -173,22 +174,11 @@ func (a *Admin) BootstrapExpiry() (time.Time, error) {
 }
 
 // Proxies parses TrustedProxies.
-func (a *Admin) Proxies() ([]netip.Prefix, error) { return networks(a.TrustedProxies) }
+func (a *Admin) Proxies() ([]netip.Prefix, error) { return clientaddr.ParseNetworks(a.TrustedProxies) }
 
 // Networks parses AllowedNetworks.
-func (w *Webhook) Networks() ([]netip.Prefix, error) { return networks(w.AllowedNetworks) }
-
-// networks parses networks that are separated by commas.
-func networks(list string) ([]netip.Prefix, error) {
-	var networks []netip.Prefix
-	for text := range strings.FieldsFuncSeq(list, func(r rune) bool { return r == ',' || r == ' ' }) {
-		p, err := netip.ParsePrefix(text)
-		if err != nil {
-			return nil, fmt.Errorf("%q is not a network such as 10.0.0.0/8", text)
-		}
-		networks = append(networks, p.Masked())
-	}
-	return networks, nil
+func (w *Webhook) Networks() ([]netip.Prefix, error) {
+	return clientaddr.ParseNetworks(w.AllowedNetworks)
 }
 
 // maxWebhookTimeout is shorter than the time for which a replica claims a

@@ -56,6 +56,7 @@ import (
 	"modelgateway/controlplane/internal/webhook"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/lease/session"
+	"modelgateway/shared/platform/clientaddr"
 	"modelgateway/shared/pulse"
 	"modelgateway/shared/seal"
 	"modelgateway/shared/wire"
@@ -203,7 +204,7 @@ func setupAs(t testing.TB, environment string) *world {
 	gateway := httptest.NewServer(http.HandlerFunc(echo))
 	t.Cleanup(gateway.Close)
 	pages, err := console.New(console.Config{
-		APIURL: gateway.URL, Sessions: sessions, API: api, Address: httpapi.AddressReader(behind), Log: slog.New(slog.DiscardHandler),
+		APIURL: gateway.URL, Sessions: sessions, API: api, Address: clientaddr.Behind(behind), Log: slog.New(slog.DiscardHandler),
 		Environment: environment, Build: "v1", SessionLength: 10 * time.Hour,
 	})
 	check(t, err)

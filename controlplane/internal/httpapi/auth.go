@@ -1,9 +1,7 @@
 package httpapi
 
 import (
-	"net"
 	"net/http"
-	"net/netip"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -20,7 +18,7 @@ func (p *pipeline) authenticate(c echo.Context, needed admin.Scope) (actor strin
 	r := c.Request()
 	principal := admin.PrincipalOf(r.Context())
 	if principal == nil {
-		authenticated, err := p.tokens.Authenticate(r.Context(), bearer(r), address(c))
+		authenticated, err := p.tokens.Authenticate(r.Context(), bearer(r), p.address(r))
 		if err != nil {
 			return "", err
 		}
@@ -36,38 +34,6 @@ func (p *pipeline) authenticate(c echo.Context, needed admin.Scope) (actor strin
 	}
 
 	return principal.Name, nil
-}
-
-// addressReader returns a function that reads the client's address from a request. Behind a
-// trusted proxy that is the last address of X-Forwarded-For that no trusted proxy has; the header
-// of anybody else is ignored.
-func addressReader(trusted []netip.Prefix) echo.IPExtractor {
-	if len(trusted) == 0 {
-		return echo.ExtractIPDirect()
-	}
-	options := []echo.TrustOption{echo.TrustLoopback(false), echo.TrustLinkLocal(false), echo.TrustPrivateNet(false)}
-	for _, p := range trusted {
-		options = append(options, echo.TrustIPRange(&net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}))
-	}
-	return echo.ExtractIPFromXFFHeader(options...)
-}
-
-// AddressReader returns a function that reads the client's address from a request as the admin API does. The zero
-// address means that it is not known.
-func AddressReader(trusted []netip.Prefix) func(*http.Request) netip.Addr {
-	read := addressReader(trusted)
-	return func(r *http.Request) netip.Addr { return parseAddress(read(r)) }
-}
-
-// address returns the client's address; the zero address if it is not known.
-func address(c echo.Context) netip.Addr { return parseAddress(c.RealIP()) }
-
-func parseAddress(text string) netip.Addr {
-	from, err := netip.ParseAddr(text)
-	if err != nil {
-		return netip.Addr{}
-	}
-	return from
 }
 
 // bearer returns the token of the Authorization header, or "".

@@ -14,6 +14,7 @@ import (
 	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/idempotency"
 	"modelgateway/shared/ident"
+	"modelgateway/shared/platform/clientaddr"
 )
 
 // pipeline executes the steps that all operations share. It creates the Call that
@@ -21,6 +22,7 @@ import (
 type pipeline struct {
 	operations  map[string]operation
 	tokens      *admin.Service
+	address     clientaddr.Reader
 	applied     *fleet.Waiter
 	audit       audit.Store
 	idempotency *idempotency.Service

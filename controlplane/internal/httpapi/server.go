@@ -50,6 +50,7 @@ import (
 	"modelgateway/controlplane/internal/videojob"
 	"modelgateway/controlplane/internal/webhook"
 	"modelgateway/shared/platform/apidoc/apipage"
+	"modelgateway/shared/platform/clientaddr"
 )
 
 // Config holds the dependencies and settings of the API. All members are required.
@@ -181,7 +182,6 @@ func New(cfg Config) (http.Handler, error) {
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
 	e.Binder = binder{}
-	e.IPExtractor = addressReader(cfg.TrustedProxies)
 	e.HTTPErrorHandler = problem.Writer{Log: cfg.Log}.Handle
 	e.Use(requestLog(cfg.Log, newMetrics(cfg.Registerer)), limitBody)
 
@@ -193,6 +193,7 @@ func New(cfg Config) (http.Handler, error) {
 	p := &pipeline{
 		operations:  doc.operations,
 		tokens:      cfg.Tokens,
+		address:     clientaddr.Behind(cfg.TrustedProxies),
 		audit:       cfg.Audit,
 		applied:     cfg.Applied,
 		idempotency: cfg.Idempotency,

@@ -8,6 +8,7 @@ package key
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 	"unicode/utf8"
 
@@ -85,6 +86,7 @@ type Key struct {
 	Hint string `json:"hint,omitempty"`
 	// SpendLimit is nil for a key without a limit.
 	SpendLimit *money.Nano `json:"spend_limit"`
+	Settings
 	// Revealable reports whether the text is stored.
 	Revealable bool       `json:"revealable"`
 	RevokedAt  *time.Time `json:"revoked_at,omitempty"`
@@ -115,6 +117,7 @@ type New struct {
 	ExternalID string
 	Name       string
 	SpendLimit *money.Nano
+	Settings
 }
 
 // Imported is a hash-only key: one that another system issued.
@@ -138,6 +141,7 @@ type Patch struct {
 	// SetLimit replaces the limit by SpendLimit; nil removes it.
 	SetLimit   bool
 	SpendLimit *money.Nano
+	SettingsPatch
 }
 
 // Validate reports all invalid fields as validation.Errors.
@@ -153,6 +157,7 @@ func (n *New) validate(path string, invalid *validation.Errors) {
 		invalid.Add(validation.Member(path, "external_id"), "is longer than %d characters", maxExternalIDLen)
 	}
 	checkLimit(validation.Member(path, "spend_limit"), n.SpendLimit, invalid)
+	n.Settings.validate(path, invalid)
 }
 
 // Validate reports all invalid fields as validation.Errors.
@@ -162,6 +167,7 @@ func (p *Patch) Validate() error {
 		checkName("name", *p.Name, &invalid)
 	}
 	checkLimit("spend_limit", p.SpendLimit, &invalid)
+	p.SettingsPatch.validate(&invalid)
 	return invalid.Err()
 }
 
@@ -177,9 +183,10 @@ func checkLimit(path string, limit *money.Nano, invalid *validation.Errors) {
 	}
 }
 
-// apply returns the key after the patch and whether its limit changed.
-func (p *Patch) apply(k Key) (after Key, limited bool) {
+// apply returns the key after the patch, and whether proxies have to know: its limit or its rules changed.
+func (p *Patch) apply(k Key) (after Key, announce bool) {
 	after = k
+	after.Settings = p.SettingsPatch.apply(k.Settings)
 	if p.Name != nil {
 		after.Name = *p.Name
 	}
@@ -187,5 +194,6 @@ func (p *Patch) apply(k Key) (after Key, limited bool) {
 		after.SpendLimit = p.SpendLimit
 	}
 	before, now := k.SpendLimit, after.SpendLimit
-	return after, (before == nil) != (now == nil) || (before != nil && *before != *now)
+	limited := (before == nil) != (now == nil) || (before != nil && *before != *now)
+	return after, limited || !reflect.DeepEqual(after.Settings.Rules(), k.Settings.Rules())
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -129,6 +130,7 @@ func (s *Service) record(n New, text string) Record {
 			Name:       n.Name,
 			Hint:       text[len(text)-hintLen:],
 			SpendLimit: n.SpendLimit,
+			Settings:   n.Settings.normal(),
 			Revealable: true,
 		},
 		Secret: Secret{Hash: s.cfg.Hasher.Hash(text), Pepper: s.cfg.Hasher.ID(), Sealed: s.cfg.Vault.Seal([]byte(text), id.context())},
@@ -179,6 +181,7 @@ func (s *Service) Import(ctx context.Context, keys []Imported) (Import, error) {
 				Name:       k.Name,
 				Hint:       k.Hint,
 				SpendLimit: k.SpendLimit,
+				Settings:   k.Settings.normal(),
 			},
 			Secret: Secret{Hash: k.Hash, Pepper: k.Pepper},
 		}
@@ -290,8 +293,8 @@ func (s *Service) Patch(ctx context.Context, id ID, p Patch) (Updated, error) {
 		if before.RevokedAt != nil {
 			return Update{}, ErrRevoked
 		}
-		k, limited := p.apply(before)
-		return Update{k, limited, !limited && k.Name == before.Name}, nil
+		k, announce := p.apply(before)
+		return Update{k, announce, reflect.DeepEqual(k, before)}, nil
 	})
 	if err != nil || change == nil {
 		return Updated{Key: after}, err

@@ -52,7 +52,8 @@ var (
 	ErrNoSpool = fmt.Errorf("%w: its usage cannot be stored", ErrUnavailable)
 	// ErrNoControlPlane is returned by Bus if no replica of the control plane takes messages.
 	ErrNoControlPlane = errors.New("admission: no control plane takes messages")
-	// ErrKey says that the key was revoked, or its account suspended, while the request waited.
+	// ErrKey says that the key stopped working while the request waited: it was revoked, paused or has expired, or its account was
+	// suspended. The error has the auth.InactiveError, too.
 	ErrKey = errors.New("admission: the key is no longer valid")
 )
 
@@ -257,6 +258,8 @@ type Request struct {
 	ExpectedCost money.Nano
 	// Slot is true if the request needs a slot.
 	Slot bool
+	// Use is what the request uses the key for. The rules of a record that is read again are compared with it.
+	Use auth.Use
 	// Event is the usage event as far as it is known. Admission sets the session and the reservation.
 	Event event.Usage
 }
@@ -308,9 +311,12 @@ func (a *Admission) Acquire(ctx context.Context, r Request) (*Reservation, error
 	current, renewErr := a.keys.Renew(ctx, r.Key)
 	switch {
 	case errors.Is(renewErr, auth.ErrInvalid):
-		return nil, ErrKey
+		return nil, fmt.Errorf("%w: %w", ErrKey, renewErr)
 	case renewErr != nil:
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, renewErr)
+	}
+	if err := current.Permits(r.Use); err != nil {
+		return nil, fmt.Errorf("admission: %w", err)
 	}
 	r.Key = current
 	return a.tryAcquire(ctx, r)
@@ -392,7 +398,7 @@ func complete(entry gate.Gate) error {
 }
 
 // Check reports whether a request of a key may be answered, or sent to a provider,
-// now: it returns ErrKey if the key was revoked or its account suspended, and
+// now: it returns ErrKey if the key does not work any more, and
 // ErrUnavailable if the proxy has no valid session and so might not know. It is
 // called before each provider call, because time passes after the admission.
 func (a *Admission) Check(ctx context.Context, key *auth.Key) error {
@@ -405,7 +411,7 @@ func (a *Admission) Check(ctx context.Context, key *auth.Key) error {
 	_, err := a.keys.Renew(ctx, key)
 	switch {
 	case errors.Is(err, auth.ErrInvalid):
-		return ErrKey
+		return fmt.Errorf("%w: %w", ErrKey, err)
 	case err != nil:
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
@@ -569,8 +575,7 @@ const recheckInterval = time.Second
 func (a *Admission) stopIfRevoked(res *Reservation) {
 	for {
 		_, err := a.keys.Renew(a.ctx, res.key)
-		revoked := errors.Is(err, auth.ErrInvalid)
-		if a.applyVerdict(res, revoked) || err == nil {
+		if a.applyVerdict(res, auth.Ended(err)) || err == nil || errors.Is(err, auth.ErrInvalid) {
 			return
 		}
 		select {

@@ -16,6 +16,7 @@ import (
 	"modelgateway/dataplane/internal/httpapi"
 	"modelgateway/dataplane/internal/httpapi/room"
 	"modelgateway/dataplane/internal/turns"
+	"modelgateway/shared/platform/clientaddr"
 )
 
 const (
@@ -75,12 +76,14 @@ func newTurns(reg prometheus.Registerer) *turns.Turns {
 
 // listenerConfig returns the settings of the public listener.
 func listenerConfig(cfg *config.API) httpapi.Config {
+	proxies, _ := cfg.Proxies() // validated
 	return httpapi.Config{
 		Listen:      cfg.Listen,
 		TLS:         cfg.TLS.Files(),
 		BodyTimeout: cfg.BodyTimeout,
 		MinRate:     cfg.MinRate,
 		MaxConns:    cfg.MaxConnections,
+		Client:      clientaddr.Behind(proxies),
 	}
 }
 

@@ -27,6 +27,7 @@ import (
 
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/lease/session"
+	"modelgateway/shared/pulse"
 	"modelgateway/shared/wire"
 )
 
@@ -36,17 +37,6 @@ var (
 	// ErrUnavailable means that it cannot be decided now whether the key is valid.
 	ErrUnavailable = errors.New("auth: key record is not available")
 )
-
-// InactiveError is an ErrInvalid for a key that exists: it was revoked, or its account is suspended. The client gets the answer
-// for an unknown key; those who run the gateway see whose request it was.
-type InactiveError struct{ Key *Key }
-
-func (*InactiveError) Error() string {
-	return ErrInvalid.Error() + ": the key was revoked, or its account is suspended"
-}
-
-// Is reports whether the error is ErrInvalid, too.
-func (*InactiveError) Is(target error) bool { return target == ErrInvalid }
 
 // Loader reads key records from the control plane.
 type Loader interface {
@@ -263,23 +253,22 @@ func (k *Keys) findByHash(ctx context.Context, hash apikey.Hash, mac string) (*K
 // refused returns the error for a revoked key: with its record if the cache still has it.
 func (k *Keys) refused(hash apikey.Hash) error {
 	if key, ok := k.records.Get(cacheKey(hash)); ok && key.HasHash(hash) {
-		return &InactiveError{key}
+		return &InactiveError{Key: key, Reason: pulse.ReasonKeyInactive}
 	}
 	return ErrInvalid
 }
 
 // active returns the record, or an InactiveError.
 func active(key *Key) (*Key, error) {
-	if !key.Active {
-		return nil, &InactiveError{key}
+	if err := key.Usable(); err != nil {
+		return nil, err
 	}
 	return key, nil
 }
 
-// Valid reports whether a record may still be admitted: the key is active, and no
-// key change has made the record out of date. Callers must check it again after
-// every wait.
-func (k *Keys) Valid(key *Key) bool { return key.Active && k.isCurrent(key) }
+// Valid reports whether a record may still be admitted: the key is active, not paused and not expired, and no key change has made
+// the record out of date. Callers must check it again after every wait.
+func (k *Keys) Valid(key *Key) bool { return key.Usable() == nil && k.isCurrent(key) }
 
 func (k *Keys) isCurrent(key *Key) bool {
 	k.mu.RLock()

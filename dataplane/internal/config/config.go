@@ -4,12 +4,14 @@ package config
 
 import (
 	"log/slog"
+	"net/netip"
 	"os"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"modelgateway/shared/certfile"
+	"modelgateway/shared/platform/clientaddr"
 	"modelgateway/shared/platform/settings"
 	"modelgateway/shared/platform/traces"
 )
@@ -35,9 +37,13 @@ type API struct {
 	TLS            TLS           `mapstructure:"tls"`
 	BodyTimeout    time.Duration `mapstructure:"body_timeout" usage:"Time that a client gets to send its whole request." when:"clients with slow connections send large bodies"`
 	MinRate        int64         `mapstructure:"min_rate" usage:"Least rate in bytes per second at which a client must send a request and take an answer that is not a stream." when:"clients are cut off that are slow, and honest"`
+	TrustedProxies string        `mapstructure:"trusted_proxies" usage:"Networks of the reverse proxies in front of the public API, in CIDR notation separated by commas, such as 10.0.0.0/8. The client address, which the networks of a key are compared with, is read from X-Forwarded-For only behind these." when:"a reverse proxy is in front of the public API, and keys are restricted to networks"`
 	MaxConnections int64         `mapstructure:"max_connections" usage:"Maximum number of client connections. Further ones are answered 503 and closed." when:"clients get 503 at connecting, or memory is short"`
 	BodyBudget     int64         `mapstructure:"body_budget" usage:"Maximum number of bytes of request bodies, of answers that are not streams and of large events of streams, that are held at the same time; at least 80 MiB. While an answer is rewritten it needs its memory twice. 0 means 40 % of GOMEMLIMIT or, without it, of the memory limit of the control group; 1 GiB without any limit." when:"large requests get 503, or the memory limit is not known"`
 }
+
+// Proxies parses TrustedProxies.
+func (a *API) Proxies() ([]netip.Prefix, error) { return clientaddr.ParseNetworks(a.TrustedProxies) }
 
 // TLS configures the certificate of a listener.
 type TLS struct {
@@ -160,6 +166,8 @@ func (c *Config) Validate() error {
 	v.Reject(a.BodyTimeout <= 0, "api.body_timeout is not positive")
 	v.Reject(a.MinRate <= 0, "api.min_rate is not positive")
 	v.Reject(a.MaxConnections <= 0, "api.max_connections is not positive")
+	_, err = a.Proxies()
+	v.Reject(err != nil, "api.trusted_proxies: %v", err)
 	v.Reject(a.BodyBudget != 0 && a.BodyBudget < 80<<20, "api.body_budget is below 80 MiB")
 	v.Reject(c.DrainTimeout < 0, "drain_timeout is negative")
 	c.Tracing.validate(&v)

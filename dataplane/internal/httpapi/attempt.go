@@ -36,7 +36,7 @@ func (g *generationRequest) Ready() error {
 	}
 	err := g.server.Admission.Check(&g.x.client, g.key)
 	if errors.Is(err, admission.ErrKey) {
-		g.finish(outcome{status: event.Revoked, rule: event.RuleNone, answered: errInvalidKey.Status})
+		g.finish(outcome{status: event.Revoked, rule: event.RuleNone, answered: errRevoked.Status})
 	}
 	return err
 }

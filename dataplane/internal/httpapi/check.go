@@ -9,7 +9,7 @@ import (
 	"modelgateway/dataplane/internal/admission"
 	"modelgateway/dataplane/internal/auth"
 	"modelgateway/dataplane/internal/catalog"
-	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/httpapi/refused"
 	"modelgateway/dataplane/internal/httpapi/upload"
 	"modelgateway/shared/apierr"
 	"modelgateway/shared/catalogkv"
@@ -21,6 +21,9 @@ import (
 func (s *Server) authenticate(x *exchange, r *http.Request) (*auth.Key, error) {
 	text, _ := auth.KeyText(r.Header)
 	key, err := s.Keys.Lookup(r.Context(), text)
+	if err == nil {
+		err = key.Permits(x)
+	}
 	if err != nil {
 		if inactive, ok := errors.AsType[*auth.InactiveError](err); ok {
 			x.key = inactive.Key // for the log and the refusals: the client does not learn that the key exists
@@ -91,7 +94,7 @@ func (x *exchange) AdmitLarge() error {
 		return upload.ErrCrowded
 	}
 
-	reservation, err := s.Admission.Acquire(x.request.Context(), admission.Request{Key: key})
+	reservation, err := s.Admission.Acquire(x.request.Context(), admission.Request{Key: key, Use: x})
 	var refused *admission.RefusedError
 	switch {
 	case err == nil:
@@ -120,20 +123,14 @@ func (s *Server) findModel(
 ) (*catalog.Model, error) {
 	m := snapshot.Model(name, key.AccountID)
 	if m == nil || !m.Supports(f) {
-		e := apierr.New(
-			http.StatusNotFound,
-			apierr.ModelNotFound,
-			"The model '"+format.Clip(name, maxName)+"' does not exist, is not available to you, or does not support this endpoint.",
-		)
-		e.Param = "model"
-		return nil, e
+		return nil, refused.NoModel(name)
+	}
+	if !key.Rules.AllowsModel(m.ID) {
+		return nil, refused.NoModelForKey(name)
 	}
 	x.model = m.ID
 	return m, nil
 }
-
-// maxName bounds the length of a model name that a client sent and an error message repeats, in bytes.
-const maxName = 128
 
 // refusalError is the error for a request that was refused admission.
 func refusalError(r *admission.RefusedError) *apierr.Error {

@@ -38,6 +38,8 @@ type controlPlane struct {
 	onLeaseRequest func()
 	balance        wire.BalanceResponse
 	videos         map[string]event.Video
+	// readRevision is the revision at which records are read.
+	readRevision int64
 	// onVideoGet is called with the account of a lookup, nil for nothing.
 	onVideoGet func(account string)
 	// onVideoCreate is called when a creation has been recorded, nil for nothing; createReplyLost leaves creations
@@ -56,6 +58,7 @@ func newControlPlane() *controlPlane {
 	return &controlPlane{
 		allocator: allocator.New(), last: map[string]wire.LeaseResponse{}, records: map[apikey.Hash]wire.KeyRecord{},
 		accounts: map[string]wire.PoolID{}, videos: map[string]event.Video{}, updated: make(chan event.Video, 100), backedUp: make(chan event.Video, 100),
+		readRevision: 1 << 40,
 	}
 }
 
@@ -147,7 +150,7 @@ func (p *controlPlane) LoadKey(_ context.Context, q *wire.LoadKeyRequest) (*wire
 	if p.loadsDown {
 		return nil, errDown
 	}
-	loaded := &wire.LoadKeyResponse{V: wire.Version, Status: wire.Done, ReadRevision: 1 << 40}
+	loaded := &wire.LoadKeyResponse{V: wire.Version, Status: wire.Done, ReadRevision: p.readRevision}
 	if record, ok := p.records[q.KeyHash]; ok {
 		loaded.Record = &record
 	} else {

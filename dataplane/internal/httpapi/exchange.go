@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -85,6 +86,12 @@ func newExchange(s *Server, w http.ResponseWriter, r *http.Request) *exchange {
 		unread:         r.ContentLength != 0,
 	}
 }
+
+// ClientAddress implements auth.Use.
+func (x *exchange) ClientAddress() netip.Addr { return x.server.cfg.Client(x.request) }
+
+// ModelID implements auth.Use.
+func (x *exchange) ModelID() string { return x.model }
 
 func exchangeOf(c echo.Context) *exchange { return c.Response().Writer.(*exchange) }
 

@@ -66,9 +66,7 @@ func (e *explanation) refuse(step wire.ExplainStep, err error) {
 
 // run makes the steps in the order of those of a request. It continues after a refusal as long as the next step has a meaning.
 func (e *explanation) run() {
-	if !e.key.Active {
-		e.refuse(wire.ExplainKey, &auth.InactiveError{Key: e.key})
-	}
+	e.refuse(wire.ExplainKey, e.key.Usable())
 
 	snapshot, dialect := e.server.Catalog.Snapshot(), e.server.dialect(catalogkv.Format(e.query.Format))
 	if snapshot == nil || dialect == nil {

@@ -190,8 +190,8 @@ var errClientGone = apierr.New(499, apierr.None, "The client closed the request.
 // gone, or its key was revoked. In these cases it records the outcome.
 func (g *generationRequest) endOfCall(err error) error {
 	if g.reservation.Revoked() && !g.x.wrote {
-		g.finish(outcome{status: event.Revoked, rule: event.RuleNone, answered: errInvalidKey.Status})
-		return errInvalidKey.WithCause(err)
+		g.finish(outcome{status: event.Revoked, rule: event.RuleNone, answered: errRevoked.Status})
+		return errRevoked.WithCause(err)
 	}
 	if err == nil || !g.x.client.Gone() {
 		return err

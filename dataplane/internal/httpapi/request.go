@@ -235,7 +235,12 @@ func (p *pricedRequest) admit() (*admission.Reservation, error) {
 // has no slot.
 func (p *pricedRequest) admission() admission.Request {
 	video := p.dialect.Format() == catalogkv.Videos
-	return admission.Request{Key: p.key, ExpectedCost: p.quote.Reserve, Slot: !video}
+	return admission.Request{
+		Key:          p.key,
+		Use:          p.x,
+		ExpectedCost: p.quote.Reserve,
+		Slot:         !video,
+	}
 }
 
 // acquire asks for an admission, within a span.

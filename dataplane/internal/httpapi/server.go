@@ -46,6 +46,7 @@ import (
 	"modelgateway/shared/apierr"
 	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/certfile"
+	"modelgateway/shared/platform/clientaddr"
 )
 
 // Providers calls providers. The context ends the call and the reading of its answer; an error is a *provider.Failure.
@@ -94,6 +95,8 @@ type Config struct {
 	MinRate int64
 	// StallTimeout is how long a client may read nothing of its answer; zero: two minutes.
 	StallTimeout time.Duration
+	// Client reads the client's address, which the networks of a key are compared with; nil: that of the connection.
+	Client clientaddr.Reader
 	// MaxConns bounds the number of client connections; zero: no bound.
 	MaxConns int64
 	// MaxDownloads bounds the number of downloads that an account has at the same time; zero: 4.
@@ -106,6 +109,9 @@ func (c *Config) setDefaults() {
 	c.StallTimeout = cmp.Or(c.StallTimeout, 2*time.Minute)
 	c.MinRate = cmp.Or(c.MinRate, 32<<10)
 	c.MaxDownloads = cmp.Or(c.MaxDownloads, 4)
+	if c.Client == nil {
+		c.Client = clientaddr.Behind(nil)
+	}
 }
 
 // Server is the public listener.
@@ -317,6 +323,7 @@ func publicError(err error) *apierr.Error {
 	var noUnits *admission.RefusedError
 	var failure *provider.Failure
 	var noFurther *videojob.RefusedError
+	var noModel *auth.ModelError
 	switch {
 	case errors.As(err, &public):
 		return public
@@ -331,7 +338,9 @@ func publicError(err error) *apierr.Error {
 	case errors.As(err, &routing): // the router found no such path or method
 		return apierr.New(http.StatusNotFound, apierr.NotFound, "This endpoint does not exist.")
 	case errors.Is(err, auth.ErrInvalid), errors.Is(err, admission.ErrKey):
-		return errInvalidKey
+		return refused.Key(err)
+	case errors.As(err, &noModel):
+		return refused.NoModelForKey(noModel.Model)
 	case errors.Is(err, auth.ErrUnavailable), errors.Is(err, admission.ErrUnavailable), errors.Is(err, videojob.ErrUnavailable):
 		return errUnavailable
 	default:
@@ -344,9 +353,9 @@ func publicError(err error) *apierr.Error {
 }
 
 var (
-	errInvalidKey = apierr.New(http.StatusUnauthorized, apierr.InvalidAPIKey, "The API key is missing, unknown or revoked.")
-	errStarting   = apierr.New(http.StatusServiceUnavailable, apierr.ServiceUnavailable, "The service is starting. Please try again.")
-	errBusy       = apierr.New(
+	errRevoked  = refused.Key(admission.ErrKey)
+	errStarting = apierr.New(http.StatusServiceUnavailable, apierr.ServiceUnavailable, "The service is starting. Please try again.")
+	errBusy     = apierr.New(
 		http.StatusServiceUnavailable,
 		apierr.ServiceUnavailable,
 		"The service holds too many large requests and answers now. Please try again.",

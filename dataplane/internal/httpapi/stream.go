@@ -238,7 +238,7 @@ func (s *streamRelay) endOfInput(err error) {
 		}
 		s.fail(provider.TruncatedFailure(s.call, io.ErrUnexpectedEOF))
 	case s.reservation.Revoked():
-		s.fail(&provider.Failure{Client: errInvalidKey, Class: endRevoked, Answered: true})
+		s.fail(&provider.Failure{Client: errRevoked, Class: endRevoked, Answered: true})
 	case s.gone || s.x.client.Gone():
 		s.gone = true
 		s.end(endClientGone, event.ClientGone)

@@ -45,8 +45,8 @@ func (l *List) Matches(values []string) bool {
 type Lists struct {
 	mu       sync.RWMutex
 	snapshot *catalog.Snapshot
-	// cached has the lists by account. That of the empty account is also the list of every account without grants and
-	// multipliers.
+	// cached has the lists by account and, of keys that may not use all models, a hash of theirs. That of the empty account is
+	// also the list of every account without grants and multipliers.
 	cached map[string]*cachedList
 	bytes  int
 }
@@ -72,6 +72,10 @@ func (l *Lists) Of(snapshot *catalog.Snapshot, key *wire.KeyRecord, now time.Tim
 	account := key.AccountID
 	if !snapshot.HasGrant(account) && key.PriceMultiplier == 0 && len(key.ModelMultipliers) == 0 {
 		account = ""
+	}
+	if len(key.Rules.Models) > 0 {
+		sum := sha256.Sum256([]byte(strings.Join(key.Rules.Models, "\n")))
+		account += "\n" + string(sum[:])
 	}
 
 	l.mu.RLock()
@@ -122,6 +126,9 @@ func encode(snapshot *catalog.Snapshot, key *wire.KeyRecord, now time.Time) (*ca
 	models := list{Object: "list", Data: []entry{}}
 	made := &cachedList{multiplier: key.PriceMultiplier, modelMultiplier: key.ModelMultipliers}
 	for _, m := range snapshot.Visible(key.AccountID) {
+		if !key.Rules.AllowsModel(m.ID) {
+			continue
+		}
 		if next := m.NextPriceAfter(now); !next.IsZero() && (made.until.IsZero() || next.Before(made.until)) {
 			made.until = next
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/adminclient/optional"
@@ -37,21 +38,18 @@ func issueKey(r *kit.Request) (*kit.Form, error) {
 		Submit:  "Issue key",
 		Back:    kit.Path("accounts", a.ID, "keys"),
 		Command: "gwctl keys create " + a.ID,
-		Fields: []kit.Field{
+		Fields: append([]kit.Field{
 			{Name: "name", Label: "Name", Required: true, Hint: "Such as production: it helps to recognize the key."},
 			{Name: "external_id", Label: "External id", Mono: true, Hint: "The key's id in your own systems, unique in the account."},
 			{Name: "spend_limit", Label: "Spend limit", Mono: true, Unit: a.Balance.Currency, Hint: limitHint},
-		},
+		}, settingsFields(&adminclient.Key{})...),
 		Effects: []string{"The next page shows the secret, once. It works at every proxy at once."},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
-			made, err := r.API.CreateKey(
-				r.Context(),
-				a.ID,
-				&adminclient.CreateKeyParams{IdempotencyKey: in.Key(), Wait: kit.Wait()},
-				adminclient.KeyCreate{
-					Name: in.Text("name"), ExternalID: in.Optional("external_id"), SpendLimit: in.Optional("spend_limit"),
-				},
-			)
+			body, err := newKey(in)
+			if err != nil {
+				return nil, err
+			}
+			made, err := r.API.CreateKey(r.Context(), a.ID, &adminclient.CreateKeyParams{IdempotencyKey: in.Key(), Wait: kit.Wait()}, body)
 			if err != nil {
 				return nil, err
 			}
@@ -73,6 +71,21 @@ func issueKey(r *kit.Request) (*kit.Form, error) {
 			}, nil
 		},
 	}, nil
+}
+
+// newKey reads the fields of issueKey.
+func newKey(in *kit.Input) (adminclient.KeyCreate, error) {
+	expires, err := kit.Moment("expires_at", in.Text("expires_at"))
+	return adminclient.KeyCreate{
+		Name:        in.Text("name"),
+		ExternalID:  in.Optional("external_id"),
+		SpendLimit:  in.Optional("spend_limit"),
+		Description: in.Optional("description"),
+		ExpiresAt:   expires,
+		Paused:      new(in.Checked("paused")),
+		Models:      strings.Fields(in.Text("models")),
+		Networks:    strings.Fields(in.Text("networks")),
+	}, err
 }
 
 // revealKey is the form that shows the secret of a key.
@@ -117,7 +130,7 @@ func keyOf(r *kit.Request) (k *adminclient.Key, a *adminclient.Account, match st
 	return now.Value, owner.Value, now.Header.Get("ETag"), nil
 }
 
-// editKey is the form that changes the name and the limit of a key.
+// editKey is the form that changes a key, pauses it and resumes it.
 func editKey(r *kit.Request) (*kit.Form, error) {
 	k, a, match, err := keyOf(r)
 	if err != nil {
@@ -137,7 +150,7 @@ func editKey(r *kit.Request) (*kit.Form, error) {
 		Back:    back,
 		Match:   match,
 		Command: "gwctl keys update " + k.ID,
-		Fields: []kit.Field{
+		Fields: append([]kit.Field{
 			{Name: "name", Label: "Name", Required: true, Value: k.Name},
 			{
 				Name:  "spend_limit",
@@ -147,12 +160,15 @@ func editKey(r *kit.Request) (*kit.Form, error) {
 				Value: limit,
 				Hint:  limitHint + " Spent so far: " + k.Spent + " " + a.Balance.Currency + ".",
 			},
-		},
-		Effects: []string{"Running requests end as they began: a lower limit concerns requests that begin afterwards."},
+		}, settingsFields(k)...),
+		Effects: []string{"Running requests end as they began: the change concerns requests that begin afterwards."},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
 			patch := adminclient.KeyPatch{Name: in.Optional("name"), SpendLimit: optional.Null[string]()}
 			if to := in.Text("spend_limit"); to != "" {
 				patch.SpendLimit = optional.Of(to)
+			}
+			if err := readSettings(in, &patch); err != nil {
+				return nil, err
 			}
 			done, err := r.API.UpdateKey(r.Context(), k.ID, &adminclient.UpdateKeyParams{Wait: kit.Wait(), IfMatch: in.Match()}, patch)
 			if err != nil {

@@ -175,7 +175,7 @@ func refusalsOf(v *connectView) []string {
 	var found []string
 	if k := v.Key; k != nil {
 		if k.Status != adminclient.KeyStatusActive {
-			found = append(found, "The key is revoked: requests are refused with 401.")
+			found = append(found, "The key is "+string(k.Status)+": requests are refused with 401.")
 		}
 		if k.SpendLimit != nil && view.Compare(view.Add(k.Spent, k.Reserved), *k.SpendLimit) >= 0 {
 			found = append(found, "The key has reached its spend limit: requests are refused with 403.")

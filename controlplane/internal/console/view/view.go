@@ -33,6 +33,7 @@ var states = map[string]string{
 	"queued":      "info",
 	"in_progress": "info",
 	"expiring":    "warn",
+	"paused":      "warn",
 	"half_open":   "warn",
 	"client_gone": "warn",
 	"maintenance": "warn",

@@ -2,6 +2,7 @@ package accountapi
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
 	"modelgateway/controlplane/internal/account"
@@ -19,14 +20,23 @@ func (h *Handlers) CreateKey(ctx context.Context, call *gen.Call, r gen.CreateKe
 	}
 
 	limit, err := convert.Amount("spend_limit", r.Body.SpendLimit)
+	var invalid validation.Errors
 	n := key.New{
 		ID:         call.OperationID,
 		AccountID:  owner,
 		Name:       r.Body.Name,
 		ExternalID: convert.Text(r.Body.ExternalID),
 		SpendLimit: limit,
+		Settings: key.Settings{
+			Description: convert.Text(r.Body.Description),
+			Metadata:    convert.Value(r.Body.Metadata),
+			ExpiresAt:   r.Body.ExpiresAt,
+			Paused:      convert.Value(r.Body.Paused),
+			Models:      r.Body.Models,
+			Networks:    key.ParseNetworks("networks", r.Body.Networks, &invalid),
+		},
 	}
-	if err := validation.Merge(err, n.Validate()); err != nil {
+	if err := validation.Merge(err, invalid.Err(), n.Validate()); err != nil {
 		return nil, err
 	}
 
@@ -95,8 +105,9 @@ func (h *Handlers) UpdateKey(ctx context.Context, call *gen.Call, r gen.UpdateKe
 	patch := key.Patch{Match: match, Name: r.Body.Name}
 	limit, given := r.Body.SpendLimit.Get()
 	patch.SetLimit = given
-	if patch.SpendLimit, err = convert.Amount("spend_limit", limit); err != nil || unread != nil {
-		return nil, validation.Merge(unread, err, patch.Validate())
+	patch.SpendLimit, err = convert.Amount("spend_limit", limit)
+	if err := validation.Merge(unread, err, readSettings(&patch.SettingsPatch, r.Body), patch.Validate()); err != nil {
+		return nil, err
 	}
 
 	updated, err := h.Keys.Patch(ctx, id, patch)
@@ -107,6 +118,20 @@ func (h *Handlers) UpdateKey(ctx context.Context, call *gen.Call, r gen.UpdateKe
 	call.Changes.AddKey(updated.Change)
 	call.ETag = updated.Key.Tag()
 	return gen.UpdateKey200JSONResponse(keyView(&updated.Key)), nil
+}
+
+// readSettings reads the settings of a change of a key.
+func readSettings(patch *key.SettingsPatch, body *gen.KeyPatch) error {
+	var invalid validation.Errors
+	patch.Description, patch.Metadata, patch.Paused = body.Description, (*map[string]string)(body.Metadata), body.Paused
+	patch.ExpiresAt, patch.SetExpiry = body.ExpiresAt.Get()
+	if models, given := body.Models.Get(); given {
+		patch.Models = new(convert.Value(models))
+	}
+	if networks, given := body.Networks.Get(); given {
+		patch.Networks = new(key.ParseNetworks("networks", convert.Value(networks), &invalid))
+	}
+	return invalid.Err()
 }
 
 func (h *Handlers) RevealKey(ctx context.Context, _ *gen.Call, r gen.RevealKeyRequestObject) (gen.RevealKeyResponseObject, error) {
@@ -175,6 +200,14 @@ func importedKey(path string, k *gen.ImportedKey, invalid *validation.Errors) ke
 		New:    key.New{Name: k.Name, ExternalID: convert.Text(k.ExternalID)},
 		Pepper: convert.Text(k.Pepper), Hint: convert.Text(k.Hint),
 	}
+	imported.Settings = key.Settings{
+		Description: convert.Text(k.Description),
+		Metadata:    convert.Value(k.Metadata),
+		ExpiresAt:   k.ExpiresAt,
+		Paused:      convert.Value(k.Paused),
+		Models:      k.Models,
+		Networks:    key.ParseNetworks(validation.Member(path, "networks"), k.Networks, invalid),
+	}
 	var err error
 	if imported.AccountID, err = account.ParseID(k.AccountID); err != nil {
 		invalid.Add(validation.Member(path, "account_id"), "is not the id of an account")
@@ -194,7 +227,11 @@ func keyView(k *key.Key) gen.Key {
 		AccountID:  k.AccountID.String(),
 		ExternalID: convert.Optional(k.ExternalID),
 		Name:       k.Name,
-		Status:     gen.KeyStatusActive,
+		Status:     status(k),
+		ExpiresAt:  k.ExpiresAt,
+		Paused:     k.Paused,
+		Models:     append([]string{}, k.Models...),
+		Networks:   convert.All(k.Networks, func(n *netip.Prefix) string { return n.String() }),
 		Hint:       k.Hint,
 		Spent:      k.Spent.String(),
 		Reserved:   k.Reserved.String(),
@@ -203,12 +240,26 @@ func keyView(k *key.Key) gen.Key {
 		CreatedAt:  k.CreatedAt,
 		UpdatedAt:  k.UpdatedAt,
 	}
-	if k.RevokedAt != nil {
-		view.Status = gen.KeyStatusRevoked
+	view.Description = convert.Optional(k.Description)
+	if len(k.Metadata) > 0 {
+		view.Metadata = (*gen.Metadata)(&k.Metadata)
 	}
 	if k.SpendLimit != nil {
 		view.SpendLimit = convert.Optional(k.SpendLimit.String())
 	}
 
 	return view
+}
+
+func status(k *key.Key) gen.KeyStatus {
+	switch {
+	case k.RevokedAt != nil:
+		return gen.KeyStatusRevoked
+	case k.ExpiresAt != nil && !k.ExpiresAt.After(time.Now()):
+		return gen.KeyStatusExpired
+	case k.Paused:
+		return gen.KeyStatusPaused
+	default:
+		return gen.KeyStatusActive
+	}
 }

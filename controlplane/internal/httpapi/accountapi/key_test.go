@@ -3,6 +3,8 @@ package accountapi_test
 import (
 	"errors"
 	"net/http"
+	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/adminclient/optional"
 	"modelgateway/controlplane/internal/httpapi/servertest"
+	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/controlplane/internal/propagation"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/lease/session"
@@ -29,7 +32,7 @@ func TestKey(t *testing.T) {
 	}
 	want := adminclient.Key{
 		ID: k.ID, AccountID: a.ID, Name: "a key", Status: adminclient.KeyStatusActive, Hint: k.Hint, SpendLimit: new("5.00"),
-		Spent: "0.00", Reserved: "0.00", Revealable: true, CreatedAt: k.CreatedAt, UpdatedAt: k.UpdatedAt,
+		Models: []string{}, Networks: []string{}, Spent: "0.00", Reserved: "0.00", Revealable: true, CreatedAt: k.CreatedAt, UpdatedAt: k.UpdatedAt,
 	}
 	got, err := servertest.Answered(b.API.GetKey(t.Context(), k.ID))
 	servertest.Check(t, err)
@@ -45,6 +48,85 @@ func TestKey(t *testing.T) {
 	servertest.Check(t, err)
 	if revealed.Value.Secret != k.Secret {
 		t.Errorf("revealed %q; want %q", revealed.Value.Secret, k.Secret)
+	}
+	b.CheckLedger()
+}
+
+// What a key may be used for is kept, changed one by one, announced to proxies, and in the record that they load.
+func TestRulesOfAKey(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	a := b.Account(1)
+	expires := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
+	made, err := servertest.Answered(b.API.CreateKey(t.Context(), a.ID, nil, adminclient.KeyCreate{
+		Name: "shop", Description: new("the shop"), Metadata: &adminclient.Metadata{"team": "shop"}, ExpiresAt: &expires, Paused: new(true),
+		Models: []string{"m-*", "exact"}, Networks: []string{"192.0.2.7", "10.1.2.3/8"},
+	}))
+	servertest.Check(t, err)
+	if made.Value == nil {
+		t.Fatalf("got %+v", made.Problem)
+	}
+	id := made.Value.ID
+	got, err := servertest.Answered(b.API.GetKey(t.Context(), id))
+	servertest.Check(t, err)
+	k := got.Value
+	if k.Status != adminclient.KeyStatusPaused || !k.Paused || !k.ExpiresAt.Equal(expires) || *k.Description != "the shop" || (*k.Metadata)["team"] != "shop" ||
+		!slices.Equal(k.Models, []string{"m-*", "exact"}) || !slices.Equal(k.Networks, []string{"192.0.2.7/32", "10.0.0.0/8"}) {
+		t.Errorf("got %+v", k)
+	}
+	record := func() wire.KeyRules {
+		t.Helper()
+		hash := b.Hasher.Hash(made.Value.Secret)
+		loaded, err := leasestore.NewLeases(b.DB).LoadKeys(t.Context(), []apikey.Hash{hash})
+		servertest.Check(t, err)
+		return loaded[hash].Record.Rules
+	}
+	want := wire.KeyRules{
+		ExpiresMS: expires.UnixMilli(), Paused: true, Models: []string{"m-*", "exact"},
+		Networks: []netip.Prefix{netip.MustParsePrefix("192.0.2.7/32"), netip.MustParsePrefix("10.0.0.0/8")},
+	}
+	if diff := cmp.Diff(want, record(), cmp.Comparer(func(x, y netip.Prefix) bool { return x == y })); diff != "" {
+		t.Errorf("record (-want +got):\n%s", diff)
+	}
+
+	before := len(b.Announcer.Told)
+	patch := func(p adminclient.KeyPatch) *adminclient.Key {
+		t.Helper()
+		got, err := servertest.Answered(b.API.UpdateKey(t.Context(), id, nil, p))
+		servertest.Check(t, err)
+		if got.Value == nil {
+			t.Fatalf("got %+v", got.Problem)
+		}
+		return got.Value
+	}
+	if k := patch(adminclient.KeyPatch{Description: new("only words")}); *k.Description != "only words" || !k.Paused || len(k.Models) != 2 {
+		t.Errorf("description: got %+v", k)
+	}
+	if n := len(b.Announcer.Told) - before; n != 0 {
+		t.Errorf("a new description was announced %d times", n)
+	}
+	if k := patch(adminclient.KeyPatch{
+		Paused: new(false), ExpiresAt: optional.Null[time.Time](), Models: optional.Of([]string{}), Networks: optional.Of([]string{}),
+	}); k.Status != adminclient.KeyStatusActive || k.ExpiresAt != nil || len(k.Models)+len(k.Networks) != 0 {
+		t.Errorf("all removed: got %+v", k)
+	}
+	if n := len(b.Announcer.Told) - before; n != 1 {
+		t.Errorf("the rules were announced %d times; want once", n)
+	}
+	if got := record(); !reflect.DeepEqual(got, wire.KeyRules{}) {
+		t.Errorf("record after all rules were removed: %+v", got)
+	}
+
+	refused, err := servertest.Answered(b.API.UpdateKey(t.Context(), id, nil, adminclient.KeyPatch{
+		ExpiresAt: optional.Of(time.Now().Add(-time.Minute)), Models: optional.Of([]string{"a*b", ""}), Networks: optional.Of([]string{"nowhere"}),
+	}))
+	servertest.Check(t, err)
+	var fields []string
+	for _, e := range refused.Problem.Errors {
+		fields = append(fields, e.Field)
+	}
+	if !slices.Equal(slices.Sorted(slices.Values(fields)), []string{"expires_at", "models[0]", "models[1]", "networks[0]"}) {
+		t.Errorf("refused: got %+v", refused.Problem)
 	}
 	b.CheckLedger()
 }

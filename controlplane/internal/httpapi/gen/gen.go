@@ -155,6 +155,8 @@ const (
 // Defines values for KeyStatus.
 const (
 	KeyStatusActive  KeyStatus = "active"
+	KeyStatusExpired KeyStatus = "expired"
+	KeyStatusPaused  KeyStatus = "paused"
 	KeyStatusRevoked KeyStatus = "revoked"
 )
 
@@ -1337,13 +1339,37 @@ type IdentityMethod string
 
 // ImportedKey defines model for ImportedKey.
 type ImportedKey struct {
-	AccountID  string  `json:"account_id"`
-	ExternalID *string `json:"external_id,omitempty"`
+	AccountID   string  `json:"account_id"`
+	Description *string `json:"description,omitempty"`
+
+	// ExpiresAt From when on the key does not work; absent for never. In milliseconds.
+	ExpiresAt  *time.Time `json:"expires_at,omitempty"`
+	ExternalID *string    `json:"external_id,omitempty"`
 
 	// Hash HMAC-SHA-256 of the key's text under the pepper in hexadecimal.
 	Hash string  `json:"hash"`
 	Hint *string `json:"hint,omitempty"`
-	Name string  `json:"name"`
+
+	// Metadata Up to 50 pairs of texts that the gateway only keeps, with names of at most 40 and values of at most 500 characters. A
+	// change replaces all of them.
+	//
+	//
+	// Examples: {"plan":"business"}
+	Metadata *Metadata `json:"metadata,omitempty"`
+
+	// Models The ids of the models that the key may use, or prefixes that end with `*`; empty for all of the account.
+	//
+	// Examples: ["example-large","claude-*"]
+	Models []string `json:"models,omitempty"`
+	Name   string   `json:"name"`
+
+	// Networks The networks that the key may be used from, in CIDR notation, or single addresses; empty for all.
+	//
+	// Examples: ["192.0.2.0/24"]
+	Networks []string `json:"networks,omitempty"`
+
+	// Paused Whether the key does not work until it is resumed.
+	Paused *bool `json:"paused,omitempty"`
 
 	// Pepper The id of the pepper of the hash, as returned by `getPepper`. Without it the key counts as hashed under an old pepper.
 	Pepper     *string `json:"pepper,omitempty"`
@@ -1376,14 +1402,38 @@ type IssuedWebhook struct {
 
 // Key defines model for Key.
 type Key struct {
-	AccountID  string    `json:"account_id"`
-	CreatedAt  time.Time `json:"created_at"`
-	ExternalID *string   `json:"external_id,omitempty"`
+	AccountID   string    `json:"account_id"`
+	CreatedAt   time.Time `json:"created_at"`
+	Description *string   `json:"description,omitempty"`
+
+	// ExpiresAt From when on the key does not work; absent for never.
+	ExpiresAt  *time.Time `json:"expires_at,omitempty"`
+	ExternalID *string    `json:"external_id,omitempty"`
 
 	// Hint The last characters of the secret.
 	Hint string `json:"hint"`
 	ID   string `json:"id"`
-	Name string `json:"name"`
+
+	// Metadata Up to 50 pairs of texts that the gateway only keeps, with names of at most 40 and values of at most 500 characters. A
+	// change replaces all of them.
+	//
+	//
+	// Examples: {"plan":"business"}
+	Metadata *Metadata `json:"metadata,omitempty"`
+
+	// Models The ids of the models that the key may use, or prefixes that end with `*`; empty for all of the account.
+	//
+	// Examples: ["example-large","claude-*"]
+	Models []string `json:"models"`
+	Name   string   `json:"name"`
+
+	// Networks The networks that the key may be used from, in CIDR notation, or single addresses; empty for all.
+	//
+	// Examples: ["192.0.2.0/24"]
+	Networks []string `json:"networks"`
+
+	// Paused Whether the key does not work until it is resumed.
+	Paused bool `json:"paused"`
 
 	// Reserved A decimal in the account's currency.
 	//
@@ -1398,19 +1448,46 @@ type Key struct {
 	// Spent A decimal in the account's currency.
 	//
 	// Examples: 12.34
-	Spent     Money     `json:"spent"`
+	Spent Money `json:"spent"`
+
+	// Status Only an active key works, if its account is active, too.
 	Status    KeyStatus `json:"status"`
 	UpdatedAt time.Time `json:"updated_at"`
 }
 
-// KeyStatus defines model for Key.Status.
+// KeyStatus Only an active key works, if its account is active, too.
 type KeyStatus string
 
 // KeyCreate defines model for KeyCreate.
 type KeyCreate struct {
+	Description *string `json:"description,omitempty"`
+
+	// ExpiresAt From when on the key does not work; absent for never. In milliseconds.
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+
 	// ExternalID Your own id of the key, unique in the account.
 	ExternalID *string `json:"external_id,omitempty"`
-	Name       string  `json:"name"`
+
+	// Metadata Up to 50 pairs of texts that the gateway only keeps, with names of at most 40 and values of at most 500 characters. A
+	// change replaces all of them.
+	//
+	//
+	// Examples: {"plan":"business"}
+	Metadata *Metadata `json:"metadata,omitempty"`
+
+	// Models The ids of the models that the key may use, or prefixes that end with `*`; empty for all of the account.
+	//
+	// Examples: ["example-large","claude-*"]
+	Models []string `json:"models,omitempty"`
+	Name   string   `json:"name"`
+
+	// Networks The networks that the key may be used from, in CIDR notation, or single addresses; empty for all.
+	//
+	// Examples: ["192.0.2.0/24"]
+	Networks []string `json:"networks,omitempty"`
+
+	// Paused Whether the key does not work until it is resumed.
+	Paused *bool `json:"paused,omitempty"`
 
 	// SpendLimit A decimal; absent or null for no limit.
 	SpendLimit *string `json:"spend_limit,omitempty"`
@@ -1429,7 +1506,27 @@ type KeyList struct {
 
 // KeyPatch defines model for KeyPatch.
 type KeyPatch struct {
-	Name *string `json:"name,omitempty"`
+	Description *string `json:"description,omitempty"`
+
+	// ExpiresAt From when on the key does not work, or null for never.
+	ExpiresAt optional.Value[time.Time] `json:"expires_at,omitempty,omitzero"`
+
+	// Metadata Up to 50 pairs of texts that the gateway only keeps, with names of at most 40 and values of at most 500 characters. A
+	// change replaces all of them.
+	//
+	//
+	// Examples: {"plan":"business"}
+	Metadata *Metadata `json:"metadata,omitempty"`
+
+	// Models The ids of the models that the key may use, or prefixes that end with `*`; empty for all of the account.
+	Models optional.Value[[]string] `json:"models,omitempty,omitzero"`
+	Name   *string                  `json:"name,omitempty"`
+
+	// Networks The networks that the key may be used from, in CIDR notation, or single addresses; empty for all.
+	Networks optional.Value[[]string] `json:"networks,omitempty,omitzero"`
+
+	// Paused Whether the key does not work until it is resumed.
+	Paused *bool `json:"paused,omitempty"`
 
 	// SpendLimit A decimal, or null to remove the limit.
 	SpendLimit optional.Value[string] `json:"spend_limit,omitempty,omitzero"`
@@ -2175,7 +2272,8 @@ type Refusal struct {
 	Other bool `json:"other"`
 
 	// Reason Why the last request was refused, if its code does not say that: `key_inactive` (revoked, or its account is suspended; the client
-	// gets the answer for an unknown key), `maintenance`, `no_session` (that of the proxy had ended), `no_spool` (the proxy could not
+	// gets the answer for an unknown key), `key_paused`, `key_expired`, `key_network` (not allowed from the client's address),
+	// `maintenance`, `no_session` (that of the proxy had ended), `no_spool` (the proxy could not
 	// store its usage), `no_room` for its body, `no_route` that could be called, or `undecided` (no control plane has decided in time).
 	Reason *string `json:"reason,omitempty"`
 
@@ -6152,7 +6250,7 @@ type StrictServerInterface interface {
 	ListEvents(ctx context.Context, call *Call, request ListEventsRequestObject) (ListEventsResponseObject, error)
 	// GetKey Get a key
 	GetKey(ctx context.Context, call *Call, request GetKeyRequestObject) (GetKeyResponseObject, error)
-	// UpdateKey Change the name or the spend limit of a key
+	// UpdateKey Change a key, pause it or resume it
 	UpdateKey(ctx context.Context, call *Call, request UpdateKeyRequestObject) (UpdateKeyResponseObject, error)
 	// RevealKey Show the secret of a key
 	RevealKey(ctx context.Context, call *Call, request RevealKeyRequestObject) (RevealKeyResponseObject, error)

@@ -245,8 +245,13 @@ func encodeMap[V string | price.Multiplier](values map[string]V) []byte {
 	if len(values) == 0 {
 		return []byte("{}")
 	}
-	text, err := json.Marshal(values)
-	if err != nil { // strings and integers always marshal
+	return mustEncode(values)
+}
+
+// mustEncode encodes values that always can be.
+func mustEncode(value any) []byte {
+	text, err := json.Marshal(value)
+	if err != nil {
 		panic(err)
 	}
 	return text

@@ -3,9 +3,12 @@ package accountstore
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -56,7 +59,9 @@ func createKeys(ctx context.Context, q *sqlcgen.Queries, rev int64, records []ke
 			}
 		}
 		made[i].Secret = key.Secret{Hash: apikey.Hash(row.LookupHash), Sealed: toSealed(row)}
-		keys[i] = toKey(row)
+		if keys[i], err = toKey(row); err != nil {
+			return nil, err
+		}
 	}
 
 	if err := fillSpending(ctx, q, keys); err != nil {
@@ -82,7 +87,11 @@ func insertKeys(ctx context.Context, q *sqlcgen.Queries, rev int64, records []ke
 	for i := range rows {
 		row := &rows[i]
 		created[row.ID], ids[i] = row, row.ID
-		objects[i], afters[i] = key.ID(row.ID), toKey(row)
+		after, err := toKey(row)
+		if err != nil {
+			return nil, err
+		}
+		objects[i], afters[i] = key.ID(row.ID), after
 	}
 	if err := q.InsertLimitPools(ctx, ids); err != nil {
 		return nil, err
@@ -108,6 +117,7 @@ func newRows(rev int64, records []key.Record) sqlcgen.InsertKeysParams {
 			limit = int64(*k.SpendLimit)
 		}
 		rows.SpendLimits = append(rows.SpendLimits, limit)
+		rows.Settings = append(rows.Settings, encodeSettings(&k.Settings))
 	}
 
 	return rows
@@ -196,7 +206,9 @@ func (s *Keys) List(ctx context.Context, query key.Query) ([]key.Key, error) {
 	}
 	keys := make([]key.Key, len(rows))
 	for i := range rows {
-		keys[i] = toKey(&rows[i])
+		if keys[i], err = toKey(&rows[i]); err != nil {
+			return nil, err
+		}
 	}
 	return keys, postgres.Translate("list keys", fillSpending(ctx, s.db.Queries(), keys))
 }
@@ -211,7 +223,10 @@ func (s *Keys) Update(
 			return postgres.NotFoundAs("lock key", err, key.ErrNotFound)
 		}
 
-		before := toKey(&row)
+		before, err := toKey(&row)
+		if err != nil {
+			return err
+		}
 		update, err := decide(before)
 		if err != nil {
 			return err
@@ -224,10 +239,16 @@ func (s *Keys) Update(
 
 		limit := (*int64)(update.Key.SpendLimit)
 		row, err = q.UpdateKey(ctx, sqlcgen.UpdateKeyParams{
-			ID:         row.ID,
-			Name:       update.Key.Name,
-			SpendLimit: limit,
-			Revision:   rev,
+			ID:          row.ID,
+			Name:        update.Key.Name,
+			SpendLimit:  limit,
+			Description: update.Key.Description,
+			Metadata:    encodeMap(update.Key.Metadata),
+			ExpiresAt:   update.Key.ExpiresAt,
+			Paused:      update.Key.Paused,
+			Models:      encodeList(update.Key.Models),
+			Networks:    encodeList(update.Key.Networks),
+			Revision:    rev,
 		})
 		if err != nil {
 			return err
@@ -270,7 +291,10 @@ func (s *Keys) Revoke(ctx context.Context, id key.ID) (revoked key.Key, c wire.K
 			return err
 		}
 
-		before := toKey(&row)
+		before, err := toKey(&row)
+		if err != nil {
+			return err
+		}
 		if row, err = q.RevokeKey(ctx, sqlcgen.RevokeKeyParams{ID: row.ID, Revision: rev}); err != nil {
 			return err
 		}
@@ -328,25 +352,72 @@ func toSealed(row *sqlcgen.ApiKey) vault.Sealed {
 	return vault.Sealed{Text: row.Ciphertext, KeyID: postgres.Deref(row.CipherKeyID)}
 }
 
-func toKey(row *sqlcgen.ApiKey) key.Key {
-	return key.Key{
+func toKey(row *sqlcgen.ApiKey) (key.Key, error) {
+	k := key.Key{
 		ID:         key.ID(row.ID),
 		AccountID:  account.ID(row.AccountID),
 		ExternalID: postgres.Deref(row.ExternalID),
 		Name:       row.Name,
 		Hint:       row.Hint,
 		SpendLimit: (*money.Nano)(row.SpendLimit),
+		Settings: key.Settings{
+			Description: row.Description,
+			Paused:      row.Paused,
+		},
 		Revealable: row.Ciphertext != nil,
 		RevokedAt:  row.RevokedAt,
 		Rev:        row.Revision,
 		CreatedAt:  row.CreatedAt,
 		UpdatedAt:  row.UpdatedAt,
 	}
+	if row.ExpiresAt != nil {
+		k.ExpiresAt = new(row.ExpiresAt.UTC())
+	}
+	err := errors.Join(decode(row.Metadata, &k.Metadata), decode(row.Models, &k.Models), decode(row.Networks, &k.Networks))
+	if err != nil {
+		return key.Key{}, fmt.Errorf("postgres: read the settings of %s: %w", k.ID, err)
+	}
+
+	return k, nil
+}
+
+// decode reads an object or a list; an empty one is nil.
+func decode[T map[string]string | []string | []netip.Prefix](text []byte, value *T) error {
+	if err := json.Unmarshal(text, value); err != nil {
+		return err
+	}
+	if len(*value) == 0 {
+		*value = nil
+	}
+	return nil
+}
+
+// encodeSettings returns the settings of InsertKeys.
+func encodeSettings(s *key.Settings) []byte {
+	return mustEncode(struct {
+		Description string          `json:"description"`
+		Metadata    json.RawMessage `json:"metadata"`
+		ExpiresAt   *time.Time      `json:"expires_at"`
+		Paused      bool            `json:"paused"`
+		Models      json.RawMessage `json:"models"`
+		Networks    json.RawMessage `json:"networks"`
+	}{s.Description, encodeMap(s.Metadata), s.ExpiresAt, s.Paused, encodeList(s.Models), encodeList(s.Networks)})
+}
+
+func encodeList[V string | netip.Prefix](values []V) []byte {
+	if len(values) == 0 {
+		return []byte("[]")
+	}
+	return mustEncode(values)
 }
 
 func withSpending(ctx context.Context, q *sqlcgen.Queries, row *sqlcgen.ApiKey) (key.Key, error) {
-	one := []key.Key{toKey(row)}
-	err := fillSpending(ctx, q, one)
+	k, err := toKey(row)
+	if err != nil {
+		return key.Key{}, err
+	}
+	one := []key.Key{k}
+	err = fillSpending(ctx, q, one)
 	return one[0], err
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/key"
@@ -42,7 +43,11 @@ func (l *Leases) loadKeys(
 		epoch = rows[i].ClusterEpoch
 		reply := &wire.LoadKeyResponse{V: wire.Version, Status: wire.Done, ReadRevision: rows[i].Revision}
 		if reply.Record = toKeyRecord(&rows[i]); reply.Record != nil {
-			if err := setMultipliers(reply.Record, rows[i].PriceMultiplier, rows[i].ModelMultipliers); err != nil {
+			err := errors.Join(
+				setMultipliers(reply.Record, rows[i].PriceMultiplier, rows[i].ModelMultipliers),
+				setRules(reply.Record, rows[i].ExpiresAt, rows[i].Paused, rows[i].Models, rows[i].Networks),
+			)
+			if err != nil {
 				errs = append(errs, err)
 				continue
 			}
@@ -53,7 +58,7 @@ func (l *Leases) loadKeys(
 	return loaded, epoch, errors.Join(errs...)
 }
 
-// toKeyRecord returns a record without multipliers; nil for an unknown key.
+// toKeyRecord returns a record without multipliers and rules; nil for an unknown key.
 func toKeyRecord(row *sqlcgen.LoadKeysRow) *wire.KeyRecord {
 	if row.KeyID == nil || row.AccountID == nil || row.BalancePool == nil || row.SlotsPool == nil {
 		return nil
@@ -81,6 +86,25 @@ func setMultipliers(record *wire.KeyRecord, own int64, models []byte) error {
 	if len(record.ModelMultipliers) == 0 {
 		record.ModelMultipliers = nil
 	}
+	return nil
+}
+
+// setRules sets the rules of a key record.
+func setRules(record *wire.KeyRecord, expires *time.Time, paused bool, models, networks []byte) error {
+	rules := wire.KeyRules{Paused: paused}
+	if expires != nil {
+		rules.ExpiresMS = expires.UnixMilli()
+	}
+	if err := errors.Join(json.Unmarshal(models, &rules.Models), json.Unmarshal(networks, &rules.Networks)); err != nil {
+		return fmt.Errorf("postgres: read the rules of %s: %w", record.KeyID, err)
+	}
+	if len(rules.Models) == 0 {
+		rules.Models = nil
+	}
+	if len(rules.Networks) == 0 {
+		rules.Networks = nil
+	}
+	record.Rules = rules
 	return nil
 }
 
@@ -138,5 +162,8 @@ func (l *Leases) KeyRecord(ctx context.Context, ofAccount *account.ID, ofKey *ke
 		record.KeyID = ident.Key.Format(*row.KeyID)
 	}
 
-	return record, row.Suspended, setMultipliers(record, row.PriceMultiplier, row.ModelMultipliers)
+	return record, row.Suspended, errors.Join(
+		setMultipliers(record, row.PriceMultiplier, row.ModelMultipliers),
+		setRules(record, row.ExpiresAt, row.Paused, row.Models, row.Networks),
+	)
 }

@@ -1,14 +1,18 @@
 -- name: InsertKeys :many
 -- The arrays have one element for each key. Returns the rows of those keys whose id, hash and external id did not exist. An
--- empty text or ciphertext, and a negative limit, mean null.
-insert into api_keys (id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, revision)
+-- empty text or ciphertext, and a negative limit, mean null. Settings are objects with the columns of that name.
+insert into api_keys (id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, revision,
+    description, metadata, expires_at, paused, models, networks)
 select k.id, k.account_id, nullif(k.external_id, ''), k.name, k.lookup_hash, nullif(k.pepper_id, ''), nullif(k.ciphertext, ''::bytea),
-    nullif(k.cipher_key_id, ''), k.hint, case when k.spend_limit >= 0 then k.spend_limit end, @revision::bigint
+    nullif(k.cipher_key_id, ''), k.hint, case when k.spend_limit >= 0 then k.spend_limit end, @revision::bigint,
+    k.settings ->> 'description', k.settings -> 'metadata', (k.settings ->> 'expires_at')::timestamptz, (k.settings ->> 'paused')::boolean,
+    k.settings -> 'models', k.settings -> 'networks'
 from (
     select unnest(@ids::uuid[]) as id, unnest(@account_ids::uuid[]) as account_id, unnest(@external_ids::text[]) as external_id,
         unnest(@names::text[]) as name, unnest(@lookup_hashes::bytea[]) as lookup_hash, unnest(@pepper_ids::text[]) as pepper_id,
         unnest(@ciphertexts::bytea[]) as ciphertext, unnest(@cipher_key_ids::text[]) as cipher_key_id,
-        unnest(@hints::text[]) as hint, unnest(@spend_limits::bigint[]) as spend_limit
+        unnest(@hints::text[]) as hint, unnest(@spend_limits::bigint[]) as spend_limit,
+        unnest(@settings::jsonb[]) as settings
 ) k
 where not exists (select from key_hashes h where h.hash = k.lookup_hash)
 on conflict do nothing
@@ -40,7 +44,8 @@ limit @row_limit;
 
 -- name: UpdateKey :one
 update api_keys
-set name = @name, spend_limit = @spend_limit, revision = @revision, updated_at = now()
+set name = @name, spend_limit = @spend_limit, description = @description, metadata = @metadata, expires_at = sqlc.narg('expires_at'),
+    paused = @paused, models = @models, networks = @networks, revision = @revision, updated_at = now()
 where id = @id
 returning *;
 

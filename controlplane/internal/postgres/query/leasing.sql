@@ -226,7 +226,8 @@ select w.hash::bytea as lookup_hash, m.cluster_epoch, m.revision, k.id as key_id
     coalesce(k.revoked_at is null and a.status = 'active', false)::boolean as active,
     b.id as balance_pool, s.id as slots_pool, coalesce(case when l.unlimited then 0 else l.id end, 0)::bigint as limit_pool,
     coalesce(a.max_concurrent_requests, 0)::bigint as max_concurrent_requests,
-    coalesce(a.price_multiplier, 0)::bigint as price_multiplier, coalesce(a.model_multipliers, '{}')::jsonb as model_multipliers
+    coalesce(a.price_multiplier, 0)::bigint as price_multiplier, coalesce(a.model_multipliers, '{}')::jsonb as model_multipliers,
+    k.expires_at, coalesce(k.paused, false)::boolean as paused, coalesce(k.models, '[]')::jsonb as models, coalesce(k.networks, '[]')::jsonb as networks
 from cluster_state m
 cross join unnest(@lookup_hashes::bytea[]) as w (hash)
 left join api_keys k on k.id = coalesce(
@@ -242,7 +243,8 @@ select a.id as account_id, k.id as key_id, (a.status = 'active' and k.revoked_at
     (a.status = 'suspended')::boolean as suspended,
     b.id as balance_pool, s.id as slots_pool, coalesce(case when l.unlimited then 0 else l.id end, 0)::bigint as limit_pool,
     coalesce(a.max_concurrent_requests, 0)::bigint as max_concurrent_requests, coalesce(a.price_multiplier, 0)::bigint as price_multiplier,
-    coalesce(a.model_multipliers, '{}')::jsonb as model_multipliers
+    coalesce(a.model_multipliers, '{}')::jsonb as model_multipliers,
+    k.expires_at, coalesce(k.paused, false)::boolean as paused, coalesce(k.models, '[]')::jsonb as models, coalesce(k.networks, '[]')::jsonb as networks
 from accounts a
 left join api_keys k on k.id = sqlc.narg('key_id')::uuid and k.account_id = a.id
 join pools b on b.account_id = a.id and b.kind = 1 and b.key_id is null

@@ -7,12 +7,13 @@ package sqlcgen
 
 import (
 	"context"
+	"time"
 
 	"modelgateway/shared/ident"
 )
 
 const getKey = `-- name: GetKey :one
-select id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, revoked_at, revision, created_at, updated_at from api_keys where id = $1
+select id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, paused, models, networks, revoked_at, revision, created_at, updated_at from api_keys where id = $1
 `
 
 func (q *Queries) GetKey(ctx context.Context, id ident.UUID) (ApiKey, error) {
@@ -29,6 +30,12 @@ func (q *Queries) GetKey(ctx context.Context, id ident.UUID) (ApiKey, error) {
 		&i.CipherKeyID,
 		&i.Hint,
 		&i.SpendLimit,
+		&i.Description,
+		&i.Metadata,
+		&i.ExpiresAt,
+		&i.Paused,
+		&i.Models,
+		&i.Networks,
 		&i.RevokedAt,
 		&i.Revision,
 		&i.CreatedAt,
@@ -38,7 +45,7 @@ func (q *Queries) GetKey(ctx context.Context, id ident.UUID) (ApiKey, error) {
 }
 
 const getKeyByHash = `-- name: GetKeyByHash :one
-select id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, revoked_at, revision, created_at, updated_at from api_keys k
+select id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, paused, models, networks, revoked_at, revision, created_at, updated_at from api_keys k
 where k.id = coalesce((select f.id from api_keys f where f.lookup_hash = $1), (select h.key_id from key_hashes h where h.hash = $1))
 `
 
@@ -56,6 +63,12 @@ func (q *Queries) GetKeyByHash(ctx context.Context, lookupHash []byte) (ApiKey, 
 		&i.CipherKeyID,
 		&i.Hint,
 		&i.SpendLimit,
+		&i.Description,
+		&i.Metadata,
+		&i.ExpiresAt,
+		&i.Paused,
+		&i.Models,
+		&i.Networks,
 		&i.RevokedAt,
 		&i.Revision,
 		&i.CreatedAt,
@@ -65,18 +78,22 @@ func (q *Queries) GetKeyByHash(ctx context.Context, lookupHash []byte) (ApiKey, 
 }
 
 const insertKeys = `-- name: InsertKeys :many
-insert into api_keys (id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, revision)
+insert into api_keys (id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, revision,
+    description, metadata, expires_at, paused, models, networks)
 select k.id, k.account_id, nullif(k.external_id, ''), k.name, k.lookup_hash, nullif(k.pepper_id, ''), nullif(k.ciphertext, ''::bytea),
-    nullif(k.cipher_key_id, ''), k.hint, case when k.spend_limit >= 0 then k.spend_limit end, $1::bigint
+    nullif(k.cipher_key_id, ''), k.hint, case when k.spend_limit >= 0 then k.spend_limit end, $1::bigint,
+    k.settings ->> 'description', k.settings -> 'metadata', (k.settings ->> 'expires_at')::timestamptz, (k.settings ->> 'paused')::boolean,
+    k.settings -> 'models', k.settings -> 'networks'
 from (
     select unnest($2::uuid[]) as id, unnest($3::uuid[]) as account_id, unnest($4::text[]) as external_id,
         unnest($5::text[]) as name, unnest($6::bytea[]) as lookup_hash, unnest($7::text[]) as pepper_id,
         unnest($8::bytea[]) as ciphertext, unnest($9::text[]) as cipher_key_id,
-        unnest($10::text[]) as hint, unnest($11::bigint[]) as spend_limit
+        unnest($10::text[]) as hint, unnest($11::bigint[]) as spend_limit,
+        unnest($12::jsonb[]) as settings
 ) k
 where not exists (select from key_hashes h where h.hash = k.lookup_hash)
 on conflict do nothing
-returning id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, revoked_at, revision, created_at, updated_at
+returning id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, paused, models, networks, revoked_at, revision, created_at, updated_at
 `
 
 type InsertKeysParams struct {
@@ -91,10 +108,11 @@ type InsertKeysParams struct {
 	CipherKeyIds []string
 	Hints        []string
 	SpendLimits  []int64
+	Settings     [][]byte
 }
 
 // The arrays have one element for each key. Returns the rows of those keys whose id, hash and external id did not exist. An
-// empty text or ciphertext, and a negative limit, mean null.
+// empty text or ciphertext, and a negative limit, mean null. Settings are objects with the columns of that name.
 func (q *Queries) InsertKeys(ctx context.Context, arg InsertKeysParams) ([]ApiKey, error) {
 	rows, err := q.db.Query(ctx, insertKeys,
 		arg.Revision,
@@ -108,6 +126,7 @@ func (q *Queries) InsertKeys(ctx context.Context, arg InsertKeysParams) ([]ApiKe
 		arg.CipherKeyIds,
 		arg.Hints,
 		arg.SpendLimits,
+		arg.Settings,
 	)
 	if err != nil {
 		return nil, err
@@ -127,6 +146,12 @@ func (q *Queries) InsertKeys(ctx context.Context, arg InsertKeysParams) ([]ApiKe
 			&i.CipherKeyID,
 			&i.Hint,
 			&i.SpendLimit,
+			&i.Description,
+			&i.Metadata,
+			&i.ExpiresAt,
+			&i.Paused,
+			&i.Models,
+			&i.Networks,
 			&i.RevokedAt,
 			&i.Revision,
 			&i.CreatedAt,
@@ -196,7 +221,7 @@ func (q *Queries) KeySpending(ctx context.Context, keyIds []ident.UUID) ([]KeySp
 }
 
 const listKeys = `-- name: ListKeys :many
-select id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, revoked_at, revision, created_at, updated_at from api_keys
+select id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, paused, models, networks, revoked_at, revision, created_at, updated_at from api_keys
 where account_id = $1 and id > $2 and ($3::text = '' or external_id = $3)
 order by id
 limit $4
@@ -234,6 +259,12 @@ func (q *Queries) ListKeys(ctx context.Context, arg ListKeysParams) ([]ApiKey, e
 			&i.CipherKeyID,
 			&i.Hint,
 			&i.SpendLimit,
+			&i.Description,
+			&i.Metadata,
+			&i.ExpiresAt,
+			&i.Paused,
+			&i.Models,
+			&i.Networks,
 			&i.RevokedAt,
 			&i.Revision,
 			&i.CreatedAt,
@@ -250,7 +281,7 @@ func (q *Queries) ListKeys(ctx context.Context, arg ListKeysParams) ([]ApiKey, e
 }
 
 const lockKey = `-- name: LockKey :one
-select id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, revoked_at, revision, created_at, updated_at from api_keys where id = $1 for update
+select id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, paused, models, networks, revoked_at, revision, created_at, updated_at from api_keys where id = $1 for update
 `
 
 func (q *Queries) LockKey(ctx context.Context, id ident.UUID) (ApiKey, error) {
@@ -267,6 +298,12 @@ func (q *Queries) LockKey(ctx context.Context, id ident.UUID) (ApiKey, error) {
 		&i.CipherKeyID,
 		&i.Hint,
 		&i.SpendLimit,
+		&i.Description,
+		&i.Metadata,
+		&i.ExpiresAt,
+		&i.Paused,
+		&i.Models,
+		&i.Networks,
 		&i.RevokedAt,
 		&i.Revision,
 		&i.CreatedAt,
@@ -276,7 +313,7 @@ func (q *Queries) LockKey(ctx context.Context, id ident.UUID) (ApiKey, error) {
 }
 
 const revokeKey = `-- name: RevokeKey :one
-update api_keys set revoked_at = now(), revision = $1, updated_at = now() where id = $2 returning id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, revoked_at, revision, created_at, updated_at
+update api_keys set revoked_at = now(), revision = $1, updated_at = now() where id = $2 returning id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, paused, models, networks, revoked_at, revision, created_at, updated_at
 `
 
 type RevokeKeyParams struct {
@@ -298,6 +335,12 @@ func (q *Queries) RevokeKey(ctx context.Context, arg RevokeKeyParams) (ApiKey, e
 		&i.CipherKeyID,
 		&i.Hint,
 		&i.SpendLimit,
+		&i.Description,
+		&i.Metadata,
+		&i.ExpiresAt,
+		&i.Paused,
+		&i.Models,
+		&i.Networks,
 		&i.RevokedAt,
 		&i.Revision,
 		&i.CreatedAt,
@@ -308,22 +351,35 @@ func (q *Queries) RevokeKey(ctx context.Context, arg RevokeKeyParams) (ApiKey, e
 
 const updateKey = `-- name: UpdateKey :one
 update api_keys
-set name = $1, spend_limit = $2, revision = $3, updated_at = now()
-where id = $4
-returning id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, revoked_at, revision, created_at, updated_at
+set name = $1, spend_limit = $2, description = $3, metadata = $4, expires_at = $5,
+    paused = $6, models = $7, networks = $8, revision = $9, updated_at = now()
+where id = $10
+returning id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, paused, models, networks, revoked_at, revision, created_at, updated_at
 `
 
 type UpdateKeyParams struct {
-	Name       string
-	SpendLimit *int64
-	Revision   int64
-	ID         ident.UUID
+	Name        string
+	SpendLimit  *int64
+	Description string
+	Metadata    []byte
+	ExpiresAt   *time.Time
+	Paused      bool
+	Models      []byte
+	Networks    []byte
+	Revision    int64
+	ID          ident.UUID
 }
 
 func (q *Queries) UpdateKey(ctx context.Context, arg UpdateKeyParams) (ApiKey, error) {
 	row := q.db.QueryRow(ctx, updateKey,
 		arg.Name,
 		arg.SpendLimit,
+		arg.Description,
+		arg.Metadata,
+		arg.ExpiresAt,
+		arg.Paused,
+		arg.Models,
+		arg.Networks,
 		arg.Revision,
 		arg.ID,
 	)
@@ -339,6 +395,12 @@ func (q *Queries) UpdateKey(ctx context.Context, arg UpdateKeyParams) (ApiKey, e
 		&i.CipherKeyID,
 		&i.Hint,
 		&i.SpendLimit,
+		&i.Description,
+		&i.Metadata,
+		&i.ExpiresAt,
+		&i.Paused,
+		&i.Models,
+		&i.Networks,
 		&i.RevokedAt,
 		&i.Revision,
 		&i.CreatedAt,

@@ -7,6 +7,7 @@ package sqlcgen
 
 import (
 	"context"
+	"time"
 
 	"modelgateway/shared/ident"
 )
@@ -472,7 +473,8 @@ select w.hash::bytea as lookup_hash, m.cluster_epoch, m.revision, k.id as key_id
     coalesce(k.revoked_at is null and a.status = 'active', false)::boolean as active,
     b.id as balance_pool, s.id as slots_pool, coalesce(case when l.unlimited then 0 else l.id end, 0)::bigint as limit_pool,
     coalesce(a.max_concurrent_requests, 0)::bigint as max_concurrent_requests,
-    coalesce(a.price_multiplier, 0)::bigint as price_multiplier, coalesce(a.model_multipliers, '{}')::jsonb as model_multipliers
+    coalesce(a.price_multiplier, 0)::bigint as price_multiplier, coalesce(a.model_multipliers, '{}')::jsonb as model_multipliers,
+    k.expires_at, coalesce(k.paused, false)::boolean as paused, coalesce(k.models, '[]')::jsonb as models, coalesce(k.networks, '[]')::jsonb as networks
 from cluster_state m
 cross join unnest($1::bytea[]) as w (hash)
 left join api_keys k on k.id = coalesce(
@@ -496,6 +498,10 @@ type LoadKeysRow struct {
 	MaxConcurrentRequests int64
 	PriceMultiplier       int64
 	ModelMultipliers      []byte
+	ExpiresAt             *time.Time
+	Paused                bool
+	Models                []byte
+	Networks              []byte
 }
 
 // One statement, so that revision and records are read in one snapshot.
@@ -521,6 +527,10 @@ func (q *Queries) LoadKeys(ctx context.Context, lookupHashes [][]byte) ([]LoadKe
 			&i.MaxConcurrentRequests,
 			&i.PriceMultiplier,
 			&i.ModelMultipliers,
+			&i.ExpiresAt,
+			&i.Paused,
+			&i.Models,
+			&i.Networks,
 		); err != nil {
 			return nil, err
 		}
@@ -974,7 +984,8 @@ select a.id as account_id, k.id as key_id, (a.status = 'active' and k.revoked_at
     (a.status = 'suspended')::boolean as suspended,
     b.id as balance_pool, s.id as slots_pool, coalesce(case when l.unlimited then 0 else l.id end, 0)::bigint as limit_pool,
     coalesce(a.max_concurrent_requests, 0)::bigint as max_concurrent_requests, coalesce(a.price_multiplier, 0)::bigint as price_multiplier,
-    coalesce(a.model_multipliers, '{}')::jsonb as model_multipliers
+    coalesce(a.model_multipliers, '{}')::jsonb as model_multipliers,
+    k.expires_at, coalesce(k.paused, false)::boolean as paused, coalesce(k.models, '[]')::jsonb as models, coalesce(k.networks, '[]')::jsonb as networks
 from accounts a
 left join api_keys k on k.id = $1::uuid and k.account_id = a.id
 join pools b on b.account_id = a.id and b.kind = 1 and b.key_id is null
@@ -1000,6 +1011,10 @@ type ReadKeyRecordRow struct {
 	MaxConcurrentRequests int64
 	PriceMultiplier       int64
 	ModelMultipliers      []byte
+	ExpiresAt             *time.Time
+	Paused                bool
+	Models                []byte
+	Networks              []byte
 }
 
 // The record of one key as LoadKeys has it. Without a key, that of a key of the account that has no spend limit.
@@ -1017,6 +1032,10 @@ func (q *Queries) ReadKeyRecord(ctx context.Context, arg ReadKeyRecordParams) (R
 		&i.MaxConcurrentRequests,
 		&i.PriceMultiplier,
 		&i.ModelMultipliers,
+		&i.ExpiresAt,
+		&i.Paused,
+		&i.Models,
+		&i.Networks,
 	)
 	return i, err
 }

@@ -50,6 +50,12 @@ type ApiKey struct {
 	CipherKeyID *string
 	Hint        string
 	SpendLimit  *int64
+	Description string
+	Metadata    []byte
+	ExpiresAt   *time.Time
+	Paused      bool
+	Models      []byte
+	Networks    []byte
 	RevokedAt   *time.Time
 	Revision    int64
 	CreatedAt   time.Time

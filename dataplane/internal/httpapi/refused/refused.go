@@ -59,9 +59,11 @@ func IsBusy(err error) bool {
 
 // Reason returns why a request was refused, if its code does not say that: one of the reasons of package pulse, or empty.
 func Reason(err error) string {
-	_, inactive := errors.AsType[*auth.InactiveError](err)
+	inactive, known := errors.AsType[*auth.InactiveError](err)
 	switch {
-	case inactive, errors.Is(err, admission.ErrKey):
+	case known:
+		return inactive.Reason
+	case errors.Is(err, admission.ErrKey):
 		return pulse.ReasonKeyInactive
 	case errors.Is(err, ErrMaintenance):
 		return pulse.ReasonMaintenance

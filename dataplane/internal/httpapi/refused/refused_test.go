@@ -16,7 +16,7 @@ import (
 func TestRefusalsHaveReasonsBesideTheirCodes(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[string]error{
-		pulse.ReasonKeyInactive: &auth.InactiveError{},
+		pulse.ReasonKeyInactive: &auth.InactiveError{Reason: pulse.ReasonKeyInactive},
 		pulse.ReasonMaintenance: Maintenance(&catalogkv.Maintenance{}, time.Now()),
 		pulse.ReasonNoSession:   admission.ErrNoSession,
 		pulse.ReasonNoSpool:     fmt.Errorf("%w: full", admission.ErrNoSpool),

@@ -77,6 +77,7 @@ api.max_connections: int64
 api.min_rate: int64
 api.tls.cert_file: string
 api.tls.key_file: string
+api.trusted_proxies: string
 drain_timeout: time.Duration
 lease.outage_target: time.Duration
 log.level: slog.Level

@@ -1,0 +1,78 @@
+package customerpages
+
+import (
+	"strings"
+	"time"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/adminclient/optional"
+	"modelgateway/controlplane/internal/console/kit"
+)
+
+const keyRules = "When and for what it may be used"
+
+// settingsFields are the fields of what a key is for, and when and for what it may be used.
+func settingsFields(k *adminclient.Key) []kit.Field {
+	description, expires, paused := "", "", ""
+	if k.Description != nil {
+		description = *k.Description
+	}
+	if k.ExpiresAt != nil {
+		expires = k.ExpiresAt.UTC().Format(time.RFC3339)
+	}
+	if k.Paused {
+		paused = "yes"
+	}
+
+	return []kit.Field{
+		{Name: "description", Label: "Description", Value: description},
+		{
+			Name:  "paused",
+			Label: "Paused: requests are refused with 401 until it is resumed",
+			Kind:  "check",
+			Value: paused,
+			Group: keyRules,
+		},
+		{
+			Name:        "expires_at",
+			Label:       "Expires",
+			Mono:        true,
+			Value:       expires,
+			Group:       keyRules,
+			Placeholder: "never",
+			Hint:        "A time in UTC such as 2027-01-31T14:00, from which on requests are refused with 401.",
+		},
+		{
+			Name:  "models",
+			Label: "Models",
+			Kind:  "area",
+			Rows:  3,
+			Mono:  true,
+			Value: strings.Join(k.Models, "\n"),
+			Group: keyRules,
+			Hint:  "Ids, one in a line, or their beginnings with a * at the end. Empty means all models of the account.",
+		},
+		{
+			Name:  "networks",
+			Label: "Networks",
+			Kind:  "area",
+			Rows:  3,
+			Mono:  true,
+			Value: strings.Join(k.Networks, "\n"),
+			Group: keyRules,
+			Hint:  "Networks such as 192.0.2.0/24, or addresses, one in a line. Empty means everywhere.",
+		},
+	}
+}
+
+// readSettings reads the fields of settingsFields into a change.
+func readSettings(in *kit.Input, patch *adminclient.KeyPatch) error {
+	patch.Description, patch.Paused = new(in.Text("description")), new(in.Checked("paused"))
+	patch.Models, patch.Networks = optional.Of(strings.Fields(in.Text("models"))), optional.Of(strings.Fields(in.Text("networks")))
+	patch.ExpiresAt = optional.Null[time.Time]()
+	expires, err := kit.Moment("expires_at", in.Text("expires_at"))
+	if expires != nil {
+		patch.ExpiresAt = optional.Of(*expires)
+	}
+	return err
+}
