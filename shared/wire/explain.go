@@ -91,8 +91,10 @@ type ExplainRoute struct {
 	Route         string `json:"route"`
 	Provider      string `json:"provider"`
 	UpstreamModel string `json:"upstream_model"`
-	Priority      int    `json:"priority"`
-	Weight        int    `json:"weight"`
+	// URL is the address that the call would go to; empty if the proxy does not know the provider.
+	URL      string `json:"url,omitempty"`
+	Priority int    `json:"priority"`
+	Weight   int    `json:"weight"`
 	// Credential is the id of the credential that would be used; empty if the route is skipped.
 	Credential string `json:"credential,omitempty"`
 	// Skipped is why the route is not tried: one of the reasons of package event, or one of those below.

@@ -203,6 +203,7 @@ func (s *Service) dryRun(ctx context.Context, t *target, match etag.Match) (Outc
 	if err != nil {
 		return Outcome{}, err
 	}
+	calls(state, t, plan.Changes)
 	return Outcome{plan.Changes, state.Rev}, s.reach(ctx, state, t, plan.Changes)
 }
 

@@ -9,6 +9,9 @@ import (
 	"modelgateway/shared/catalogkv"
 )
 
+// variable is a variable of an example.
+var variable = regexp.MustCompile(`\$\{\w+\}`)
+
 // The examples are what operators begin with.
 func TestExampleCatalogsAreValidAndShowOverrides(t *testing.T) {
 	t.Parallel()
@@ -16,7 +19,6 @@ func TestExampleCatalogsAreValidAndShowOverrides(t *testing.T) {
 	if err != nil || len(files) < 4 {
 		t.Fatalf("got %v, %v", files, err)
 	}
-	variable := regexp.MustCompile(`\$\{\w+\}`)
 	shown := map[string]bool{}
 	show := func(all map[catalogkv.Format]catalogkv.Params) {
 		for _, params := range all {

@@ -42,6 +42,8 @@ type Change struct {
 	After  any    `json:"after,omitempty"`
 	// Reach describes who is affected; only a dry run computes it.
 	Reach *Reach `json:"-"`
+	// Calls are the addresses that the change of a provider or route changes; only a dry run computes them.
+	Calls []Call `json:"-"`
 }
 
 // Plan is what the Store has to write, in the order of the members; removals are written in

@@ -260,7 +260,7 @@ func TestExplanationOfARequestIsInWords(t *testing.T) {
 	_, page = b.get("/console/explain?key_id=" + k.ID + "&model=no-such-model&input_tokens=1200")
 	for _, want := range []string{
 		"The client would get 402 insufficient_quota", "The balance is exhausted.", "There is no model of this name.", "Not heard: proxy-3",
-		"0.0013", "version 12 × 1.5", "try 1", "its circuit breaker is open", "--input-tokens", ">enough<",
+		"0.0013", "version 12 × 1.5", "try 1", "its circuit breaker is open", "--input-tokens", ">enough<", "https://backup.example/v4/chat",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not have %q", want)

@@ -81,7 +81,7 @@ func (proxies) Explain(_ context.Context, q *wire.ExplainRequest) (map[wire.Sess
 	answers := map[wire.SessionID]wire.ExplainResponse{}
 	for i, skipped := range []string{"", "breaker_open"} {
 		routes := []wire.ExplainRoute{
-			{Route: "rte_a", Provider: "backup", UpstreamModel: "u", Priority: 1, Weight: 1, Credential: "crd_a"},
+			{Route: "rte_a", Provider: "backup", UpstreamModel: "u", URL: "https://backup.example/v4/chat", Priority: 1, Weight: 1, Credential: "crd_a"},
 			{Route: "rte_b", Provider: "sim", UpstreamModel: "u", Weight: 1, Skipped: skipped},
 		}
 		answers[wire.SessionID(i)] = wire.ExplainResponse{

@@ -112,6 +112,7 @@ func (e *explanation) decide(p *pricedRequest) {
 		Snapshot: p.pricedCatalog,
 		Model:    p.model,
 		Format:   p.dialect.Format(),
+		Stream:   p.request.Stream,
 	}
 	if err := p.quoted(); err != nil {
 		e.refuse(wire.ExplainParameters, err)

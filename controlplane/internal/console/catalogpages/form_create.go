@@ -20,6 +20,10 @@ func inUse(field string, err error) error {
 
 // createProvider is the form that adds a provider with its first credential.
 func createProvider(*kit.Request) (*kit.Form, error) {
+	addresses, err := addressField("addresses", nil)
+	if err != nil {
+		return nil, err
+	}
 	return &kit.Form{
 		Title:   "Add a provider",
 		Crumbs:  providerCrumbs,
@@ -34,8 +38,9 @@ func createProvider(*kit.Request) (*kit.Form, error) {
 				Label:    "Base URL",
 				Mono:     true,
 				Required: true,
-				Hint:     "The address before /v1, such as https://api.example.com.",
+				Hint:     "The address before /v1, or before the paths in addresses, such as https://api.example.com.",
 			},
+			addresses,
 			{
 				Name:     "auth",
 				Label:    "Authentication",
@@ -60,11 +65,16 @@ func createProvider(*kit.Request) (*kit.Form, error) {
 		},
 		Effects: []string{"No request goes to the provider until a model has a route to it."},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
+			addresses, err := readAddresses(in, "addresses")
+			if err != nil {
+				return nil, err
+			}
 			p := adminclient.CatalogProvider{
-				ID:      in.Text("id"),
-				Name:    in.Optional("name"),
-				BaseURL: in.Text("base_url"),
-				Auth:    new(adminclient.CatalogProviderAuth(in.Text("auth"))),
+				ID:        in.Text("id"),
+				Name:      in.Optional("name"),
+				BaseURL:   in.Text("base_url"),
+				Addresses: addresses,
+				Auth:      new(adminclient.CatalogProviderAuth(in.Text("auth"))),
 				Credentials: []adminclient.CatalogCredential{
 					{Name: in.Text("credentials[0].name"), Secret: in.Optional("credentials[0].secret")},
 				},

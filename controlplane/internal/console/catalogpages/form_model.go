@@ -287,6 +287,11 @@ func editRoute(r *kit.Request) (*kit.Form, error) {
 
 	route := now.Value
 	back := kit.Path("models", id)
+	addresses, err := addressField("addresses", route.Addresses)
+	if err != nil {
+		return nil, err
+	}
+	addresses.Hint += " They take the place of those of the provider."
 	return &kit.Form{
 		Title:   "Change route " + routeID,
 		Crumbs:  belowModel(id),
@@ -317,11 +322,15 @@ func editRoute(r *kit.Request) (*kit.Form, error) {
 				Required: true,
 				Value:    route.UpstreamModel,
 			},
+			addresses,
 		},
 		Effects: []string{"Requests that begin afterwards choose their routes by the new values."},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
 			p := patch{"enabled": in.Checked("enabled")}
 			p.text(in, "upstream_model")
+			if err := p.addresses(in, route.Addresses); err != nil {
+				return nil, err
+			}
 
 			for _, field := range []string{"priority", "weight"} {
 				if err := p.number(in, field); err != nil {

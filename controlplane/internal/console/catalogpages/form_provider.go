@@ -24,10 +24,15 @@ func editProvider(r *kit.Request) (*kit.Form, error) {
 
 	p := now.Value
 	back := kit.Path("providers", p.ID)
+	addresses, err := addressField("addresses", p.Addresses)
+	if err != nil {
+		return nil, err
+	}
 
 	fields := []kit.Field{
 		{Name: "name", Label: "Name", Value: name(p.Name)},
 		{Name: "base_url", Label: "Base URL", Mono: true, Required: true, Value: p.BaseURL},
+		addresses,
 	}
 
 	for i, c := range p.Credentials {
@@ -74,6 +79,9 @@ func editProvider(r *kit.Request) (*kit.Form, error) {
 			change := patch{"enabled": in.Checked("enabled")}
 			change.text(in, "name")
 			change.text(in, "base_url")
+			if err := change.addresses(in, p.Addresses); err != nil {
+				return nil, err
+			}
 
 			for _, t := range timeouts {
 				change.text(in, t.name)

@@ -91,6 +91,8 @@ type providerRouteRow struct {
 	Model string
 	adminclient.CatalogRoute
 	On bool
+	// Calls are the addresses that are called.
+	Calls []called
 }
 
 type providerView struct {
@@ -152,7 +154,7 @@ func showProvider(r *kit.Request) (*kit.Page, error) {
 	for _, m := range models.Value.Data {
 		for _, route := range m.Routes {
 			if route.Provider == p.ID {
-				data.Routes = append(data.Routes, providerRouteRow{m.ID, route, isSet(route.Enabled)})
+				data.Routes = append(data.Routes, providerRouteRow{m.ID, route, isSet(route.Enabled), calledBy(p, &route)})
 			}
 		}
 	}

@@ -79,7 +79,9 @@ func TestChangesAreWrittenForPeople(t *testing.T) {
 		{"action":"update","kind":"price","id":"m","before":{"input":"1.00","output":"2.00","cached_input":"0.5","tiers":[{"above_input":200000,"input":"2.00"}]},
 		 "after":{"input":"1.10","output":"1.00","audio_in":"3","tiers":[{"above_input":100000,"input":"1.50"},{"above_input":200000,"input":"2.00"}]},
 		 "reach":{"models":["m"],"public":true,"granted_accounts":0,"active_accounts":1}},
-		{"action":"create","kind":"route","id":"rte_1","after":{"provider":"p","formats":["chat","responses"]},"reach":{"models":["m"],"public":false,"granted_accounts":2,"active_accounts":0}},
+		{"action":"create","kind":"route","id":"rte_1","after":{"provider":"p","formats":["chat","responses"]},"reach":{"models":["m"],"public":false,"granted_accounts":2,"active_accounts":0},
+		 "calls":[{"route":"rte_1","format":"chat","stream":false,"after":"https://p/chat"},{"route":"rte_1","format":"chat","stream":true,"after":"https://p/stream"}]},
+		{"action":"update","kind":"provider","id":"p","calls":[{"route":"rte_2","format":"chat","stream":false,"before":"https://p/v1","after":"https://p/v4"}]},
 		{"action":"remove","kind":"model","id":"old","before":{"id":"old","type":"text"},"reach":{"models":["old","m"],"public":false,"granted_accounts":1,"active_accounts":3}},
 		{"action":"update","kind":"grant","id":"acc_1","before":["a"],"after":["a","b"]},
 		{"action":"update","kind":"credential","id":"p/main"}],
@@ -101,6 +103,10 @@ func TestChangesAreWrittenForPeople(t *testing.T) {
 + route rte_1  (2 grants, 0 accounts in 30 days)
     formats: [chat, responses]
     provider: p
+    calls for chat: https://p/chat
+    calls for chat streams: https://p/stream
+~ provider p
+    calls for chat of route rte_2: https://p/v1 → https://p/v4
 - model old  (2 models, 1 grant, 3 accounts in 30 days)
 ~ grant acc_1
     value: [a] → [a, b]

@@ -28,6 +28,16 @@ type Change struct {
 	Before json.RawMessage `json:"before"`
 	After  json.RawMessage `json:"after"`
 	Reach  *Reach          `json:"reach"`
+	Calls  []Call          `json:"calls"`
+}
+
+// Call is an address of a provider that a change makes or changes.
+type Call struct {
+	Route  string `json:"route"`
+	Format string `json:"format"`
+	Stream bool   `json:"stream"`
+	Before string `json:"before"`
+	After  string `json:"after"`
 }
 
 // Reach has the numbers of accounts that a change affects.
@@ -95,6 +105,24 @@ func (c *Change) write(out *bytes.Buffer) {
 		case c.Action != "remove":
 			fmt.Fprintf(out, "    - %s: %s\n", label, was)
 		}
+	}
+	c.calls(out)
+}
+
+// calls writes the addresses that will be called. Those of a provider are on several routes.
+func (c *Change) calls(out *bytes.Buffer) {
+	for _, call := range c.Calls {
+		what := call.Format
+		if call.Stream {
+			what += " streams"
+		}
+		if c.Kind != "route" {
+			what += " of route " + call.Route
+		}
+		if call.Before != "" {
+			call.After = call.Before + " → " + call.After
+		}
+		fmt.Fprintf(out, "    calls for %s: %s\n", what, call.After)
 	}
 }
 

@@ -104,6 +104,16 @@ func changeView(c *catalog.Change) gen.CatalogChange {
 		Before: c.Before,
 		After:  c.After,
 	}
+	for i := range c.Calls {
+		call := &c.Calls[i]
+		view.Calls = append(view.Calls, gen.CatalogCall{
+			Route:  call.Route,
+			Format: string(call.Format),
+			Stream: call.Stream,
+			Before: convert.Optional(call.Before),
+			After:  call.After,
+		})
+	}
 	if r := c.Reach; r != nil {
 		view.Reach = &gen.CatalogReach{
 			Models:          append([]string{}, r.Models...),

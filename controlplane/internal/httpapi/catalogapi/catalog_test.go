@@ -20,6 +20,11 @@ func TestCatalogIsAppliedAndExported(t *testing.T) {
 		"create model demo/image", "create price demo/image", "create route …",
 	}
 	dry := b.Try(servertest.DemoCatalog, true)
+	for _, c := range dry.Value.Changes {
+		if c.Kind == adminclient.CatalogChangeKindRoute && (len(c.Calls) == 0 || !strings.HasPrefix(c.Calls[0].After, "http") || c.Calls[0].Route != c.ID) {
+			t.Errorf("the new route %s has the calls %+v; want the address that is called", c.ID, c.Calls)
+		}
+	}
 	if diff := cmp.Diff(want, servertest.Summary(dry.Value)); diff != "" || !dry.Value.DryRun || dry.Value.Revision != 0 {
 		t.Errorf("dry run at %d (-want +got):\n%s", dry.Value.Revision, diff)
 	}

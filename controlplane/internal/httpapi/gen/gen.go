@@ -644,6 +644,24 @@ type CatalogAddress struct {
 // CatalogAddresses Where the calls of a format go, by format, if not to its usual path, such as `/v1/chat/completions`. The address of a route takes the place of that of its provider.
 type CatalogAddresses map[string]CatalogAddress
 
+// CatalogCall defines model for CatalogCall.
+type CatalogCall struct {
+	// After The address after the change.
+	After string `json:"after"`
+
+	// Before The address before the change; absent for a new call.
+	Before *string `json:"before,omitempty"`
+
+	// Format The format of the call.
+	Format string `json:"format"`
+
+	// Route The route on which the address is called.
+	Route string `json:"route"`
+
+	// Stream Whether it is the address of requests for a stream only.
+	Stream bool `json:"stream"`
+}
+
 // CatalogChange defines model for CatalogChange.
 type CatalogChange struct {
 	Action CatalogChangeAction `json:"action"`
@@ -652,10 +670,13 @@ type CatalogChange struct {
 	After interface{} `json:"after,omitempty"`
 
 	// Before The state before; absent when created.
-	Before interface{}       `json:"before,omitempty"`
-	ID     string            `json:"id"`
-	Kind   CatalogChangeKind `json:"kind"`
-	Reach  *CatalogReach     `json:"reach,omitempty"`
+	Before interface{} `json:"before,omitempty"`
+
+	// Calls Only in a dry run. The addresses of providers that are called after the change of a provider or route, and were not before.
+	Calls []CatalogCall     `json:"calls,omitempty"`
+	ID    string            `json:"id"`
+	Kind  CatalogChangeKind `json:"kind"`
+	Reach *CatalogReach     `json:"reach,omitempty"`
 }
 
 // CatalogChangeAction defines model for CatalogChange.Action.
@@ -1216,7 +1237,10 @@ type ExplainedRoute struct {
 	// more of the tools), or `beyond_attempts` (three routes come before it).
 	Skipped       *string `json:"skipped,omitempty"`
 	UpstreamModel string  `json:"upstream_model"`
-	Weight        int     `json:"weight"`
+
+	// URL The address that the call would go to.
+	URL    *string `json:"url,omitempty"`
+	Weight int     `json:"weight"`
 }
 
 // ExportFormat defines model for ExportFormat.

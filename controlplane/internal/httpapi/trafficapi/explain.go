@@ -116,6 +116,7 @@ func explainingProxyView(p *wire.ExplainResponse) gen.ProxyExplanation {
 				Route:         r.Route,
 				ProviderID:    r.Provider,
 				UpstreamModel: r.UpstreamModel,
+				URL:           convert.Optional(r.URL),
 				Priority:      r.Priority,
 				Weight:        r.Weight,
 				CredentialID:  convert.Optional(r.Credential),

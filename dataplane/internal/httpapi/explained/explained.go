@@ -132,6 +132,8 @@ type Routes struct {
 	Snapshot *catalog.Snapshot
 	Model    *catalog.Model
 	Format   catalogkv.Format
+	// Stream reports whether the request is for a stream.
+	Stream bool
 	// Candidates are the routes that accept the parameters, Choices those of them to call, best first.
 	Candidates []*catalog.Route
 	Choices    []route.Choice
@@ -145,6 +147,7 @@ func (r *Routes) All() (all []wire.ExplainRoute) {
 			continue // with another credential, if the first one is refused
 		}
 		view := describe(&c.Route.Route)
+		view.URL = r.urlOf(c.Route)
 		switch {
 		case len(all) >= failover.MaxAttempts:
 			view.Skipped = wire.SkippedBeyondAttempts
@@ -164,10 +167,18 @@ func (r *Routes) All() (all []wire.ExplainRoute) {
 		}
 		view := describe(entry)
 		view.Skipped = r.whySkipped(entry)
+		if known := r.Snapshot.Route(entry.ID); known != nil {
+			view.URL = r.urlOf(known)
+		}
 		all = append(all, view)
 	}
 
 	return all
+}
+
+// urlOf returns the address that a call of a route goes to.
+func (r *Routes) urlOf(of *catalog.Route) string {
+	return of.Provider.URL(of.Target(r.Format, r.Stream))
 }
 
 func (r *Routes) whySkipped(entry *catalogkv.Route) string {

@@ -24,7 +24,7 @@ func TestRouteWithACooldownIsNamedLast(t *testing.T) {
 	}
 	var routes []*catalog.Route
 	for _, entry := range model.Model.Routes {
-		provider := &catalog.Provider{Credentials: []catalog.Credential{catalog.NewCredential("of "+entry.ID, "x")}}
+		provider := &catalog.Provider{Provider: catalogkv.Provider{BaseURL: "http://" + entry.ID}, Credentials: []catalog.Credential{catalog.NewCredential("of "+entry.ID, "x")}}
 		routes = append(routes, &catalog.Route{Route: entry, Provider: provider})
 	}
 	picker := route.New(nil)
@@ -41,8 +41,8 @@ func TestRouteWithACooldownIsNamedLast(t *testing.T) {
 
 	picker.StartCooldown("first", time.Hour)
 	want := []wire.ExplainRoute{
-		{Route: "second", Priority: 1, Weight: 1, Credential: "of second"},
-		{Route: "first", Weight: 1, Skipped: event.SkippedCooldown},
+		{Route: "second", URL: "http://second/v1/chat/completions", Priority: 1, Weight: 1, Credential: "of second"},
+		{Route: "first", URL: "http://first/v1/chat/completions", Weight: 1, Skipped: event.SkippedCooldown},
 	}
 	if diff := cmp.Diff(want, shown()); diff != "" {
 		t.Errorf("with a cooldown of the first (-want +got):\n%s", diff)
@@ -50,8 +50,8 @@ func TestRouteWithACooldownIsNamedLast(t *testing.T) {
 
 	picker.StartCooldown("of second", 2*time.Hour)
 	want = []wire.ExplainRoute{
-		{Route: "first", Weight: 1, Credential: "of first"},
-		{Route: "second", Priority: 1, Weight: 1, Skipped: event.SkippedCooldown},
+		{Route: "first", URL: "http://first/v1/chat/completions", Weight: 1, Credential: "of first"},
+		{Route: "second", URL: "http://second/v1/chat/completions", Priority: 1, Weight: 1, Skipped: event.SkippedCooldown},
 	}
 	if diff := cmp.Diff(want, shown()); diff != "" {
 		t.Errorf("with a cooldown of both (-want +got):\n%s", diff)

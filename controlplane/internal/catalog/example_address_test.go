@@ -1,0 +1,46 @@
+package catalog
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// The addresses are those that the providers document.
+func TestExampleAddressesAreThoseOfTheProviders(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../../scripts/catalog/addresses.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	document := parse(t, string(variable.ReplaceAll(text, []byte("secret"))))
+	target, err := document.target()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]bool{}
+	for _, m := range target.models {
+		for _, r := range m.routes {
+			p := target.providers[r.Provider].spec
+			for _, f := range r.Formats {
+				got[p.ID+" "+string(f)+" "+p.URL(p.Target(&r, f, false))] = true
+				if p.Target(&r, f, false) != p.Target(&r, f, true) {
+					t.Errorf("%s: streams have another address", p.ID)
+				}
+			}
+		}
+	}
+	documented, err := os.ReadFile("../../../scripts/catalog/testdata/addresses.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]bool{}
+	for line := range strings.Lines(string(documented)) {
+		want[strings.TrimSpace(line)] = true
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("addresses (-want +got):\n%s", diff)
+	}
+}
