@@ -131,6 +131,17 @@ func (r *Rig) Models(t *testing.T, models ...Model) []string {
 	return ids
 }
 
+// Add adds providers and models as they are and waits until every proxy serves them.
+func (r *Rig) Add(t *testing.T, providers, models []any) {
+	t.Helper()
+	err := r.change(t.Context(), func(c *catalog) {
+		c.Providers, c.Models = append(c.Providers, providers...), append(c.Models, models...)
+	})
+	if err != nil {
+		t.Fatalf("add providers and models: %v", err)
+	}
+}
+
 // Provider adds a provider and returns its id.
 func (r *Rig) Provider(t *testing.T, p Provider) string {
 	t.Helper()
