@@ -170,10 +170,6 @@ type Route struct {
 // Bearer is the value of Provider.Auth for the header Authorization.
 const Bearer = "bearer"
 
-// Auths are the values of Provider.Auth. All but Bearer are the name of the header that holds the
-// credential's secret.
-var Auths = []string{Bearer, "x-api-key", "api-key", "x-goog-api-key"}
-
 // Provider is a model provider with the gateway's credentials there.
 type Provider struct {
 	ID   string `json:"id"`
@@ -183,7 +179,8 @@ type Provider struct {
 	// Addresses are those of the formats whose calls do not go to Format.Path.
 	Addresses Addresses `json:"addresses,omitempty"`
 	Enabled   bool      `json:"enabled"`
-	// Auth is how the credential is sent, one of Auths; empty means bearer.
+	// Auth is how the text of the credential is sent: Bearer, or the name of a header that holds it as it is. Empty means
+	// Bearer.
 	Auth string `json:"auth,omitempty"`
 	// FleetKey is the fingerprint of the fleet key that the credentials are sealed with.
 	FleetKey string `json:"fleet_key,omitempty"`
@@ -200,6 +197,10 @@ type Provider struct {
 	// WantsUser makes the proxy send a pseudonym of the account as the user if the client sent none.
 	WantsUser bool `json:"wants_user,omitempty"`
 	HTTP2     bool `json:"http2,omitempty"`
+	// CA has the certificates, in the form PEM, of the only issuers whose servers are trusted. Empty: those of the machine.
+	CA string `json:"ca,omitempty"`
+	// Proxy is the URL of the forward proxy for the calls. Empty: what the environment of the proxy says.
+	Proxy string `json:"proxy,omitempty"`
 	// The time limits are in milliseconds; zero means the proxy's default.
 	ConnectTimeoutMS   int64        `json:"connect_timeout_ms,omitempty"`
 	FirstByteTimeoutMS int64        `json:"first_byte_timeout_ms,omitempty"`
@@ -215,6 +216,8 @@ type Credential struct {
 	Kind CredentialKind `json:"kind,omitempty"`
 	// Sealed is the text, sealed with the fleet key under CredentialContext(ID).
 	Sealed []byte `json:"sealed"`
+	// SealedSecrets are the Secrets in JSON, sealed with the fleet key under SecretsContext(ID); empty if there are none.
+	SealedSecrets []byte `json:"sealed_secrets,omitempty"`
 }
 
 // CredentialContext returns the context that a credential is sealed under.

@@ -195,3 +195,21 @@ func DecodeParameters(text string) (map[string]string, error) {
 	}
 	return parameters, nil
 }
+
+// Secrets are the secrets of a credential beside its text.
+type Secrets struct {
+	// Headers are sent with every call, in addition to the header of the text.
+	Headers map[string]string `json:"headers,omitempty"`
+	// Certificate and PrivateKey authenticate the proxy in TLS, in the form PEM. The certificates of the issuers follow
+	// the first one.
+	Certificate string `json:"certificate,omitempty"`
+	PrivateKey  string `json:"private_key,omitempty"`
+}
+
+// IsZero reports whether there are none.
+func (s *Secrets) IsZero() bool {
+	return len(s.Headers) == 0 && s.Certificate == "" && s.PrivateKey == ""
+}
+
+// SecretsContext returns the context that the Secrets of a credential are sealed under.
+func SecretsContext(id string) string { return "credential-secrets:" + id }

@@ -15,6 +15,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/url"
 	"time"
 
 	"modelgateway/dataplane/api"
@@ -139,6 +140,7 @@ func build(cfg *config.Config, o *output, version string, failed func(error)) (*
 	publisher := spool.NewPublisher(events, nats, log, reg)
 
 	providers := upstream.New(upstream.Limits{})
+	providers.ProxyFrom(environmentProxy)
 
 	current := state{probes, nats, picker, models}
 	registerState(reg, current)
@@ -420,6 +422,11 @@ func openSecrets(cfg *config.Secrets) (*secrets, error) {
 	}
 
 	return s, nil
+}
+
+// environmentProxy returns the forward proxy that HTTPS_PROXY, HTTP_PROXY and NO_PROXY state for an address; nil for none.
+func environmentProxy(address *url.URL) (*url.URL, error) {
+	return http.ProxyFromEnvironment(&http.Request{URL: address})
 }
 
 // subscribe subscribes to the messages that the control plane sends: those for this process, and the watermarks of

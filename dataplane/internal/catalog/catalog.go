@@ -7,6 +7,9 @@
 package catalog
 
 import (
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -88,6 +91,9 @@ func (r *Route) Target(f catalogkv.Format, stream bool) catalogkv.Target {
 type Provider struct {
 	catalogkv.Provider
 	Credentials []Credential
+	// Roots has the issuers whose servers are trusted; nil: those of the machine. RootsID is the same for equal issuers.
+	Roots   *x509.CertPool
+	RootsID string
 }
 
 // Credential is a decrypted credential. Its text is never printed.
@@ -96,6 +102,15 @@ type Credential struct {
 	// Kind is that of the catalog entry, but that of a secret is empty.
 	Kind catalogkv.CredentialKind
 	text string
+	// secrets are the further secrets, nil if there are none.
+	secrets *secrets
+}
+
+// secrets are the opened secrets of a credential beside its text.
+type secrets struct {
+	headers       map[string]string
+	certificate   *tls.Certificate
+	certificateID string
 }
 
 // NewCredential returns the credential with an id and its secret.
@@ -108,6 +123,41 @@ func NewRenewed(id string, kind catalogkv.CredentialKind, parameters string) Cre
 
 // Reveal returns the text: the secret for the authorization header of a call, or the parameters.
 func (s Credential) Reveal() string { return s.text }
+
+// WithText returns the credential with another text, such as an access token, and the same further secrets.
+func (s Credential) WithText(text string) Credential {
+	s.Kind, s.text = "", text
+	return s
+}
+
+// Headers returns the headers that are sent beside that of the text. It must not be modified.
+func (s Credential) Headers() map[string]string {
+	if s.secrets == nil {
+		return nil
+	}
+	return s.secrets.headers
+}
+
+// Certificate returns the certificate with which the proxy authenticates itself in TLS, nil if there is none, and an id
+// that is the same for equal ones.
+func (s Credential) Certificate() (certificate *tls.Certificate, id string) {
+	if s.secrets == nil {
+		return nil, ""
+	}
+	return s.secrets.certificate, s.secrets.certificateID
+}
+
+// Hidden returns the texts that nobody may see.
+func (s Credential) Hidden() []string {
+	var hidden []string
+	if s.text != "" {
+		hidden = append(hidden, s.text)
+	}
+	for _, value := range s.Headers() {
+		hidden = append(hidden, strings.TrimPrefix(value, "Bearer "))
+	}
+	return hidden
+}
 
 // String returns the id of the credential.
 func (s Credential) String() string { return "credential " + s.ID }
@@ -375,10 +425,58 @@ func (b *builder) provider(p *catalogkv.Provider) *Provider {
 		if kind == catalogkv.SecretCredential {
 			kind = ""
 		}
-		opened.Credentials = append(opened.Credentials, Credential{ID: c.ID, Kind: kind, text: string(text)})
+		further, err := b.secrets(&c)
+		if err != nil {
+			b.reject("credential", c.ID, err)
+			continue
+		}
+		opened.Credentials = append(opened.Credentials, Credential{
+			ID:      c.ID,
+			Kind:    kind,
+			text:    string(text),
+			secrets: further,
+		})
+	}
+
+	if p.CA != "" {
+		opened.Roots, opened.RootsID = x509.NewCertPool(), fingerprint(p.CA)
+		if !opened.Roots.AppendCertsFromPEM([]byte(p.CA)) {
+			b.reject("provider", p.ID, errors.New("ca has no certificate"))
+		}
 	}
 	opened.Provider.Credentials = nil
 	return opened
+}
+
+// secrets opens the further secrets of a credential.
+func (b *builder) secrets(c *catalogkv.Credential) (*secrets, error) {
+	if len(c.SealedSecrets) == 0 {
+		return nil, nil //nolint:nilnil // there are none
+	}
+	text, err := b.fleet.Open(c.SealedSecrets, catalogkv.SecretsContext(c.ID))
+	if err != nil {
+		return nil, fmt.Errorf("open the further secrets: %w", err)
+	}
+	var read catalogkv.Secrets
+	if json.Unmarshal(text, &read) != nil {
+		return nil, errors.New("the further secrets cannot be read") // the cause could show a part of them
+	}
+
+	opened := &secrets{headers: read.Headers}
+	if read.Certificate != "" {
+		certificate, err := tls.X509KeyPair([]byte(read.Certificate), []byte(read.PrivateKey))
+		if err != nil {
+			return nil, fmt.Errorf("read the certificate: %w", err)
+		}
+		opened.certificate, opened.certificateID = &certificate, fingerprint(read.Certificate+read.PrivateKey)
+	}
+	return opened, nil
+}
+
+// fingerprint returns a text that differs for different texts and does not reveal them.
+func fingerprint(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return string(sum[:])
 }
 
 func (b *builder) model(m *catalogkv.Model) *Model {

@@ -229,6 +229,6 @@ func (r *parsedRequest) cleaner(choice route.Choice) classify.Cleaner {
 func cleanerOf(choice route.Choice, model string) classify.Cleaner {
 	return classify.Cleaner{
 		UpstreamModels: []string{choice.UpstreamModel}, ClientModel: model,
-		Hidden: []string{choice.Provider.Name, choice.Provider.BaseURL, choice.Credential.Reveal()},
+		Hidden: append(choice.Credential.Hidden(), choice.Provider.Name, choice.Provider.BaseURL),
 	}
 }

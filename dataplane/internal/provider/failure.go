@@ -102,7 +102,7 @@ func CallFailure(call *Call, err error) *Failure {
 	}
 
 	var dial *net.OpError
-	f.Unsent = errors.As(err, &dial) && dial.Op == "dial"
+	f.Unsent = errors.As(err, &dial) && (dial.Op == "dial" || dial.Op == "proxyconnect")
 	f.Doubtful = !f.Unsent
 	f.cause = fmt.Errorf("call provider %s: %w", call.Provider.ID, withoutProviderText(err))
 

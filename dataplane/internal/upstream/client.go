@@ -13,6 +13,7 @@ package upstream
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/http"
@@ -60,6 +61,8 @@ type Client struct {
 	// standard is set by tests, which compare all calls with those through the transport of net/http.
 	standard bool
 	dial     dialFunc
+	// proxy returns the forward proxy for calls to an address, nil for none.
+	proxy func(*url.URL) (*url.URL, error)
 
 	mu         sync.RWMutex
 	transports map[transportKey]transport
@@ -67,9 +70,11 @@ type Client struct {
 
 // transportKey has those properties of a provider on which its connections depend.
 type transportKey struct {
-	provider, base string
-	http2          bool
-	connect        time.Duration
+	provider, base       string
+	http2                bool
+	connect              time.Duration
+	proxy                string
+	rootsID, certificate string
 }
 
 // transport sends the calls to one provider.
@@ -125,9 +130,22 @@ func (c *Client) LimitsOf(p *catalog.Provider) Limits {
 	}
 }
 
-// transportOf returns the transport of a provider and creates it for the first call.
-func (c *Client) transportOf(p *catalog.Provider, connect time.Duration) (transport, error) {
-	key := transportKey{p.ID, p.BaseURL, p.HTTP2, connect}
+// ProxyFrom sets where the forward proxies of providers that name none come from, such as the environment. It is called
+// before the first call. The function returns nil for an address that needs none.
+func (c *Client) ProxyFrom(proxy func(*url.URL) (*url.URL, error)) { c.proxy = proxy }
+
+// transportOf returns the transport to a provider for calls with a credential and creates it for the first call.
+func (c *Client) transportOf(p *catalog.Provider, credential catalog.Credential, connect time.Duration) (transport, error) {
+	certificate, certificateID := credential.Certificate()
+	key := transportKey{
+		provider:    p.ID,
+		base:        p.BaseURL,
+		http2:       p.HTTP2,
+		connect:     connect,
+		proxy:       p.Proxy,
+		rootsID:     p.RootsID,
+		certificate: certificateID,
+	}
 	c.mu.RLock()
 	known := c.transports[key]
 	c.mu.RUnlock()
@@ -140,22 +158,43 @@ func (c *Client) transportOf(p *catalog.Provider, connect time.Duration) (transp
 		return nil, fmt.Errorf("upstream: base URL of provider %s: %w", p.ID, err)
 	}
 
+	proxy, err := c.proxyOf(p, base)
+	if err != nil {
+		return nil, fmt.Errorf("upstream: forward proxy of provider %s: %w", p.ID, err)
+	}
+	secured := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: p.Roots}
+	if certificate != nil {
+		secured.Certificates = []tls.Certificate{*certificate}
+	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.transports[key] == nil {
-		c.transports[key] = c.newTransport(base, p.HTTP2, connect)
+		c.transports[key] = c.newTransport(base, p.HTTP2, connect, secured, proxy)
 	}
 
 	return c.transports[key], nil
 }
 
-func (c *Client) newTransport(base *url.URL, http2 bool, connect time.Duration) transport {
-	if !http2 && !c.standard {
-		if p := newPool(base, connect, c.dial); p != nil {
+// proxyOf returns the forward proxy for the calls to a provider, nil for none.
+func (c *Client) proxyOf(p *catalog.Provider, base *url.URL) (*url.URL, error) {
+	switch {
+	case p.Proxy != "":
+		return url.Parse(p.Proxy)
+	case c.proxy != nil:
+		return c.proxy(base)
+	default:
+		return nil, nil //nolint:nilnil // none
+	}
+}
+
+func (c *Client) newTransport(base *url.URL, http2 bool, connect time.Duration, secured *tls.Config, proxy *url.URL) transport {
+	if !http2 && !c.standard && proxy == nil { // forward proxies are left to net/http
+		if p := newPool(base, connect, c.dial, secured); p != nil {
 			return p
 		}
 	}
-	return newStdTransport(base, http2, connect, c.dial)
+	return newStdTransport(base, http2, connect, c.dial, secured, proxy)
 }
 
 // Do performs a call. The context ends the call and the reading of its answer. An error is a *provider.Failure.
@@ -164,7 +203,7 @@ func (c *Client) Do(ctx context.Context, call *provider.Call) (*provider.Answer,
 	if !call.Deadline.IsZero() {
 		limits.Total = min(limits.Total, time.Until(call.Deadline))
 	}
-	target, err := c.transportOf(call.Provider, limits.Connect)
+	target, err := c.transportOf(call.Provider, call.Credential, limits.Connect)
 	if err != nil {
 		return nil, provider.CallFailure(call, err)
 	}

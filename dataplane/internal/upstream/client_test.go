@@ -532,7 +532,7 @@ func TestCallsShareTransportsAndHTTP2IsUsedIfConfigured(t *testing.T) {
 
 func senderOf(t *testing.T, c *Client, p *catalog.Provider) transport {
 	t.Helper()
-	s, err := c.transportOf(p, time.Second)
+	s, err := c.transportOf(p, catalog.Credential{}, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -204,7 +204,7 @@ func limits(change func(l *Limits)) Limits {
 func trust(t testing.TB, c *Client, p *catalog.Provider, roots *x509.CertPool) {
 	t.Helper()
 	trusting := &tls.Config{RootCAs: roots, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}
-	made, err := c.transportOf(p, c.LimitsOf(p).Connect)
+	made, err := c.transportOf(p, catalog.Credential{}, c.LimitsOf(p).Connect)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -156,10 +156,15 @@ func headerFields(call *provider.Call) http.Header {
 		h.Set(name, value)
 	}
 
-	if auth := call.Provider.Auth; auth != "" && auth != catalogkv.Bearer {
-		h.Set(auth, call.Credential.Reveal())
-	} else {
-		h["Authorization"] = []string{"Bearer " + call.Credential.Reveal()}
+	switch auth, secret := call.Provider.Auth, call.Credential.Reveal(); {
+	case secret == "": // the credential has further headers or a certificate only
+	case auth != "" && auth != catalogkv.Bearer:
+		h.Set(auth, secret)
+	default:
+		h["Authorization"] = []string{"Bearer " + secret}
+	}
+	for name, value := range call.Credential.Headers() {
+		h.Set(name, value)
 	}
 
 	return h

@@ -32,7 +32,7 @@ type pool struct {
 }
 
 // newPool returns nil for an address that it does not support.
-func newPool(base *url.URL, connect time.Duration, dial dialFunc) *pool {
+func newPool(base *url.URL, connect time.Duration, dial dialFunc, secured *tls.Config) *pool {
 	host, port := base.Hostname(), base.Port()
 	p := &pool{base: base, connect: connect, dial: dial}
 	switch base.Scheme {
@@ -40,7 +40,8 @@ func newPool(base *url.URL, connect time.Duration, dial dialFunc) *pool {
 		port = cmp.Or(port, "80")
 	case "https":
 		port = cmp.Or(port, "443")
-		p.tlsConfig = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host}
+		p.tlsConfig = secured
+		p.tlsConfig.ServerName = host
 	default:
 		return nil
 	}

@@ -22,7 +22,14 @@ type stdTransport struct {
 	heads     headCache
 }
 
-func newStdTransport(base *url.URL, http2 bool, connect time.Duration, dial dialFunc) *stdTransport {
+func newStdTransport(
+	base *url.URL,
+	http2 bool,
+	connect time.Duration,
+	dial dialFunc,
+	secured *tls.Config,
+	proxy *url.URL,
+) *stdTransport {
 	t := &http.Transport{
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 			ctx, cancel := context.WithTimeout(ctx, connect)
@@ -37,7 +44,8 @@ func newStdTransport(base *url.URL, http2 bool, connect time.Duration, dial dial
 		WriteBufferSize:     maxSingleWrite,
 		ReadBufferSize:      8 << 10,
 		ForceAttemptHTTP2:   http2,
-		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12},
+		TLSClientConfig:     secured,
+		Proxy:               http.ProxyURL(proxy),
 	}
 	if !http2 {
 		t.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
