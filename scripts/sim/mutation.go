@@ -493,6 +493,15 @@ func sessionMutations() []Mutation {
 		{"an expired session is closed while its requests may still run", 90, func(r *Rules) {
 			r.SessionOver = func(t *session.Record, heardFor, _ time.Duration) bool { return t.Over(heardFor, 0) }
 		}},
+		{"the silence of a session counts although its requests run", 60, func(r *Rules) {
+			r.Profile = "long calls"
+			r.CloseSession = func(t *session.Record, c *wire.CloseRequest, settled int64) bool {
+				silent := t.Remaining
+				done := t.Close(c, settled)
+				t.Remaining = silent
+				return done
+			}
+		}},
 		{"a session is closed before its events are settled", 20, func(r *Rules) {
 			r.CloseSession = func(t *session.Record, c *wire.CloseRequest, _ int64) bool { return t.Close(c, c.FinalCount) }
 		}},

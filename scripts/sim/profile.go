@@ -26,19 +26,21 @@ type Profile struct {
 	SettleEvery, HeadroomPeriod              time.Duration
 	SpoolCapacity                            int
 	RequestDuration                          time.Duration
-	Overrun                                  float64
-	RequestEvery                             time.Duration
-	AdjustEvery, RevokeEvery                 time.Duration
-	SuspendEvery                             time.Duration
-	FaultEvery                               time.Duration
-	Poor                                     bool
-	KillProxy, LoseSpool, Drain              float64
-	KillReplica                              float64
-	Halt, Suspend, Cut                       float64
-	BusDown, PostgresDown                    float64
-	LoseTail, DeleteStream                   float64
-	KillFleet                                float64
-	LoseCommits                              float64
+	// LongCalls is the share of the requests that may run for several times as long as an expired session is kept.
+	LongCalls                   float64
+	Overrun                     float64
+	RequestEvery                time.Duration
+	AdjustEvery, RevokeEvery    time.Duration
+	SuspendEvery                time.Duration
+	FaultEvery                  time.Duration
+	Poor                        bool
+	KillProxy, LoseSpool, Drain float64
+	KillReplica                 float64
+	Halt, Suspend, Cut          float64
+	BusDown, PostgresDown       float64
+	LoseTail, DeleteStream      float64
+	KillFleet                   float64
+	LoseCommits                 float64
 	// Outage is the weight of a fault after which nobody hears the proxies for longer than a session is kept.
 	Outage            float64
 	HeartbeatInterval time.Duration
@@ -241,6 +243,12 @@ var directedProfiles = []struct {
 		p.LoseCommits, p.AnswerTime = 2, time.Duration(1+r.IntN(10))*time.Millisecond
 	}},
 	{resumeProfile, func(p *Profile, r *rand.Rand) { p.needResume(r) }},
+	// Calls that outlive their sessions, whose proxies lapse and register again.
+	{"long calls", func(p *Profile, _ *rand.Rand) {
+		p.LongCalls, p.Length, p.Poor, p.LoseCommits, p.KillProxy, p.KillFleet, p.Drain = .02, 40*time.Second, false, 0, 0, 0, 0
+		p.Cut, p.BusDown, p.NoQuorum, p.FaultEvery, p.RequestEvery = 1, .5, .5, 3*time.Second, 60*time.Millisecond
+		p.SpoolCapacity = 400
+	}},
 }
 
 // Profiles lists the profiles that can be selected by name.

@@ -183,6 +183,9 @@ func (c *replica) close(r *wire.CloseRequest, reply func(wire.CloseResponse)) {
 		}
 
 		d.saveSession(t, d.now(w))
+		if r.FinalCount == wire.NotFinal && t.State == session.Fenced {
+			w.oracle.heardRunning[r.Session] = w.now
+		}
 		if closes {
 			w.stats.count("sessions closed")
 			d.sessions[r.Session].closedByProxy = true

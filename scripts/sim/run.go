@@ -193,6 +193,9 @@ func (w *world) client(c *customer) {
 			duration:  min(w.between(time.Millisecond, w.profile.RequestDuration*2), maxRequest-time.Second),
 			needsSlot: w.r.IntN(8) > 0,
 		}
+		if w.profile.LongCalls > 0 && w.chance(w.profile.LongCalls) {
+			r.duration = w.between(closeAfter, longestCall)
+		}
 		if n := len(w.retired); n > 0 && w.r.IntN(6) == 0 {
 			old := w.retired[w.r.IntN(n)]
 			r.customer, r.key = old.cust, old.key
@@ -218,6 +221,9 @@ func (w *world) heal() {
 
 	w.log("all faults end")
 	w.runUntil(w.now + maxRequest + window)
+	if w.profile.LongCalls > 0 {
+		w.runUntil(w.now + longestCall)
+	}
 
 	for _, c := range w.replicas {
 		if !c.alive {

@@ -26,10 +26,13 @@ import (
 // world has many sessions.
 const (
 	// window is the setting session.window.
-	window     = 3 * time.Second
+	window = 3 * time.Second
+	// maxRequest bounds the calls for which a lease is kept even if their proxy is not heard.
 	maxRequest = 6 * time.Second
 	// closeAfter takes the place of session.CloseAfter, and is so short that a world has outages that are longer.
-	closeAfter  = 12 * time.Second
+	closeAfter = 12 * time.Second
+	// longestCall bounds the calls that outlive their session.
+	longestCall = 3 * closeAfter
 	callTimeout = 400 * time.Millisecond
 	idleTimeout = 2 * time.Second
 	// longIdleTimeout is a tenth of the default of the data plane.

@@ -105,7 +105,7 @@ type HeartbeatResponse struct {
 }
 
 // NotFinal is the FinalCount of a session that has ended at its proxy, and in which
-// requests still run: it is only fenced.
+// requests still run: it is only fenced, and kept for as long as this is repeated.
 const NotFinal = math.MaxInt64
 
 // CloseRequest closes a session in which no request runs any more and every

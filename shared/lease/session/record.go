@@ -101,9 +101,10 @@ func (r *Record) Expired() bool { return r.State == Active && r.Remaining < 0 }
 // long.
 const CloseAfter = 15 * time.Minute
 
-// Over reports whether a fenced session has been silent for so long that none
-// of its requests can run any more, and that its usage has had the time to come.
-// It is then closed, although usage events may be unsettled.
+// Over reports whether a fenced session has been silent for so long that its process
+// counts as lost, and that its usage has had the time to come. It is then closed, although
+// usage events may be unsettled. A process that lives says so while requests of the session
+// run (see Close), so that a call may last for any time.
 //
 // heardFor is how long the replica that asks could have heard the proxy and
 // settled its usage. Silence does not count before: after an absence of the
@@ -117,12 +118,18 @@ func (r *Record) Over(heardFor, closeAfter time.Duration) bool {
 // Close handles a request to close the session; settled is the number of its
 // settled usage events. The session is fenced, and closed once all of its events
 // are settled. Close reports whether it is closed. A session of another process,
-// or one that Postgres does not know, holds nothing and counts as closed.
+// or one that Postgres does not know, holds nothing and counts as closed. While
+// requests run in it, each repetition shows that the process lives: its silence
+// begins again, and the session keeps its leases.
 func (r *Record) Close(c *wire.CloseRequest, settled int64) (done bool) {
 	if !r.CanReturn() || r.BootID != c.BootID {
 		return true
 	}
 	r.State = Fenced
+	if c.FinalCount == wire.NotFinal {
+		r.Remaining = max(r.Remaining, 0)
+		return false
+	}
 	if settled < c.FinalCount {
 		return false
 	}

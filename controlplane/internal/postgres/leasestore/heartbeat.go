@@ -164,7 +164,7 @@ func (l *Leases) release(ctx context.Context, r *wire.CloseRequest) (done, more 
 			t.State, done = session.Fenced, false
 		}
 
-		ended := sqlcgen.EndSessionParams{ID: int64(t.ID), State: int16(t.State)}
+		ended := sqlcgen.EndSessionParams{ID: int64(t.ID), State: int16(t.State), Running: r.FinalCount == wire.NotFinal}
 		if r.FinalCount != wire.NotFinal {
 			ended.FinalCount = &r.FinalCount
 		}

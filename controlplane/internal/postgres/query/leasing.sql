@@ -158,8 +158,11 @@ from proxy_sessions
 where state = 1;
 
 -- name: EndSession :exec
+-- The silence of a process that has requests running in the session begins again.
 update proxy_sessions
-set state = @state, final_count = coalesce(sqlc.narg('final_count'), final_count)
+set
+    state = @state, final_count = coalesce(sqlc.narg('final_count'), final_count),
+    valid_until = case when @running::boolean then greatest(valid_until, clock_timestamp()) else valid_until end
 where id = @id;
 
 -- name: CountSettled :one

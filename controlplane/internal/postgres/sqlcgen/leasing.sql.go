@@ -125,18 +125,27 @@ func (q *Queries) CountSettled(ctx context.Context, id int64) (int64, error) {
 
 const endSession = `-- name: EndSession :exec
 update proxy_sessions
-set state = $1, final_count = coalesce($2, final_count)
-where id = $3
+set
+    state = $1, final_count = coalesce($2, final_count),
+    valid_until = case when $3::boolean then greatest(valid_until, clock_timestamp()) else valid_until end
+where id = $4
 `
 
 type EndSessionParams struct {
 	State      int16
 	FinalCount *int64
+	Running    bool
 	ID         int64
 }
 
+// The silence of a process that has requests running in the session begins again.
 func (q *Queries) EndSession(ctx context.Context, arg EndSessionParams) error {
-	_, err := q.db.Exec(ctx, endSession, arg.State, arg.FinalCount, arg.ID)
+	_, err := q.db.Exec(ctx, endSession,
+		arg.State,
+		arg.FinalCount,
+		arg.Running,
+		arg.ID,
+	)
 	return err
 }
 
