@@ -390,11 +390,23 @@ func (c *collector) openValue(depth int, v value) {
 	}
 }
 
+// listsErrors reports whether a list is one of errors, although its name is that of a member of requests: its items have
+// codes, which no part of a request has.
+func listsErrors(v value) bool {
+	if v.kind != kindArray || len(v.items) == 0 {
+		return false
+	}
+	return slices.ContainsFunc(v.items[0].members, func(m member) bool { return memberName(m.key) == "errorcode" })
+}
+
 func (c *collector) openMember(depth int, m member) {
 	name := memberName(m.key)
 	container := m.val.kind == kindObject || m.val.kind == kindArray
 	switch roleOf(name) {
 	case roleIgnore:
+		if listsErrors(m.val) {
+			c.openValue(depth+1, m.val)
+		}
 	case roleText:
 		if container {
 			c.openValue(depth+1, m.val)
