@@ -50,9 +50,11 @@ const (
 // queue with those of other accounts and of the pollers, who wait for at most so many of them.
 const maxLookups = 16
 
+// errLookups is the error for an account that reads too many jobs at the same time. The service is available to others, so it is
+// no 503, which would alarm the operator.
 var errLookups = apierr.New(
-	http.StatusServiceUnavailable,
-	apierr.ServiceUnavailable,
+	http.StatusTooManyRequests,
+	apierr.RateLimitExceeded,
 	"This account reads too many video jobs at the same time. Please try again.",
 )
 

@@ -255,8 +255,8 @@ func TestOneAccountsLookupsOfVideosAreBounded(t *testing.T) {
 		<-began
 	}
 	for _, path := range []string{id, id + "/content"} {
-		if got := g.send(http.MethodGet, path, "").apiError(t); got.Status != 503 || got.RetryAfter != "1" {
-			t.Errorf("%s beyond the bound: got %+v; want 503", path, got)
+		if got := g.send(http.MethodGet, path, "").apiError(t); got.Status != http.StatusTooManyRequests || got.RetryAfter != "1" {
+			t.Errorf("%s beyond the bound: got %+v; want 429", path, got)
 		}
 	}
 	g.plane.open("acc_2", 10, 10, 5)

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -145,4 +146,113 @@ func (n *neighbours) attack(ctx context.Context, key, body string, read int64) i
 	defer func() { _ = response.Body.Close() }()
 	_, _ = io.CopyN(io.Discard, response.Body, read)
 	return response.StatusCode
+}
+
+// An account downloads its video with as many connections as it likes, and reads nothing. Others download theirs and are
+// answered as before: what an account may not have is refused at once, and holds nothing.
+func TestDownloadsOfOneAccountLeaveThoseOfOthers(t *testing.T) {
+	rig.Long(t)
+	r := rig.Start(t, rig.Options{DataPlanes: 1, DataSettings: []string{fmt.Sprintf("GOMEMLIMIT=%d", defaultMemory/100*80)}})
+	n := &neighbours{rig: r}
+	n.victimModel = n.model(t, thinking, "Yes.")
+	studio := n.studio(t)
+	attacker := r.Account(t, rig.AccountSpec{Credit: "100"})
+	stolen := n.video(t, attacker.Key, studio)
+	for range victims {
+		n.victims = append(n.victims, r.Account(t, rig.AccountSpec{Credit: "10"}))
+	}
+	alone := n.worst(t)
+
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	const senders = 64
+	var mu sync.Mutex
+	got := map[int]int{}
+	var attackers sync.WaitGroup
+	for range senders {
+		attackers.Go(func() {
+			for ctx.Err() == nil {
+				response, err := r.Open(ctx, rig.Request{Path: stolen, Key: attacker.Key})
+				if err != nil {
+					continue
+				}
+				mu.Lock()
+				got[response.StatusCode]++
+				mu.Unlock()
+				if response.StatusCode == http.StatusOK {
+					<-ctx.Done() // never read
+				}
+				_ = response.Body.Close()
+			}
+		})
+	}
+	rig.Await(t, "downloads of the attacker to be refused", func(context.Context) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if got[http.StatusTooManyRequests] < senders {
+			return fmt.Errorf("answers by status: %v", got)
+		}
+		return nil
+	})
+	during := n.worst(t)
+	for _, victim := range n.victims {
+		path := n.video(t, victim.Key, studio)
+		answer, err := r.Try(t.Context(), rig.Request{Path: path, Key: victim.Key})
+		if err != nil || answer.Status != http.StatusOK || len(answer.Body) != studioBytes {
+			t.Errorf("the download of a victim: got %s, %v", answer, err)
+		}
+	}
+	stop()
+	attackers.Wait()
+	t.Logf("a victim waits %s instead of %s at most; answers of the attacker by status: %v", during, alone, got)
+	if during > 2*alone {
+		t.Errorf("a victim waits %s; without the attacker %s", during, alone)
+	}
+	if got[http.StatusOK] != 4 || len(got) != 2 {
+		t.Errorf("the attacker got %v; want 4 downloads, and 429 for the others", got)
+	}
+	r.AwaitSettled(t)
+	checkInvariants(t, r)
+}
+
+// studioBytes is the size of a video of the studio: more than connections hold in buffers.
+const studioBytes = 16 << 20
+
+// studio adds a model of a provider that makes videos at once.
+func (n *neighbours) studio(t *testing.T) string {
+	t.Helper()
+	content := strings.Repeat("v", studioBytes)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if !strings.HasSuffix(q.URL.Path, "/content") {
+			show(w, "video-1", "completed")
+			return
+		}
+		w.Header().Set("Content-Type", "video/mp4")
+		_, _ = io.WriteString(w, content)
+	}))
+	t.Cleanup(server.Close)
+	provider := n.rig.Provider(t, rig.Provider{BaseURL: server.URL})
+	return n.rig.Model(t, rig.Model{Type: "video", Routes: []rig.Route{{Provider: provider, UpstreamModel: "studio", Formats: []string{"videos"}}}})
+}
+
+// video lets an account make a video, and returns the path of its content when it is completed.
+func (n *neighbours) video(t *testing.T, key, model string) string {
+	t.Helper()
+	made, err := n.rig.Try(t.Context(), rig.Request{Path: "/v1/videos", Key: key, Body: map[string]any{"model": model, "prompt": "sea"}})
+	if err != nil || made.Status != http.StatusAccepted {
+		t.Fatalf("create a video: got %s, %v", made, err)
+	}
+	var job struct{ ID, Status string }
+	made.Decode(t, &job)
+	rig.Await(t, "the video to be completed", func(ctx context.Context) error {
+		answer, err := n.rig.Try(ctx, rig.Request{Path: "/v1/videos/" + job.ID, Key: key})
+		if err != nil {
+			return err
+		}
+		if err := json.Unmarshal(answer.Body, &job); err != nil || job.Status != "completed" {
+			return fmt.Errorf("got %s, %w", answer, err)
+		}
+		return nil
+	})
+	return "/v1/videos/" + job.ID + "/content"
 }
