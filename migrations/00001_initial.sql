@@ -91,6 +91,14 @@ create table settings (
 
 ---- accounts and API keys
 
+-- The parts of a text of three characters, by which an index finds a text within names. Postgres has an extension for that,
+-- which not every managed Postgres allows.
+-- +goose StatementBegin
+create function trigrams(t text) returns text[] language sql immutable strict parallel safe as $$
+    select coalesce(array_agg(distinct substr(t, i, 3)), '{}') from generate_series(1, length(t) - 2) as i
+$$;
+-- +goose StatementEnd
+
 create table accounts (
     id uuid primary key,
     external_id text unique check (external_id <> ''),
@@ -113,6 +121,7 @@ create table accounts (
 create index accounts_revision_idx on accounts (revision);
 -- The beginnings of names and of external ids.
 create index accounts_name_idx on accounts (lower(name) text_pattern_ops);
+create index accounts_name_inside_idx on accounts using gin (trigrams(lower(name)));
 create index accounts_external_id_idx on accounts (external_id text_pattern_ops) where external_id is not null;
 
 create table api_keys (
@@ -150,6 +159,7 @@ create index api_keys_revision_idx on api_keys (revision);
 -- Keys that may have no MAC under the peppers of a proxy.
 create index api_keys_mac_idx on api_keys (pepper_id, (ciphertext is null)) where revoked_at is null;
 create index api_keys_name_idx on api_keys (lower(name) text_pattern_ops);
+create index api_keys_name_inside_idx on api_keys using gin (trigrams(lower(name)));
 create index api_keys_external_id_idx on api_keys (external_id text_pattern_ops) where external_id is not null;
 create index api_keys_hint_idx on api_keys (hint);
 -- Keys that are encrypted directly under a master key, not under a data key.
@@ -1169,6 +1179,6 @@ drop table usage_daily, usage_months, usage_records, ledger_entries, ledger_tran
     key_changes, key_hashes, api_keys, accounts, settings, cluster_state;
 drop function remove_archived_audit(bigint), check_audit_archived(), gen_delivery_id(), drop_usage_month(date), close_usage_month(date), usage_kept_from(), usage_highest(),
     usage_lowest(), ensure_usage_partitions(timestamptz, timestamptz), check_ledger_sums(), reject_unrevoke(), oldest_transaction(), oldest_writer(),
-    hours_left(bigint, bigint, bigint, timestamptz), uuid_day(uuid), uuid_floor(timestamptz), reject_change();
+    hours_left(bigint, bigint, bigint, timestamptz), uuid_day(uuid), uuid_floor(timestamptz), trigrams(text), reject_change();
 drop aggregate bigint_array_sum(bigint[]), bigint_sum(bigint);
 drop function bigint_array_add(bigint[], bigint[]);

@@ -39,10 +39,12 @@ type Result struct {
 	AccountID string
 }
 
-// Limit is the maximum number of results, and PerType that of each type.
+// Limit is the maximum number of results, and PerType that of each type. ShortestInside is the number of characters from which
+// a text is also found within names.
 const (
-	Limit   = 20
-	PerType = 6
+	Limit          = 20
+	PerType        = 6
+	ShortestInside = 3
 )
 
 // Range is a range of ids of one type.

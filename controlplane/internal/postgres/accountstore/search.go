@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
@@ -85,7 +86,8 @@ func inside(ctx context.Context, q *sqlcgen.Queries, text string, accounts, keys
 		found = append(found, accountResult(r.ID, r.Name, r.ExternalID))
 	}
 
-	if room := search.PerType - accounts - len(paid); err == nil && room > 0 {
+	within := utf8.RuneCountInString(text) >= search.ShortestInside
+	if room := search.PerType - accounts - len(paid); err == nil && within && room > 0 {
 		var rows []sqlcgen.SearchInsideAccountsRow
 		rows, err = q.SearchInsideAccounts(ctx, sqlcgen.SearchInsideAccountsParams{Inside: strings.ToLower(text), RowLimit: search.PerType})
 		for _, r := range rows[:min(len(rows), room+accounts)] {
@@ -93,7 +95,7 @@ func inside(ctx context.Context, q *sqlcgen.Queries, text string, accounts, keys
 		}
 	}
 
-	if err == nil && keys < search.PerType {
+	if err == nil && within && keys < search.PerType {
 		var rows []sqlcgen.SearchInsideKeysRow
 		rows, err = q.SearchInsideKeys(ctx, sqlcgen.SearchInsideKeysParams{Inside: strings.ToLower(text), RowLimit: search.PerType})
 		for _, r := range rows {

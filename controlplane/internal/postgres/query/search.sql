@@ -8,17 +8,17 @@ order by a.id
 limit @row_limit;
 
 -- name: SearchInsideAccounts :many
--- Accounts with a text anywhere in the name. No index helps; it is asked where the beginnings of names give few.
+-- Accounts with a text of at least three characters anywhere in the name.
 select a.id, a.name, coalesce(a.external_id, '') as external_id
 from accounts a
-where position(@inside::text in lower(a.name)) > 0
+where trigrams(lower(a.name)) @> trigrams(@inside::text) and position(@inside::text in lower(a.name)) > 0
 order by a.id
 limit @row_limit;
 
 -- name: SearchInsideKeys :many
 select k.id, k.account_id, k.name, coalesce(k.external_id, '') as external_id
 from api_keys k
-where position(@inside::text in lower(k.name)) > 0
+where trigrams(lower(k.name)) @> trigrams(@inside::text) and position(@inside::text in lower(k.name)) > 0
 order by k.id
 limit @row_limit;
 

@@ -213,7 +213,7 @@ func (q *Queries) SearchAccounts(ctx context.Context, arg SearchAccountsParams) 
 const searchInsideAccounts = `-- name: SearchInsideAccounts :many
 select a.id, a.name, coalesce(a.external_id, '') as external_id
 from accounts a
-where position($1::text in lower(a.name)) > 0
+where trigrams(lower(a.name)) @> trigrams($1::text) and position($1::text in lower(a.name)) > 0
 order by a.id
 limit $2
 `
@@ -229,7 +229,7 @@ type SearchInsideAccountsRow struct {
 	ExternalID string
 }
 
-// Accounts with a text anywhere in the name. No index helps; it is asked where the beginnings of names give few.
+// Accounts with a text of at least three characters anywhere in the name.
 func (q *Queries) SearchInsideAccounts(ctx context.Context, arg SearchInsideAccountsParams) ([]SearchInsideAccountsRow, error) {
 	rows, err := q.db.Query(ctx, searchInsideAccounts, arg.Inside, arg.RowLimit)
 	if err != nil {
@@ -253,7 +253,7 @@ func (q *Queries) SearchInsideAccounts(ctx context.Context, arg SearchInsideAcco
 const searchInsideKeys = `-- name: SearchInsideKeys :many
 select k.id, k.account_id, k.name, coalesce(k.external_id, '') as external_id
 from api_keys k
-where position($1::text in lower(k.name)) > 0
+where trigrams(lower(k.name)) @> trigrams($1::text) and position($1::text in lower(k.name)) > 0
 order by k.id
 limit $2
 `

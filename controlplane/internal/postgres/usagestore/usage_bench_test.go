@@ -59,6 +59,11 @@ func BenchmarkUsageReads(b *testing.B) {
 	}
 	week := now.AddDate(0, 0, -7)
 	monday := now.AddDate(0, 0, -(int(now.Weekday())+6)%7)
+	zone, err := time.LoadLocation("America/New_York")
+	if err != nil {
+		b.Fatal(err)
+	}
+	days := func(ago int) time.Time { return now.UTC().Truncate(24*time.Hour).AddDate(0, 0, -ago) }
 	for _, read := range []struct {
 		name string
 		read func(context.Context) (int, error)
@@ -110,6 +115,9 @@ func BenchmarkUsageReads(b *testing.B) {
 		{"totals/week-by-everything", total(usage.TotalQuery{By: usage.Group{Day: true, Account: true, Key: true, Model: true}, From: week})},
 		{"totals/of-account", total(usage.TotalQuery{AccountID: quiet, By: usage.Group{Day: true, Key: true, Model: true}})},
 		{"totals/of-key", total(usage.TotalQuery{KeyID: busyKey, By: usage.Group{Day: true}})},
+		{"totals/31-days-of-another-zone-of-busy-account", total(usage.TotalQuery{AccountID: busy, Zone: zone, From: days(31), To: days(0), By: usage.Group{Day: true, Key: true, Model: true}})},
+		{"totals/31-days-of-another-zone-of-account", total(usage.TotalQuery{AccountID: quiet, Zone: zone, From: days(31), To: days(0), By: usage.Group{Day: true}})},
+		{"totals/31-days-of-another-zone-of-model", total(usage.TotalQuery{AccountID: busy, Zone: zone, From: days(31), To: days(0), Model: "rare", By: usage.Group{Day: true}})},
 		{"statement", func(ctx context.Context) (int, error) {
 			s, err := statements.Make(ctx, statement.Query{
 				AccountID: busy, Period: statement.Period{From: now.AddDate(0, 0, -40), To: now.AddDate(0, 0, -10)}, By: usage.Group{Day: true, Key: true, Model: true},
