@@ -51,7 +51,12 @@ func render(t *testing.T, values string, args ...string) []byte {
 // renderObjects returns the objects of the rendered chart.
 func renderObjects(t *testing.T, values string, args ...string) objects {
 	t.Helper()
-	decoder := yaml.NewDecoder(bytes.NewReader(render(t, values, args...)))
+	return decodeObjects(t, render(t, values, args...))
+}
+
+func decodeObjects(t *testing.T, rendered []byte) objects {
+	t.Helper()
+	decoder := yaml.NewDecoder(bytes.NewReader(rendered))
 	var all objects
 	for {
 		var o object
