@@ -22,4 +22,14 @@ for (const llm of [openai(settings), openaiResponses(settings), new Anthropic({ 
     }
   }
 }
+// In a stream of responses, only the events of a text have it once.
+const greeting = { messages: [{ role: 'user', content: 'Hello' }] }
+const whole = await openaiResponses(settings).chat(greeting)
+count(whole.raw.usage.input_tokens, whole.raw.usage.output_tokens)
+let streamed = ''
+for await (const { delta, raw } of await openaiResponses(settings).chat({ ...greeting, stream: true })) {
+  if (raw.type === 'response.output_text.delta') streamed += delta
+  if (raw.type === 'response.completed') count(raw.response.usage.input_tokens, raw.response.usage.output_tokens)
+}
+if (!streamed || streamed !== extractText(whole.message.content)) throw new Error(`the stream has ${streamed}, the answer ${extractText(whole.message.content)}`)
 finish()
