@@ -127,12 +127,12 @@ func TestImportsOfAPlaneFollowItsLayers(t *testing.T) {
 	}
 }
 
-// The console has no way around the admin API: of the product it imports its own packages, the client of the API and the
-// sessions of people.
+// The console has no way around the admin API: of the product it imports its own packages, the client of the API, the sessions of
+// people, and how the address of a provider is made.
 func TestConsoleKnowsOnlyTheAdminAPI(t *testing.T) {
 	t.Parallel()
 	console := product + "controlplane/internal/console"
-	allowed := []string{console, product + "controlplane/adminclient", product + "controlplane/internal/signin"}
+	allowed := []string{console, product + "controlplane/adminclient", product + "controlplane/internal/signin", product + "shared/catalogkv"}
 	for path, p := range load(t) {
 		if !isUnder(path, []string{console}) {
 			continue

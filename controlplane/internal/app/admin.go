@@ -286,7 +286,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		Search:          search.NewService(accountstore.NewSearch(a.adminDB), keys.hashers),
 		Statements:      statement.NewService(moneystore.NewStatements(a.adminDB)),
 		Tokens:          tokens,
-		TrustedProxies:  proxies,
+		Address:         clientaddr.Behind(proxies),
 		Fleet:           fleets,
 		Applied:         fleet.NewWaiter(fleets, a.leasing, a.log),
 		Audit:           changestore.NewAudit(a.adminDB),

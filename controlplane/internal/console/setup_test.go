@@ -143,6 +143,7 @@ func newAPI(t testing.TB, db *postgres.DB, now func() time.Time) (http.Handler, 
 	catalogs := catalog.NewService(catalog.Config{Store: catalogstore.New(db), Vault: keys, Fleet: fleetKey, Log: log})
 	live := traffic.NewLive(nil)
 	handler, err := httpapi.New(httpapi.Config{
+		Address:  clientaddr.Behind(nil),
 		Accounts: account.NewService(account.Config{Store: accountstore.NewAccounts(db), Announcer: proxies{}, Log: log, ConfirmTimeout: time.Second}),
 		Keys: key.NewService(key.Config{
 			Store: accountstore.NewKeys(db), Announcer: proxies{}, Hasher: hasher, Peppers: []string{hasher.ID()}, Vault: keys, Log: log,

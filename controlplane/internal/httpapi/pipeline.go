@@ -14,7 +14,6 @@ import (
 	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/idempotency"
 	"modelgateway/shared/ident"
-	"modelgateway/shared/platform/clientaddr"
 )
 
 // pipeline executes the steps that all operations share. It creates the Call that
@@ -22,7 +21,7 @@ import (
 type pipeline struct {
 	operations  map[string]operation
 	tokens      *admin.Service
-	address     clientaddr.Reader
+	address     func(*http.Request) netip.Addr
 	applied     *fleet.Waiter
 	audit       audit.Store
 	idempotency *idempotency.Service

@@ -50,7 +50,6 @@ import (
 	"modelgateway/controlplane/internal/videojob"
 	"modelgateway/controlplane/internal/webhook"
 	"modelgateway/shared/platform/apidoc/apipage"
-	"modelgateway/shared/platform/clientaddr"
 )
 
 // Config holds the dependencies and settings of the API. All members are required.
@@ -86,8 +85,8 @@ type Config struct {
 	Search       *search.Service
 	Sessions     *signin.Service
 
-	// TrustedProxies are the networks whose X-Forwarded-For is believed; empty trusts nobody.
-	TrustedProxies []netip.Prefix
+	// Address returns the client's address, the zero address if it is not known.
+	Address func(*http.Request) netip.Addr
 	// ResponseTimeout bounds every operation that is not an export or a check; waiting for wait=applied comes on top. An
 	// operation that takes longer waits for a database that does not respond.
 	ResponseTimeout time.Duration
@@ -193,7 +192,7 @@ func New(cfg Config) (http.Handler, error) {
 	p := &pipeline{
 		operations:  doc.operations,
 		tokens:      cfg.Tokens,
-		address:     clientaddr.Behind(cfg.TrustedProxies),
+		address:     cfg.Address,
 		audit:       cfg.Audit,
 		applied:     cfg.Applied,
 		idempotency: cfg.Idempotency,

@@ -50,6 +50,7 @@ import (
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/event"
+	"modelgateway/shared/platform/clientaddr"
 	"modelgateway/shared/price"
 	"modelgateway/shared/seal"
 	"modelgateway/shared/subject"
@@ -185,6 +186,7 @@ func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gatew
 	g.budget = bytebudget.New(cmp.Or(o.budget, 1<<30), 0.25)
 	g.access = accesslog.New(&g.lines, slog.LevelInfo)
 	jobs := videojob.New(g.plane, o.providers, g.spool, g.models, videos.Dialect{}, log, g.videoClock)
+	o.cfg.Client = clientaddr.Behind(nil)
 	api := httpapi.New(o.cfg, httpapi.Dependencies{
 		Keys: g.keys, Catalog: g.models, Admission: g.admit, Picker: g.picker, Providers: o.providers, Balances: g.plane,
 		Videos:     jobs,

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -46,7 +47,6 @@ import (
 	"modelgateway/shared/apierr"
 	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/certfile"
-	"modelgateway/shared/platform/clientaddr"
 )
 
 // Providers calls providers. The context ends the call and the reading of its answer; an error is a *provider.Failure.
@@ -95,8 +95,8 @@ type Config struct {
 	MinRate int64
 	// StallTimeout is how long a client may read nothing of its answer; zero: two minutes.
 	StallTimeout time.Duration
-	// Client reads the client's address, which the networks of a key are compared with; nil: that of the connection.
-	Client clientaddr.Reader
+	// Client returns the client's address, which the networks of a key are compared with; the zero address if it is not known.
+	Client func(*http.Request) netip.Addr
 	// MaxConns bounds the number of client connections; zero: no bound.
 	MaxConns int64
 	// MaxDownloads bounds the number of downloads that an account has at the same time; zero: 4.
@@ -109,9 +109,6 @@ func (c *Config) setDefaults() {
 	c.StallTimeout = cmp.Or(c.StallTimeout, 2*time.Minute)
 	c.MinRate = cmp.Or(c.MinRate, 32<<10)
 	c.MaxDownloads = cmp.Or(c.MaxDownloads, 4)
-	if c.Client == nil {
-		c.Client = clientaddr.Behind(nil)
-	}
 }
 
 // Server is the public listener.
@@ -330,7 +327,7 @@ func publicError(err error) *apierr.Error {
 	case errors.As(err, &failure):
 		return failure.Client
 	case errors.As(err, &noUnits):
-		return refusalError(noUnits)
+		return refused.NoUnits(noUnits)
 	case refused.IsBusy(err):
 		return errBusy
 	case errors.As(err, &noFurther):
@@ -360,9 +357,5 @@ var (
 		apierr.ServiceUnavailable,
 		"The service holds too many large requests and answers now. Please try again.",
 	)
-	errUnavailable = apierr.New(
-		http.StatusServiceUnavailable,
-		apierr.ServiceUnavailable,
-		"The service is temporarily unavailable. Please try again.",
-	)
+	errUnavailable = refused.Unavailable()
 )

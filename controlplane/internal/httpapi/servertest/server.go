@@ -52,6 +52,7 @@ import (
 	"modelgateway/controlplane/internal/webhook"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/platform/apidoc/apitest"
+	"modelgateway/shared/platform/clientaddr"
 	"modelgateway/shared/pulse"
 	"modelgateway/shared/seal"
 	"modelgateway/shared/wire"
@@ -179,6 +180,7 @@ func StartWith(t *testing.T, v admin.Verifier, others ...func(*httpapi.Config)) 
 		},
 	})
 	cfg := httpapi.Config{
+		Address: clientaddr.Behind(nil),
 		Accounts: account.NewService(account.Config{
 			Store:          accountstore.NewAccounts(b.DB),
 			Announcer:      b.Announcer,

@@ -1,4 +1,4 @@
-package postgres_test
+package accountstore_test
 
 import (
 	"os"
@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/accountstore"
 	"modelgateway/controlplane/internal/postgres/pgtest"
-	"modelgateway/controlplane/internal/postgres/searchstore"
 	"modelgateway/controlplane/internal/search"
 )
 
@@ -49,7 +49,7 @@ func BenchmarkSearch(b *testing.B) {
 			b.Fatalf("%.60s: %v", sql, err)
 		}
 	}
-	found := search.NewService(searchstore.New(db), nil)
+	found := search.NewService(accountstore.NewSearch(db), nil)
 	for name, text := range map[string]string{
 		"beginning":       "northwind",
 		"middle":          "robotics",
