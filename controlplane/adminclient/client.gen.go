@@ -81,22 +81,6 @@ const (
 	CatalogParamPolicyReplace CatalogParamPolicy = "replace"
 )
 
-// Defines values for CatalogProviderAuth.
-const (
-	CatalogProviderAuthAPIKey      CatalogProviderAuth = "api-key"
-	CatalogProviderAuthBearer      CatalogProviderAuth = "bearer"
-	CatalogProviderAuthXApiKey     CatalogProviderAuth = "x-api-key"
-	CatalogProviderAuthXGoogAPIKey CatalogProviderAuth = "x-goog-api-key"
-)
-
-// Defines values for CatalogProviderPatchAuth.
-const (
-	CatalogProviderPatchAuthAPIKey      CatalogProviderPatchAuth = "api-key"
-	CatalogProviderPatchAuthBearer      CatalogProviderPatchAuth = "bearer"
-	CatalogProviderPatchAuthXApiKey     CatalogProviderPatchAuth = "x-api-key"
-	CatalogProviderPatchAuthXGoogAPIKey CatalogProviderPatchAuth = "x-goog-api-key"
-)
-
 // Defines values for CatalogRouteFormats.
 const (
 	CatalogRouteFormatsChat      CatalogRouteFormats = "chat"
@@ -751,14 +735,23 @@ type CatalogChanges struct {
 
 // CatalogCredential defines model for CatalogCredential.
 type CatalogCredential struct {
+	// Certificate The certificate, in the form PEM, with which the proxies authenticate themselves in TLS, followed by those of its issuers. It is never returned.
+	Certificate *string `json:"certificate,omitempty"`
+
 	// Enabled Whether proxies use it.
 	Enabled *bool `json:"enabled,omitempty"`
+
+	// Headers Secrets that are sent in further headers, such as `cf-aig-authorization`. They are stored encrypted and never returned.
+	Headers map[string]string `json:"headers,omitempty"`
 
 	// ID Read-only. The id changes with the secret.
 	ID   *string `json:"id,omitempty"`
 	Name string  `json:"name"`
 
-	// Secret The stored secret is kept if this is absent. It is never returned.
+	// PrivateKey The key of the certificate, in the form PEM. It is stored encrypted and never returned.
+	PrivateKey *string `json:"private_key,omitempty"`
+
+	// Secret What `auth` sends. It is never returned. The stored secret, headers and certificate are kept if all of them are absent, and replaced together otherwise.
 	Secret *string `json:"secret,omitempty"`
 }
 
@@ -770,14 +763,23 @@ type CatalogCredentialList struct {
 
 // CatalogCredentialPatch defines model for CatalogCredentialPatch.
 type CatalogCredentialPatch struct {
+	// Certificate The certificate, in the form PEM, with which the proxies authenticate themselves in TLS, followed by those of its issuers. It is never returned.
+	Certificate *string `json:"certificate,omitempty"`
+
 	// Enabled Whether proxies use it.
 	Enabled *bool `json:"enabled,omitempty"`
+
+	// Headers Secrets that are sent in further headers, such as `cf-aig-authorization`. They are stored encrypted and never returned.
+	Headers map[string]string `json:"headers,omitempty"`
 
 	// ID Read-only. The id changes with the secret.
 	ID   *string `json:"id,omitempty"`
 	Name *string `json:"name,omitempty"`
 
-	// Secret The stored secret is kept if this is absent. It is never returned.
+	// PrivateKey The key of the certificate, in the form PEM. It is stored encrypted and never returned.
+	PrivateKey *string `json:"private_key,omitempty"`
+
+	// Secret What `auth` sends. It is never returned. The stored secret, headers and certificate are kept if all of them are absent, and replaced together otherwise.
 	Secret *string `json:"secret,omitempty"`
 }
 
@@ -986,11 +988,14 @@ type CatalogProvider struct {
 	// AnthropicVersion The value of the header anthropic-version.
 	AnthropicVersion *string `json:"anthropic_version,omitempty"`
 
-	// Auth How a credential is sent: as a bearer token, or in the header of that name.
-	Auth *CatalogProviderAuth `json:"auth,omitempty"`
+	// Auth How the secret of a credential is sent: as a `bearer` token, or as it is in the header of this name, such as `x-api-key`, `api-key` or `x-goog-api-key`.
+	Auth *string `json:"auth,omitempty"`
 
 	// BaseURL The address of the provider before /v1, or before the paths in `addresses`. When it changes to another server, the secrets of all credentials must be given again.
 	BaseURL string `json:"base_url"`
+
+	// Ca The certificates, in the form PEM, of the only issuers whose servers are trusted; absent for those of the proxies' machines. When it changes to others, the secrets of all credentials must be given again.
+	Ca *string `json:"ca,omitempty"`
 
 	// ConnectTimeout The time limit of connecting.
 	//
@@ -1002,7 +1007,7 @@ type CatalogProvider struct {
 	// FirstByteTimeout The time limit until the answer begins.
 	FirstByteTimeout *string `json:"first_byte_timeout,omitempty"`
 
-	// Headers Headers that are sent with every request. They can be read by everybody who may read the catalog, so headers for secrets are refused: use `auth`.
+	// Headers Headers that are sent with every request. They can be read by everybody who may read the catalog, so headers for secrets are refused: give them to a credential.
 	Headers map[string]string `json:"headers,omitempty"`
 
 	// Http2 Whether HTTP/2 is used.
@@ -1016,6 +1021,9 @@ type CatalogProvider struct {
 	KeepsBilling *bool   `json:"keeps_billing,omitempty"`
 	Name         *string `json:"name,omitempty"`
 
+	// Proxy The address of the forward proxy for all calls, such as `http://proxy.example.com:3128`; absent for that of the proxies' environment (`HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`), if there is one. Without TLS to the provider, a change needs the secrets of all credentials again.
+	Proxy *string `json:"proxy,omitempty"`
+
 	// RecognisesRepeats The provider recognises a repeated creation of a video job by its Idempotency-Key. A creation whose answer was lost is repeated once.
 	RecognisesRepeats *bool `json:"recognises_repeats,omitempty"`
 
@@ -1025,9 +1033,6 @@ type CatalogProvider struct {
 	// WantsUser Requests to the provider carry a pseudonym of the account.
 	WantsUser *bool `json:"wants_user,omitempty"`
 }
-
-// CatalogProviderAuth How a credential is sent: as a bearer token, or in the header of that name.
-type CatalogProviderAuth string
 
 // CatalogProviderList defines model for CatalogProviderList.
 type CatalogProviderList struct {
@@ -1043,11 +1048,14 @@ type CatalogProviderPatch struct {
 	// AnthropicVersion The value of the header anthropic-version.
 	AnthropicVersion *string `json:"anthropic_version,omitempty"`
 
-	// Auth How a credential is sent: as a bearer token, or in the header of that name.
-	Auth *CatalogProviderPatchAuth `json:"auth,omitempty"`
+	// Auth How the secret of a credential is sent: as a `bearer` token, or as it is in the header of this name, such as `x-api-key`, `api-key` or `x-goog-api-key`.
+	Auth *string `json:"auth,omitempty"`
 
 	// BaseURL The address of the provider before /v1, or before the paths in `addresses`. When it changes to another server, the secrets of all credentials must be given again.
 	BaseURL *string `json:"base_url,omitempty"`
+
+	// Ca The certificates, in the form PEM, of the only issuers whose servers are trusted; absent for those of the proxies' machines. When it changes to others, the secrets of all credentials must be given again.
+	Ca *string `json:"ca,omitempty"`
 
 	// ConnectTimeout The time limit of connecting.
 	//
@@ -1059,7 +1067,7 @@ type CatalogProviderPatch struct {
 	// FirstByteTimeout The time limit until the answer begins.
 	FirstByteTimeout *string `json:"first_byte_timeout,omitempty"`
 
-	// Headers Headers that are sent with every request. They can be read by everybody who may read the catalog, so headers for secrets are refused: use `auth`.
+	// Headers Headers that are sent with every request. They can be read by everybody who may read the catalog, so headers for secrets are refused: give them to a credential.
 	Headers map[string]string `json:"headers,omitempty"`
 
 	// Http2 Whether HTTP/2 is used.
@@ -1073,6 +1081,9 @@ type CatalogProviderPatch struct {
 	KeepsBilling *bool   `json:"keeps_billing,omitempty"`
 	Name         *string `json:"name,omitempty"`
 
+	// Proxy The address of the forward proxy for all calls, such as `http://proxy.example.com:3128`; absent for that of the proxies' environment (`HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`), if there is one. Without TLS to the provider, a change needs the secrets of all credentials again.
+	Proxy *string `json:"proxy,omitempty"`
+
 	// RecognisesRepeats The provider recognises a repeated creation of a video job by its Idempotency-Key. A creation whose answer was lost is repeated once.
 	RecognisesRepeats *bool `json:"recognises_repeats,omitempty"`
 
@@ -1082,9 +1093,6 @@ type CatalogProviderPatch struct {
 	// WantsUser Requests to the provider carry a pseudonym of the account.
 	WantsUser *bool `json:"wants_user,omitempty"`
 }
-
-// CatalogProviderPatchAuth How a credential is sent: as a bearer token, or in the header of that name.
-type CatalogProviderPatchAuth string
 
 // CatalogReach defines model for CatalogReach.
 type CatalogReach struct {

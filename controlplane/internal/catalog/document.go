@@ -44,15 +44,24 @@ type ProviderEntry struct {
 	RecognisesRepeats bool                `json:"recognises_repeats,omitempty"`
 	WantsUser         bool                `json:"wants_user,omitempty"`
 	HTTP2             bool                `json:"http2,omitempty"`
+	// CA has the issuers whose servers are trusted, in the form PEM. Proxy is the address of a forward proxy.
+	CA    string `json:"ca,omitempty"`
+	Proxy string `json:"proxy,omitempty"`
 }
 
-// CredentialEntry is a credential of a provider. An empty Secret keeps the stored one.
+// CredentialEntry is a credential of a provider. If it has neither a Secret nor Headers nor a Certificate, all that are
+// stored are kept.
 type CredentialEntry struct {
 	// ID is only shown: another secret gets another ID.
-	ID      string `json:"id,omitempty"`
-	Name    string `json:"name"`
-	Secret  string `json:"secret,omitempty"`
-	Enabled *bool  `json:"enabled,omitempty"`
+	ID     string `json:"id,omitempty"`
+	Name   string `json:"name"`
+	Secret string `json:"secret,omitempty"`
+	// Headers are secrets that are sent in further headers.
+	Headers map[string]string `json:"headers,omitempty"`
+	// Certificate and PrivateKey authenticate the gateway in TLS, in the form PEM.
+	Certificate string `json:"certificate,omitempty"`
+	PrivateKey  string `json:"private_key,omitempty"`
+	Enabled     *bool  `json:"enabled,omitempty"`
 }
 
 // ModelEntry is a model of a Document.

@@ -109,7 +109,13 @@ func (s *Service) providerEntry(p Provider) (catalogkv.Provider, error) {
 		if err != nil {
 			return catalogkv.Provider{}, fmt.Errorf("catalog: publish provider %s: %w", entry.ID, err)
 		}
-		entry.Credentials = append(entry.Credentials, catalogkv.Credential{ID: c.ID, Sealed: s.cfg.Fleet.Seal(secret, context)})
+		published := catalogkv.Credential{ID: c.ID}
+		text, further := splitStored(secret)
+		published.Sealed = s.cfg.Fleet.Seal(text, context)
+		if further != nil {
+			published.SealedSecrets = s.cfg.Fleet.Seal(further, catalogkv.SecretsContext(c.ID))
+		}
+		entry.Credentials = append(entry.Credentials, published)
 	}
 	return entry, nil
 }

@@ -53,6 +53,8 @@ func exportProvider(p Provider) ProviderEntry {
 		RecognisesRepeats: p.Spec.RecognisesRepeats,
 		WantsUser:         p.Spec.WantsUser,
 		HTTP2:             p.Spec.HTTP2,
+		CA:                p.Spec.CA,
+		Proxy:             p.Spec.Proxy,
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(p.Credentials)) {

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,7 +19,7 @@ settings: {image_input_tokens: 900}
 providers:
   - {id: p, name: P, base_url: "https://p.example", addresses: {chat: {path: /c, stream_path: /s, query: {a: b}}}, enabled: false, auth: x-api-key, anthropic_version: "2023-06-01", headers: {x-title: us},
      connect_timeout: 250ms, first_byte_timeout: 1s, idle_timeout: 2s, total_timeout: 10m, keeps_billing: true, recognises_repeats: true, wants_user: true,
-     http2: true, credentials: [{name: c, enabled: false}]}
+     http2: true, proxy: "http://proxy.example:3128", ca: "`+strings.ReplaceAll(issuer, "\n", `\n`)+`", credentials: [{name: c, enabled: false}]}
 models:
   - {id: m, type: video, display_name: M, owned_by: us, context_window: 9, max_output_tokens: 8, reserve_output_tokens: 7, default_seconds: 6,
      enabled: false, public: false, price: {seconds: [{price: "0.10"}, {size: big, price: "0.20"}]}, params: {videos: {size: {policy: reject}}},

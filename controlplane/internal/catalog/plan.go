@@ -179,15 +179,14 @@ func (s *Service) planCredential(p *Plan, before Provider, t targetProvider, nam
 	stored, known := before.Credentials[name]
 	action := Create
 	switch {
-	case !known && wanted.secret == "":
+	case !known && !wanted.given():
 		invalid.Add(validation.Member(wanted.path, "secret"), "is required, because no secret is stored under this name")
 		return nil
-	case wanted.secret == "" && !sameOrigin(before.Spec.BaseURL, t.spec.BaseURL):
-		// Otherwise a change of the address would send the stored secret, which nobody can read, to a server of the
-		// caller's choice.
-		invalid.Add(validation.Member(wanted.path, "secret"), "is required, because base_url changes to another server")
+	case !wanted.given() && exposing(&before.Spec, &t.spec) != "":
+		// Otherwise the change would send the stored secret, which nobody can read, to a server of the caller's choice.
+		invalid.Add(validation.Member(wanted.path, "secret"), "is required, because %s", exposing(&before.Spec, &t.spec))
 		return nil
-	case wanted.secret == "":
+	case !wanted.given():
 		p.enableCredential(t.spec.ID+"/"+name, &stored, wanted.enabled)
 		return nil
 	case known:
@@ -195,7 +194,7 @@ func (s *Service) planCredential(p *Plan, before Provider, t targetProvider, nam
 		if err != nil {
 			return fmt.Errorf("catalog: compare credential %s: %w", stored.ID, err)
 		}
-		if subtle.ConstantTimeCompare(secret, []byte(wanted.secret)) == 1 {
+		if subtle.ConstantTimeCompare(secret, wanted.stored()) == 1 {
 			p.enableCredential(t.spec.ID+"/"+name, &stored, wanted.enabled)
 			return nil
 		}
@@ -209,7 +208,7 @@ func (s *Service) planCredential(p *Plan, before Provider, t targetProvider, nam
 		Provider: t.spec.ID,
 		Name:     name,
 		Enabled:  wanted.enabled,
-		Sealed:   s.cfg.Vault.Seal([]byte(wanted.secret), catalogkv.CredentialContext(id)),
+		Sealed:   s.cfg.Vault.Seal(wanted.stored(), catalogkv.CredentialContext(id)),
 	})
 	p.note(action, "credential", t.spec.ID+"/"+name, nil, nil)
 

@@ -34,6 +34,7 @@ type targetProvider struct {
 
 type targetSecret struct {
 	path, secret string
+	further      catalogkv.Secrets
 	enabled      bool
 }
 
@@ -130,13 +131,11 @@ func (b *builder) provider(path string, e *ProviderEntry) {
 	b.names[name] = true
 	b.baseURL(validation.Member(path, "base_url"), e.BaseURL)
 	b.addresses(validation.Member(path, "addresses"), e.Addresses)
-	b.refuse(
-		e.Auth != "" && !slices.Contains(catalogkv.Auths, e.Auth),
-		path,
-		"auth",
-		"must be one of %s",
-		strings.Join(catalogkv.Auths, ", "),
-	)
+	if e.Auth != "" && e.Auth != catalogkv.Bearer {
+		b.secretHeader(validation.Member(path, "auth"), e.Auth)
+	}
+	b.issuers(validation.Member(path, "ca"), e.CA)
+	b.forwardProxy(validation.Member(path, "proxy"), e.Proxy)
 
 	for header := range e.Headers {
 		b.header(validation.Member(validation.Member(path, "headers"), header), header, e.Headers[header])
@@ -151,7 +150,13 @@ func (b *builder) provider(path string, e *ProviderEntry) {
 		_, twice := p.secrets[c.Name]
 		b.refuse(twice, at, "name", "is used by another credential of the provider")
 		b.refuse(strings.Contains(c.Secret, "${"), at, "secret", "holds a ${…} that was not replaced")
-		p.secrets[c.Name] = targetSecret{at, c.Secret, orTrue(c.Enabled)}
+		b.furtherSecrets(at, e, &c)
+		p.secrets[c.Name] = targetSecret{
+			path:    at,
+			secret:  c.Secret,
+			further: catalogkv.Secrets{Headers: c.Headers, Certificate: c.Certificate, PrivateKey: c.PrivateKey},
+			enabled: orTrue(c.Enabled),
+		}
 	}
 
 	p.spec = catalogkv.Provider{
@@ -167,6 +172,8 @@ func (b *builder) provider(path string, e *ProviderEntry) {
 		RecognisesRepeats:  e.RecognisesRepeats,
 		WantsUser:          e.WantsUser,
 		HTTP2:              e.HTTP2,
+		CA:                 e.CA,
+		Proxy:              e.Proxy,
 		ConnectTimeoutMS:   e.ConnectTimeout.milliseconds(),
 		FirstByteTimeoutMS: e.FirstByteTimeout.milliseconds(),
 		IdleTimeoutMS:      e.IdleTimeout.milliseconds(),
@@ -204,13 +211,10 @@ var secretHeaders = []string{
 }
 
 func (b *builder) header(path, name, value string) {
-	token := name != "" && strings.IndexFunc(name, func(r rune) bool {
-		return r > unicode.MaxASCII || (!unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("!#$%&'*+-.^_`|~", r))
-	}) < 0
-	b.refuse(!token, path, "", "is not the name of a header")
+	b.refuse(!isHeaderName(name), path, "", "is not the name of a header")
 	b.refuse(slices.Contains(ownHeaders, http.CanonicalHeaderKey(name)), path, "", "is set by the gateway")
 	b.refuse(slices.Contains(secretHeaders, strings.ToLower(name)), path, "",
-		"carries a secret, and headers can be read by everybody who may read the catalog: set auth and give it to a credential")
+		"carries a secret, and headers can be read by everybody who may read the catalog: give it to a credential")
 	b.refuse(strings.ContainsAny(value, "\r\n\x00"), path, "", "has a value with control characters")
 }
 

@@ -108,7 +108,7 @@ func TestInvalidDocumentReportsFieldErrors(t *testing.T) {
 			"addresses of a route", text(", routes: [{provider: p, upstream_model: u, formats: [chat], addresses: {chat: {path: /a}, messages: {path: /b}}}]"),
 			[]string{"models[0].routes[0].addresses.messages"},
 		},
-		{"auth", `{currency: USD, providers: [{id: a, base_url: "http://x", auth: basic}]}`, []string{"providers[0].auth"}},
+		{"auth", `{currency: USD, providers: [{id: a, base_url: "http://x", auth: "a b"}]}`, []string{"providers[0].auth"}},
 		{"own headers", `{currency: USD, providers: [{id: a, base_url: "http://x", headers: {authorization: x}}]}`, []string{"providers[0].headers.authorization"}},
 		{
 			"headers with secrets", `{currency: USD, providers: [{id: a, base_url: "http://x", headers: {Api-Key: x, x-title: y, cookie: z}}]}`,

@@ -243,7 +243,7 @@ func TestAddressesOfProvidersAndRoutesAreSetInForms(t *testing.T) {
 	b.refused("/console/catalog/new-provider", http.StatusBadRequest, "must begin with a slash", append(provider[:len(provider)-1:len(provider)-1], `{"chat": {"path": "v4"}}`)...)
 	b.done("/console/catalog/new-provider", "/console/providers/acme", "The provider was added.", provider...)
 	b.done("/console/catalog/new-model", "/console/models/small", "The model was added.",
-		"id", "small", "type", "text", "public", "yes", "price", `{"input": "0.10", "output": "0.40"}`,
+		"id", "small", "type", "text", "public", "yes", "price.input", "0.10", "price.output", "0.40",
 		"routes[0].provider", "acme", "routes[0].upstream_model", "u/2", "routes[0].formats", "chat")
 	if _, page := b.get("/console/providers/acme"); !strings.Contains(page, "https://api.example.com/v4/u%2F2/chat?a=b") {
 		t.Errorf("the page of the provider does not have the address that is called: %s", page)

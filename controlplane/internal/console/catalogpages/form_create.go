@@ -44,15 +44,10 @@ func createProvider(*kit.Request) (*kit.Form, error) {
 			{
 				Name:     "auth",
 				Label:    "Authentication",
-				Kind:     "select",
-				Value:    string(adminclient.CatalogProviderAuthBearer),
+				Mono:     true,
+				Value:    "bearer",
 				Required: true,
-				Options: []kit.Option{
-					{Value: string(adminclient.CatalogProviderAuthBearer), Text: "bearer token"},
-					{Value: string(adminclient.CatalogProviderAuthXApiKey), Text: "header x-api-key"},
-					{Value: string(adminclient.CatalogProviderAuthAPIKey), Text: "header api-key"},
-					{Value: string(adminclient.CatalogProviderAuthXGoogAPIKey), Text: "header x-goog-api-key"},
-				},
+				Hint:     "bearer, or the name of the header of the secret, such as x-api-key.",
 			},
 			{Name: "credentials[0].name", Label: "Name of the credential", Required: true, Value: "main"},
 			{
@@ -74,7 +69,7 @@ func createProvider(*kit.Request) (*kit.Form, error) {
 				Name:      in.Optional("name"),
 				BaseURL:   in.Text("base_url"),
 				Addresses: addresses,
-				Auth:      new(adminclient.CatalogProviderAuth(in.Text("auth"))),
+				Auth:      in.Optional("auth"),
 				Credentials: []adminclient.CatalogCredential{
 					{Name: in.Text("credentials[0].name"), Secret: in.Optional("credentials[0].secret")},
 				},

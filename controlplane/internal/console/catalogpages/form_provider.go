@@ -51,6 +51,14 @@ func editProvider(r *kit.Request) (*kit.Form, error) {
 		Value: checked(isSet(p.Enabled)),
 	})
 
+	fields = append(fields, kit.Field{
+		Name:  "proxy",
+		Label: "Forward proxy",
+		Mono:  true,
+		Value: name(p.Proxy),
+		Hint:  "Such as http://proxy.example.com:3128. Empty means that of the proxies' environment, if there is one.",
+	})
+
 	values := []*string{p.ConnectTimeout, p.FirstByteTimeout, p.IdleTimeout, p.TotalTimeout}
 	for i, t := range timeouts {
 		fields = append(fields, kit.Field{
@@ -79,6 +87,7 @@ func editProvider(r *kit.Request) (*kit.Form, error) {
 			change := patch{"enabled": in.Checked("enabled")}
 			change.text(in, "name")
 			change.text(in, "base_url")
+			change.text(in, "proxy")
 			if err := change.addresses(in, p.Addresses); err != nil {
 				return nil, err
 			}

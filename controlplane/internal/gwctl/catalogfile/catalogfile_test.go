@@ -41,6 +41,31 @@ func TestVariablesInSecretsAreExpanded(t *testing.T) {
 	}
 }
 
+func TestVariablesInFurtherSecretsAreExpanded(t *testing.T) {
+	t.Parallel()
+	text, err := catalogfile.Expand([]byte(`
+providers:
+  - id: a
+    credentials: [{name: one, headers: {x-key: "Bearer ${KEY}"}, certificate: "${OTHER}", private_key: "${OTHER}"}]
+`), env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got catalog.Document
+	if err := strict.YAML(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	want := catalog.CredentialEntry{Name: "one", Headers: map[string]string{"x-key": `Bearer sk-"1": #x`}, Certificate: "true", PrivateKey: "true"}
+	if diff := cmp.Diff(want, got.Providers[0].Credentials[0]); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, refused := range []string{"headers: {x: '${KEY}'}", "credentials: [{name: '${KEY}'}]", "credentials: [{headers: {a: {b: '${KEY}'}}}]"} {
+		if _, err := catalogfile.Expand([]byte("providers:\n  - "+refused+"\n"), env); err == nil || !strings.Contains(err.Error(), "only the secrets of credentials may") {
+			t.Errorf("%s: got %v", refused, err)
+		}
+	}
+}
+
 func TestJSONMayEscapeCharactersAsSurrogates(t *testing.T) {
 	t.Parallel()
 	doc := `{"currency":"USD","models":[{"id":"m","type":"text","display_name":"\\\ud83d\ude80 \u00e9 \\ud83d","price":{"input":"1.00","output":"2.00"}}]}`

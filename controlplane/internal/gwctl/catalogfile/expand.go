@@ -86,15 +86,30 @@ func (e *expander) walk(n *yaml.Node, path []string) {
 	}
 }
 
-// secretPath is the path where variables are allowed.
-var secretPath = []string{"providers", "", "credentials", "", "secret"}
+// credentialPath is the path of a credential.
+var credentialPath = []string{"providers", "", "credentials", ""}
+
+// isSecret reports whether variables are allowed at a path: in the secret, the secret headers, the certificate and the key
+// of a credential.
+func isSecret(path []string) bool {
+	if len(path) <= len(credentialPath) || !slices.Equal(path[:len(credentialPath)], credentialPath) {
+		return false
+	}
+	switch rest := path[len(credentialPath):]; rest[0] {
+	case "secret", "certificate", "private_key":
+		return len(rest) == 1
+	case "headers":
+		return len(rest) == 2
+	}
+	return false
+}
 
 func (e *expander) scalar(n *yaml.Node, path []string) {
 	if !variable.MatchString(n.Value) {
 		return
 	}
 
-	if !slices.Equal(path, secretPath) {
+	if !isSecret(path) {
 		e.faults = append(e.faults, fmt.Errorf("line %d: %s contains a variable; only the secrets of credentials may", n.Line, name(path)))
 		return
 	}
