@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"modelgateway/shared/event"
+	"modelgateway/shared/lease"
 	"modelgateway/shared/lease/allocator"
-	"modelgateway/shared/lease/gate"
 	"modelgateway/shared/lease/holder"
 	"modelgateway/shared/lease/session"
 	"modelgateway/shared/lease/settlement"
@@ -420,14 +420,14 @@ func changeMutations() []Mutation {
 			}
 		}},
 		{"nothing is checked after the wait", 90, func(r *Rules) {
-			r.GateAfter = func(gate.Gate) gate.Outcome { return gate.Admitted }
+			r.GateAfter = func(lease.Gate) lease.GateOutcome { return lease.Admitted }
 		}},
 		{"the key is not checked after the wait", 90, func(r *Rules) {
-			r.GateAfter = func(e gate.Gate) gate.Outcome {
+			r.GateAfter = func(e lease.Gate) lease.GateOutcome {
 				if !e.SessionValid() {
-					return gate.NoSession
+					return lease.NoSession
 				}
-				return gate.Admitted
+				return lease.Admitted
 			}
 		}},
 		{"a key record is used regardless of its revision (no floor)", 90, func(r *Rules) {
@@ -511,11 +511,11 @@ func sessionMutations() []Mutation {
 func usageMutations() []Mutation {
 	return []Mutation{
 		{"no spool capacity is reserved", 90, func(r *Rules) {
-			r.GateBefore = func(e gate.Gate) (gate.Outcome, error) {
+			r.GateBefore = func(e lease.Gate) (lease.GateOutcome, error) {
 				if !e.SessionValid() {
-					return gate.NoSession, nil
+					return lease.NoSession, nil
 				}
-				return gate.Admitted, nil
+				return lease.Admitted, nil
 			}
 		}},
 		{"an event is dropped when the stream has stored it", 60, func(r *Rules) {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"modelgateway/shared/lease/gate"
+	"modelgateway/shared/lease"
 	"modelgateway/shared/lease/holder"
 	"modelgateway/shared/lease/session"
 	"modelgateway/shared/wire"
@@ -133,9 +133,9 @@ func (p *proxy) admit(r *request) {
 	}
 
 	r.session = p.session
-	switch outcome, _ := w.rules.GateBefore(gate.Gate{Checks: r}); outcome {
-	case gate.Admitted:
-	case gate.SpoolFull:
+	switch outcome, _ := w.rules.GateBefore(lease.Gate{GateChecks: r}); outcome {
+	case lease.Admitted:
+	case lease.SpoolFull:
 		w.stats.count("requests refused by a full spool")
 		return
 	default:
@@ -202,7 +202,7 @@ func (p *proxy) granted(r *request) {
 func (p *proxy) checkAfterWait(r *request) {
 	w := p.w
 	l := p.usage.Session(r.session)
-	if w.rules.GateAfter(gate.Gate{Checks: r}) != gate.Admitted || !l.AcceptsRequests() {
+	if w.rules.GateAfter(lease.Gate{GateChecks: r}) != lease.Admitted || !l.AcceptsRequests() {
 		w.stats.count("requests rejected after their wait")
 		p.reserved--
 		p.release(r, 0)

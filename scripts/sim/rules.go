@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"modelgateway/shared/apikey"
+	"modelgateway/shared/lease"
 	"modelgateway/shared/lease/allocator"
-	"modelgateway/shared/lease/gate"
 	"modelgateway/shared/lease/holder"
 	"modelgateway/shared/lease/rollback"
 	"modelgateway/shared/lease/session"
@@ -73,8 +73,8 @@ type Rules struct {
 	HandleHeartbeat func(p *proxy, request *wire.HeartbeatRequest, r *wire.HeartbeatResponse) (synced bool)
 	HandlePushed    func(c *session.Client, change wire.KeyChange, ack func(wire.Ack)) (gap bool)
 	IsCurrent       func(k *session.Invalidations, r session.RecordVersion) bool
-	GateBefore      func(e gate.Gate) (gate.Outcome, error)
-	GateAfter       func(e gate.Gate) gate.Outcome
+	GateBefore      func(e lease.Gate) (lease.GateOutcome, error)
+	GateAfter       func(e lease.Gate) lease.GateOutcome
 	HandleResponse  func(q *holder.Queue, now, sentAt time.Duration, request *wire.LeaseRequest, r *wire.LeaseResponse) bool
 	RequestFailed   func(q *holder.Queue, now time.Duration, request *wire.LeaseRequest)
 	HandleRecall    func(q *holder.Queue, pool wire.PoolID, generation int64)
@@ -145,8 +145,8 @@ func Correct() *Rules {
 		},
 		HandlePushed:    (*session.Client).HandlePushed,
 		IsCurrent:       (*session.Invalidations).IsCurrent,
-		GateBefore:      gate.Gate.Before,
-		GateAfter:       gate.Gate.After,
+		GateBefore:      lease.Gate.Before,
+		GateAfter:       lease.Gate.After,
 		HandleResponse:  (*holder.Queue).HandleResponse,
 		RequestFailed:   (*holder.Queue).RequestFailed,
 		HandleRecall:    (*holder.Queue).HandleRecall,

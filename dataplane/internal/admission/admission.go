@@ -35,8 +35,8 @@ import (
 	"modelgateway/dataplane/internal/auth"
 	"modelgateway/dataplane/internal/session"
 	"modelgateway/shared/event"
+	"modelgateway/shared/lease"
 	"modelgateway/shared/lease/checkpoint"
-	"modelgateway/shared/lease/gate"
 	"modelgateway/shared/lease/holder"
 	"modelgateway/shared/money"
 	"modelgateway/shared/price"
@@ -335,10 +335,10 @@ func (a *Admission) tryAcquire(ctx context.Context, r Request) (*Reservation, er
 		event:   r.Event,
 	}
 	res.needs = r.AppendNeeds(res.room[:0])
-	entry := gate.Gate{Checks: res}
+	entry := lease.Gate{GateChecks: res}
 	switch outcome, err := entry.Before(); outcome {
-	case gate.Admitted:
-	case gate.SpoolFull:
+	case lease.Admitted:
+	case lease.SpoolFull:
 		return nil, fmt.Errorf("%w: %w", ErrNoSpool, err)
 	default:
 		return nil, ErrNoSession
@@ -386,11 +386,11 @@ func (res *Reservation) acquire(ctx context.Context) (err error) {
 }
 
 // complete checks the session and the key again, because they may have changed during the wait.
-func complete(entry gate.Gate) error {
+func complete(entry lease.Gate) error {
 	switch entry.After() {
-	case gate.Admitted:
+	case lease.Admitted:
 		return nil
-	case gate.StaleKey:
+	case lease.StaleKey:
 		return errStaleKey
 	default:
 		return ErrNoSession

@@ -25,7 +25,6 @@ import (
 	"maps"
 	"slices"
 
-	"modelgateway/shared/lease/demand"
 	"modelgateway/shared/wire"
 )
 
@@ -60,7 +59,7 @@ type lease struct {
 	// used means that a request has used the lease since the last ForgetSettled.
 	used bool
 	// demand is how fast requests use up the units.
-	demand demand.Demand
+	demand demand
 	// hasIdle means that Holder.idle counts the lease, isDue that the next Return must include it, and listed that it is in
 	// Holder.due.
 	hasIdle, isDue, listed bool

@@ -11,8 +11,8 @@ func (h *Holder) measure(now, served time.Duration) {
 		if l.unknown {
 			continue
 		}
-		l.demand.Measure(now, l.charged, served)
-		if !l.central && !l.requested && l.demand.IsLow(l.idle()) {
+		l.demand.measure(now, l.charged, served)
+		if !l.central && !l.requested && l.demand.isLow(l.idle()) {
 			h.low = append(h.low, l)
 		}
 	}

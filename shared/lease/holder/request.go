@@ -74,7 +74,7 @@ func (h *Holder) requestReports() []wire.LeaseReport {
 	list := reports(append(needed, h.firstDue(wire.MaxReports-len(needed), known)...))
 	for i := range list {
 		if l := h.pools[list[i].Pool]; !l.central {
-			list[i].Target = l.demand.Ask()
+			list[i].Target = l.demand.ask()
 		}
 	}
 
@@ -195,7 +195,7 @@ func (h *Holder) endRequest() {
 		if l := h.pools[report.Pool]; l != nil {
 			l.requested, l.inRequest = false, 0
 			h.changed(l)
-			l.demand.Filled(l.idle())
+			l.demand.recordFilled(l.idle())
 		}
 	}
 	h.request, h.requested = nil, nil

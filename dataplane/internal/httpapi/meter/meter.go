@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"modelgateway/dataplane/internal/httpapi/childcache"
 	"modelgateway/dataplane/internal/httpapi/tally"
 	"modelgateway/dataplane/internal/usagereport"
 	"modelgateway/shared/apierr"
@@ -28,7 +27,7 @@ type Metrics struct {
 	durations  *tally.Histograms[durationLabels]
 	overhead   prometheus.Histogram
 	streamEnds *tally.Counters[string] // by reason
-	models     *childcache.Cache[servedLabels, *modelCounters]
+	models     *tally.ChildCache[servedLabels, *modelCounters]
 	charged    *tally.Counters[servedLabels]
 	tokens     *tally.Counters[tokenLabels]
 	byModel    *tally.Counters[modelLabels]
@@ -37,7 +36,7 @@ type Metrics struct {
 	reserved   prometheus.Counter
 	attempts   *tally.Counters[attemptLabels]
 	firstToken *tally.Histograms[routeLabels]
-	upstream   *childcache.Cache[string, prometheus.Observer] // by provider
+	upstream   *tally.ChildCache[string, prometheus.Observer] // by provider
 	failovers  *prometheus.CounterVec
 	doubts     *tally.Counters[doubtLabels]
 	unpriced   *prometheus.CounterVec
@@ -131,7 +130,7 @@ func New(reg prometheus.Registerer) *Metrics {
 		firstToken: tally.NewHistograms("mgw_time_to_first_token_seconds",
 			"Time from the arrival of a request's headers to the first bytes of its stream, by the provider that served it.",
 			[]string{"provider"}, pulse.FirstToken.Bounds(), func(l routeLabels) []string { return []string{l.provider} }),
-		upstream: childcache.New(func(provider string) prometheus.Observer { return upstream.WithLabelValues(provider) }),
+		upstream: tally.NewChildCache(func(provider string) prometheus.Observer { return upstream.WithLabelValues(provider) }),
 		streamEnds: tally.NewCounters("mgw_stream_ends_total", "Ended streams by reason: completed, client_gone, revoked, "+
 			"busy (no room in the budget for bodies), or the class of the provider's "+
 			"failure.", []string{"reason"}, tally.Kind{}, tally.Label[string]),
@@ -193,7 +192,7 @@ func (m *Metrics) countModels(reg prometheus.Registerer) {
 		[]string{"model", "kind"}, tally.Kind{}, func(l tokenLabels) []string { return []string{l.model, l.kind} })
 	m.charged = tally.NewCounters("mgw_charged_total", "Charges by model in currency units, rounded: the ledger has the exact amounts.",
 		[]string{"model"}, tally.Kind{PerUnit: float64(money.Unit)}, func(l servedLabels) []string { return []string{l.model} })
-	m.models = childcache.New(func(l servedLabels) *modelCounters {
+	m.models = tally.NewChildCache(func(l servedLabels) *modelCounters {
 		c := &modelCounters{charged: m.charged.Of(l)}
 		for i, kind := range [tokenKinds]string{"input", "cached_input", "cache_write", "output"} {
 			c.tokens[i] = m.tokens.Of(tokenLabels{l, kind})

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"modelgateway/dataplane/internal/httpapi/childcache"
 )
 
 // metric is the metric of Prometheus that counts of the keys K are added up to.
@@ -40,7 +38,7 @@ type Counters[K comparable] struct {
 	metric[K]
 	kind prometheus.ValueType
 	unit float64
-	by   *childcache.Cache[K, *atomic.Int64]
+	by   *ChildCache[K, *atomic.Int64]
 }
 
 // Kind says how Prometheus shows counters.
@@ -57,7 +55,7 @@ func NewCounters[K comparable](name, help string, names []string, kind Kind, lab
 		metric: metric[K]{prometheus.NewDesc(name, help, names, nil), labels},
 		kind:   prometheus.CounterValue,
 		unit:   max(kind.PerUnit, 1),
-		by:     childcache.New(func(K) *atomic.Int64 { return new(atomic.Int64) }),
+		by:     NewChildCache(func(K) *atomic.Int64 { return new(atomic.Int64) }),
 	}
 	if kind.Gauge {
 		c.kind = prometheus.GaugeValue
@@ -110,7 +108,7 @@ func (h *Histogram) Read() (buckets []int64, sum time.Duration) {
 type Histograms[K comparable] struct {
 	metric[K]
 	bounds []int64
-	by     *childcache.Cache[K, *Histogram]
+	by     *ChildCache[K, *Histogram]
 }
 
 // NewHistograms returns Histograms with upper bounds in milliseconds, which Prometheus shows in seconds under a name with
@@ -118,7 +116,7 @@ type Histograms[K comparable] struct {
 func NewHistograms[K comparable](name, help string, names []string, bounds []int64, labels func(K) []string) *Histograms[K] {
 	return &Histograms[K]{
 		metric: metric[K]{prometheus.NewDesc(name, help, names, nil), labels}, bounds: bounds,
-		by: childcache.New(func(K) *Histogram { return &Histogram{bounds: bounds, buckets: make([]atomic.Int64, len(bounds)+1)} }),
+		by: NewChildCache(func(K) *Histogram { return &Histogram{bounds: bounds, buckets: make([]atomic.Int64, len(bounds)+1)} }),
 	}
 }
 

@@ -1,13 +1,12 @@
-// Package gate has the order of the checks with which a proxy admits a request.
-package gate
+package lease
 
 // Gate makes the checks of the admission of one request, before and
 // after it waits for its units: the session may end, and the key may change,
 // during the wait.
-type Gate struct{ Checks }
+type Gate struct{ GateChecks }
 
-// Checks are the conditions that a Gate checks.
-type Checks interface {
+// GateChecks are the conditions that a Gate checks.
+type GateChecks interface {
 	// SessionValid reports whether the session is valid: its proxy is fresh.
 	SessionValid() bool
 	// KeyCurrent reports whether the key record may still be used.
@@ -16,13 +15,13 @@ type Checks interface {
 	ReserveSpool() error
 }
 
-// Outcome is the result of a Gate.
-type Outcome uint8
+// GateOutcome is the result of a Gate.
+type GateOutcome uint8
 
 // The outcomes.
 const (
 	// Admitted: every check passed.
-	Admitted Outcome = iota
+	Admitted GateOutcome = iota
 	// NoSession: there is no valid session.
 	NoSession
 	// SpoolFull: there is no spool capacity for its usage event.
@@ -33,7 +32,7 @@ const (
 
 // Before makes the checks before the wait. If it returns Admitted, spool
 // capacity is reserved, and the caller may wait for the units.
-func (g Gate) Before() (Outcome, error) {
+func (g Gate) Before() (GateOutcome, error) {
 	if !g.SessionValid() {
 		return NoSession, nil
 	}
@@ -45,7 +44,7 @@ func (g Gate) Before() (Outcome, error) {
 
 // After makes the checks after the units are granted. Only if it returns
 // Admitted may the request be sent to a provider.
-func (g Gate) After() Outcome {
+func (g Gate) After() GateOutcome {
 	switch {
 	case !g.SessionValid():
 		return NoSession

@@ -1,11 +1,9 @@
-// Package demand measures how fast requests use up the units of a lease, and how many
-// idle units a proxy needs to serve them for some time without the control plane.
-package demand
+package holder
 
 import "time"
 
-// Demand is that of one lease. The zero value has no measurements.
-type Demand struct {
+// demand is that of one lease. The zero value has no measurements.
+type demand struct {
 	// measuredAt is when charged was read, begunAt when it was read first; zero if it was not.
 	measuredAt, begunAt time.Duration
 	charged             int64
@@ -24,10 +22,10 @@ const (
 	lowShare  = 0.6
 )
 
-// Measure reads how much was charged, and sets the target to what requests use in
+// measure reads how much was charged, and sets the target to what requests use in
 // twice the time for which they are to be served: more than half of them are always
 // left.
-func (c *Demand) Measure(now time.Duration, charged int64, served time.Duration) {
+func (c *demand) measure(now time.Duration, charged int64, served time.Duration) {
 	if c.measuredAt == 0 || charged < c.charged {
 		c.measuredAt, c.begunAt, c.charged = now, now, charged
 		return
@@ -42,18 +40,18 @@ func (c *Demand) Measure(now time.Duration, charged int64, served time.Duration)
 	c.target = int64(2 * c.perSecond * served.Seconds())
 }
 
-// IsLow reports whether the idle units should be topped up: much of what the last
+// isLow reports whether the idle units should be topped up: much of what the last
 // response left is used, or the target has doubled. What is asked for may be more
 // than the pool can spare, so that is not compared with the target alone.
-func (c *Demand) IsLow(idle int64) bool {
+func (c *demand) isLow(idle int64) bool {
 	return float64(idle) < lowShare*float64(min(c.target, c.filled)) || c.target > 2*max(c.asked, c.filled)
 }
 
-// Ask returns the target to report.
-func (c *Demand) Ask() int64 {
+// ask returns the target to report.
+func (c *demand) ask() int64 {
 	c.asked = c.target
 	return c.target
 }
 
-// Filled records the number of idle units after a response to a lease request.
-func (c *Demand) Filled(idle int64) { c.filled = idle }
+// recordFilled records the number of idle units after a response to a lease request.
+func (c *demand) recordFilled(idle int64) { c.filled = idle }

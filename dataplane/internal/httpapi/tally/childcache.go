@@ -1,5 +1,4 @@
-// Package childcache caches the children of metric vectors.
-package childcache
+package tally
 
 import (
 	"iter"
@@ -7,25 +6,25 @@ import (
 	"sync/atomic"
 )
 
-// Cache caches the children of a metric vector by label values: the vector's own lookup takes several times as
+// ChildCache caches the children of a metric vector by label values: the vector's own lookup takes several times as
 // long and would run for every request. The cache never shrinks; clients cannot invent label values, so it stays small.
 // It is safe for concurrent use.
-type Cache[K comparable, V any] struct {
+type ChildCache[K comparable, V any] struct {
 	// lookup returns the child from the vector.
 	lookup func(K) V
 	// known is replaced by an extended copy when new labels appear, and never modified.
 	known atomic.Pointer[map[K]V]
 }
 
-// New returns a Cache of a vector whose lookup this is.
-func New[K comparable, V any](lookup func(K) V) *Cache[K, V] {
-	c := &Cache[K, V]{lookup: lookup}
+// NewChildCache returns a cache of a vector whose lookup this is.
+func NewChildCache[K comparable, V any](lookup func(K) V) *ChildCache[K, V] {
+	c := &ChildCache[K, V]{lookup: lookup}
 	c.known.Store(&map[K]V{})
 	return c
 }
 
 // Of returns the child with the label values. All calls with the same ones return the same child.
-func (c *Cache[K, V]) Of(labels K) V {
+func (c *ChildCache[K, V]) Of(labels K) V {
 	for {
 		known := c.known.Load()
 		if v, ok := (*known)[labels]; ok {
@@ -38,4 +37,4 @@ func (c *Cache[K, V]) Of(labels K) V {
 }
 
 // All returns the children so far, by label values.
-func (c *Cache[K, V]) All() iter.Seq2[K, V] { return maps.All(*c.known.Load()) }
+func (c *ChildCache[K, V]) All() iter.Seq2[K, V] { return maps.All(*c.known.Load()) }

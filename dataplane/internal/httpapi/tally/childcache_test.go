@@ -1,4 +1,4 @@
-package childcache
+package tally
 
 import (
 	"sync"
@@ -10,7 +10,7 @@ func TestChildCacheLooksKnownLabelsUpOnlyOnce(t *testing.T) {
 	t.Parallel()
 	var lookups atomic.Int64
 	var vector sync.Map // like a metric vector, it returns the same child for the same labels
-	c := New(func(labels string) *string {
+	c := NewChildCache(func(labels string) *string {
 		lookups.Add(1)
 		v, _ := vector.LoadOrStore(labels, &labels)
 		return v.(*string)
