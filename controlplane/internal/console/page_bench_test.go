@@ -78,9 +78,9 @@ var files = regexp.MustCompile(`^/console/(static/|sign-|live/stream)|/export\b|
 // MGW_BENCH_ROWS, and fails if the 95th percentile of the time to the first byte of one is above 150 ms. The page of the diagnosis
 // may take longer: it checks the ledger.
 func BenchmarkPages(b *testing.B) {
-	rows, err := strconv.ParseInt(os.Getenv("MGW_BENCH_ROWS"), 10, 64)
+	rows, err := strconv.ParseInt(os.Getenv(pgtest.BenchRows), 10, 64)
 	if err != nil {
-		b.Skip("MGW_BENCH_ROWS is not set: it says how many usage records to write")
+		b.Skipf("%s is not set: it says how many usage records to write", pgtest.BenchRows)
 	}
 	const target, opened, most = 150 * time.Millisecond, 20, 400
 	w := setup(b)

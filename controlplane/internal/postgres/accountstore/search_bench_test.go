@@ -37,9 +37,9 @@ var manyAccounts = []string{
 // BenchmarkSearch measures what a person may type into the search of the console, among 100,000 accounts and as many usage
 // records as the variable says. The slowest are texts of which there are none, as everything is looked at.
 func BenchmarkSearch(b *testing.B) {
-	rows, err := strconv.ParseInt(os.Getenv(benchRows), 10, 64)
+	rows, err := strconv.ParseInt(os.Getenv(pgtest.BenchRows), 10, 64)
 	if err != nil {
-		b.Skipf("%s is not set: it says how many rows to write", benchRows)
+		b.Skipf("%s is not set: it says how many rows to write", pgtest.BenchRows)
 	}
 	const target = 150 * time.Millisecond
 	db := postgres.Wrap(pgtest.New(b))

@@ -24,6 +24,9 @@ const usageFill = `
 		lateral (select (case when g % 20 = 0 then 0 else hashint8(g) & 1023 end) % 1000 as a,
 			now() - interval '100 days' * (1 - g::float8 / $1)) as x(a, at)`
 
+// BenchRows names the environment variable with the number of usage records that benchmarks write.
+const BenchRows = "MGW_BENCH_ROWS"
+
 // FillUsage writes a thousand accounts with two keys and some money each, and usage records in the order of settlement, by time, in
 // one statement, and the roll-ups after them.
 func FillUsage(t testing.TB, pool *pgxpool.Pool, rows int64) {

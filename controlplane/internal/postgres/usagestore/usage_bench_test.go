@@ -21,16 +21,13 @@ import (
 	"modelgateway/shared/money"
 )
 
-// benchRows names the environment variable with the number of usage rows in the table.
-const benchRows = "MGW_BENCH_ROWS"
-
 // BenchmarkUsageReads measures the usage queries of the admin API in a table with
 // the number of rows in the variable. It fails if the slowest of ten runs takes
 // longer than an operator would wait.
 func BenchmarkUsageReads(b *testing.B) {
-	rows, err := strconv.ParseInt(os.Getenv(benchRows), 10, 64)
+	rows, err := strconv.ParseInt(os.Getenv(pgtest.BenchRows), 10, 64)
 	if err != nil {
-		b.Skipf("%s is not set: it says how many rows to write", benchRows)
+		b.Skipf("%s is not set: it says how many rows to write", pgtest.BenchRows)
 	}
 	const target = 150 * time.Millisecond
 	db := postgres.Wrap(pgtest.New(b))
