@@ -413,33 +413,33 @@ func TestSessionIsClosedOnlyAfterItsProxyCouldBeHeard(t *testing.T) {
 func TestSessionWithRunningRequestsIsKeptWhileItsProcessIsHeard(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
-	db := w.replica()
-	store, service := leasestore.NewLeases(db), w.service(db)
-	c := w.customer(100, unlimited, 5)
-	s := w.session(store, "proxy")
-	h := holder.NewHolder(s, "proxy", c.accountID())
-	h.Reserve(c.needs(10))
-	ask(service, h.NextRequest())
+	db := w.Replica()
+	store, service := leasestore.NewLeases(db), w.Service(db)
+	c := w.Customer(100, storetest.Unlimited, 5)
+	s := w.Session(store, "proxy")
+	h := holder.NewHolder(s, "proxy", c.AccountID())
+	h.Reserve(c.Needs(10))
+	storetest.Ask(service, h.NextRequest())
 	sweep := func(wantClosed int) {
 		t.Helper()
-		if _, closed, err := w.sweep(store, true); err != nil || closed != wantClosed {
+		if _, closed, err := w.Sweep(store, true); err != nil || closed != wantClosed {
 			t.Fatalf("closed %d, %v; want %d", closed, err, wantClosed)
 		}
 	}
 	sweep(0)
 	for range 3 { // each time for longer than the session is kept without a word
-		w.closeSession(store, s, "proxy", wire.NotFinal, false)
-		w.expire(s, int(closeAfter.Seconds())+600)
-		w.closeSession(store, s, "proxy", wire.NotFinal, false)
+		w.CloseSession(store, s, "proxy", wire.NotFinal, false)
+		w.Expire(s, int(session.CloseAfter.Seconds())+600)
+		w.CloseSession(store, s, "proxy", wire.NotFinal, false)
 		sweep(0)
-		if got := w.figures(c.balance); got.Held < 10 {
+		if got := w.Figures(c.Balance); got.Held < 10 {
 			t.Fatalf("the session holds %d; want what its request has reserved", got.Held)
 		}
 	}
-	w.expire(s, int(closeAfter.Seconds())+600)
-	w.closeSession(store, s, "another boot", wire.NotFinal, true)
+	w.Expire(s, int(session.CloseAfter.Seconds())+600)
+	w.CloseSession(store, s, "another boot", wire.NotFinal, true)
 	sweep(1)
-	w.check()
+	w.Check()
 }
 
 // An error with one session does not stop the others from being closed.
