@@ -98,10 +98,12 @@ limit @row_limit;
 
 -- name: ZonedUsageTotals :many
 -- Totals of one account by days of any time zone, which begin at the given times or ids of requests. They are read from the
--- records, because the roll-ups have days of UTC. The number of the first day is 1.
+-- records, because the roll-ups have days of UTC.
 select * from (
-    select (case when not @by_day::boolean then 0 when @booked::boolean then width_bucket(r.settled_at, @moments::timestamptz[])
-            else width_bucket(r.request_id, @ids::uuid[]) end)::integer as day,
+    select (case when not @by_day::boolean then '0001-01-01'::date
+            else (@first_day::date) - 1 + (case when @booked::boolean then width_bucket(r.settled_at, @moments::timestamptz[])
+                else width_bucket(r.request_id, @ids::uuid[]) end) end)::date as day,
+        (case when @by_account::boolean then r.account_id else '00000000-0000-0000-0000-000000000000' end)::uuid as account_id,
         (case when @by_key::boolean then r.key_id else '00000000-0000-0000-0000-000000000000' end)::uuid as key_id,
         (case when @by_model::boolean then r.model else '' end)::text as model,
         count(*)::bigint as requests, count(*) filter (where r.estimated)::bigint as estimated,
@@ -121,9 +123,9 @@ select * from (
         and (@of_model::text = '' or r.model = @of_model)
         and case when @booked::boolean then r.settled_at >= @from_moment::timestamptz and r.settled_at < @to_moment::timestamptz
             else r.request_id >= @from_id::uuid and r.request_id < @to_id::uuid end
-    group by 1, 2, 3
+    group by 1, 2, 3, 4
 ) as t
-where (t.day, t.key_id, t.model) > (@after_day::integer, @after_key::uuid, @after_model::text) or @first_page::boolean
+where (t.day, t.key_id, t.model) > (@after_day::date, @after_key::uuid, @after_model::text) or @first_page::boolean
 order by t.day, t.key_id, t.model
 limit @row_limit;
 

@@ -673,11 +673,13 @@ func (q *Queries) UsedDays(ctx context.Context, arg UsedDaysParams) (UsedDaysRow
 }
 
 const zonedUsageTotals = `-- name: ZonedUsageTotals :many
-select day, key_id, model, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost from (
-    select (case when not $1::boolean then 0 when $2::boolean then width_bucket(r.settled_at, $3::timestamptz[])
-            else width_bucket(r.request_id, $4::uuid[]) end)::integer as day,
-        (case when $5::boolean then r.key_id else '00000000-0000-0000-0000-000000000000' end)::uuid as key_id,
-        (case when $6::boolean then r.model else '' end)::text as model,
+select day, account_id, key_id, model, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost from (
+    select (case when not $1::boolean then '0001-01-01'::date
+            else ($2::date) - 1 + (case when $3::boolean then width_bucket(r.settled_at, $4::timestamptz[])
+                else width_bucket(r.request_id, $5::uuid[]) end) end)::date as day,
+        (case when $6::boolean then r.account_id else '00000000-0000-0000-0000-000000000000' end)::uuid as account_id,
+        (case when $7::boolean then r.key_id else '00000000-0000-0000-0000-000000000000' end)::uuid as key_id,
+        (case when $8::boolean then r.model else '' end)::text as model,
         count(*)::bigint as requests, count(*) filter (where r.estimated)::bigint as estimated,
         count(*) filter (where r.status = 'client_gone')::bigint as client_gone, coalesce(sum(u.input), 0)::bigint as input,
         coalesce(sum(u.cached_input), 0)::bigint as cached_input,
@@ -691,22 +693,24 @@ select day, key_id, model, requests, estimated, client_gone, input, cached_input
     cross join lateral json_to_record(r.usage) as u (input bigint, cached_input bigint, cache_write_5m bigint, cache_write_1h bigint,
         cache_write_30m bigint, cache_write_12h bigint, cache_write_other bigint, output bigint, reasoning bigint, audio_in bigint, audio_out bigint,
         image_in bigint, image_out bigint, images bigint, seconds bigint, server_tool_requests bigint)
-    where r.account_id = $7 and r.key_id in (select k.id from api_keys k where k.account_id = $7 and ($8::boolean or k.id = $9))
-        and ($10::text = '' or r.model = $10)
-        and case when $2::boolean then r.settled_at >= $11::timestamptz and r.settled_at < $12::timestamptz
-            else r.request_id >= $13::uuid and r.request_id < $14::uuid end
-    group by 1, 2, 3
+    where r.account_id = $9 and r.key_id in (select k.id from api_keys k where k.account_id = $9 and ($10::boolean or k.id = $11))
+        and ($12::text = '' or r.model = $12)
+        and case when $3::boolean then r.settled_at >= $13::timestamptz and r.settled_at < $14::timestamptz
+            else r.request_id >= $15::uuid and r.request_id < $16::uuid end
+    group by 1, 2, 3, 4
 ) as t
-where (t.day, t.key_id, t.model) > ($15::integer, $16::uuid, $17::text) or $18::boolean
+where (t.day, t.key_id, t.model) > ($17::date, $18::uuid, $19::text) or $20::boolean
 order by t.day, t.key_id, t.model
-limit $19
+limit $21
 `
 
 type ZonedUsageTotalsParams struct {
 	ByDay      bool
+	FirstDay   pgtype.Date
 	Booked     bool
 	Moments    []time.Time
 	Ids        []ident.UUID
+	ByAccount  bool
 	ByKey      bool
 	ByModel    bool
 	OfAccount  ident.UUID
@@ -717,7 +721,7 @@ type ZonedUsageTotalsParams struct {
 	ToMoment   time.Time
 	FromID     ident.UUID
 	ToID       ident.UUID
-	AfterDay   int32
+	AfterDay   pgtype.Date
 	AfterKey   ident.UUID
 	AfterModel string
 	FirstPage  bool
@@ -725,7 +729,8 @@ type ZonedUsageTotalsParams struct {
 }
 
 type ZonedUsageTotalsRow struct {
-	Day                int32
+	Day                pgtype.Date
+	AccountID          ident.UUID
 	KeyID              ident.UUID
 	Model              string
 	Requests           int64
@@ -747,13 +752,15 @@ type ZonedUsageTotalsRow struct {
 }
 
 // Totals of one account by days of any time zone, which begin at the given times or ids of requests. They are read from the
-// records, because the roll-ups have days of UTC. The number of the first day is 1.
+// records, because the roll-ups have days of UTC.
 func (q *Queries) ZonedUsageTotals(ctx context.Context, arg ZonedUsageTotalsParams) ([]ZonedUsageTotalsRow, error) {
 	rows, err := q.db.Query(ctx, zonedUsageTotals,
 		arg.ByDay,
+		arg.FirstDay,
 		arg.Booked,
 		arg.Moments,
 		arg.Ids,
+		arg.ByAccount,
 		arg.ByKey,
 		arg.ByModel,
 		arg.OfAccount,
@@ -779,6 +786,7 @@ func (q *Queries) ZonedUsageTotals(ctx context.Context, arg ZonedUsageTotalsPara
 		var i ZonedUsageTotalsRow
 		if err := rows.Scan(
 			&i.Day,
+			&i.AccountID,
 			&i.KeyID,
 			&i.Model,
 			&i.Requests,

@@ -183,8 +183,10 @@ func readZonedTotals(ctx context.Context, q *sqlcgen.Queries, query *usage.Total
 	after := afterOf(query)
 	rows, err := q.ZonedUsageTotals(ctx, sqlcgen.ZonedUsageTotalsParams{
 		ByDay:      query.By.Day,
+		ByAccount:  query.By.Account,
 		ByKey:      query.By.Key,
 		ByModel:    query.By.Model,
+		FirstDay:   postgres.Day(query.From, pgtype.Finite),
 		Booked:     query.Booked,
 		Moments:    starts,
 		Ids:        ids,
@@ -196,7 +198,7 @@ func readZonedTotals(ctx context.Context, q *sqlcgen.Queries, query *usage.Total
 		ToMoment:   to,
 		FromID:     ids[0],
 		ToID:       ids[len(ids)-1],
-		AfterDay:   numberOf(after.Day, query.From),
+		AfterDay:   postgres.Day(after.Day, pgtype.Finite),
 		AfterKey:   ident.UUID(after.KeyID),
 		AfterModel: after.Model,
 		FirstPage:  query.After == nil,
@@ -205,48 +207,10 @@ func readZonedTotals(ctx context.Context, q *sqlcgen.Queries, query *usage.Total
 
 	totals := make([]usage.Total, len(rows))
 	for i := range rows {
-		totals[i] = zonedTotal(&rows[i], query)
+		totals[i] = toTotal((*sqlcgen.UsageTotalsByDayRow)(&rows[i]))
 	}
 
 	return totals, err
-}
-
-// numberOf returns the number of a day in a period, from 1 on, and 0 for the zero time.
-func numberOf(day, first time.Time) int32 {
-	if day.IsZero() {
-		return 0
-	}
-	return int32(day.Sub(first)/(24*time.Hour)) + 1
-}
-
-func zonedTotal(row *sqlcgen.ZonedUsageTotalsRow, query *usage.TotalQuery) usage.Total {
-	total := toTotal(&sqlcgen.UsageTotalsByDayRow{
-		KeyID:              row.KeyID,
-		Model:              row.Model,
-		Requests:           row.Requests,
-		Estimated:          row.Estimated,
-		ClientGone:         row.ClientGone,
-		Input:              row.Input,
-		CachedInput:        row.CachedInput,
-		CacheWrite:         row.CacheWrite,
-		Output:             row.Output,
-		Reasoning:          row.Reasoning,
-		AudioIn:            row.AudioIn,
-		AudioOut:           row.AudioOut,
-		ImageIn:            row.ImageIn,
-		ImageOut:           row.ImageOut,
-		Images:             row.Images,
-		Seconds:            row.Seconds,
-		ServerToolRequests: row.ServerToolRequests,
-		Cost:               row.Cost,
-	})
-	if query.By.Day {
-		total.Day = query.From.AddDate(0, 0, int(row.Day)-1)
-	}
-	if query.By.Account {
-		total.AccountID = query.AccountID
-	}
-	return total
 }
 
 // readModelTotals reads totals over all accounts and keys.
