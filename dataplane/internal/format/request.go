@@ -1,6 +1,8 @@
 package format
 
 import (
+	"slices"
+
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/shared/apierr"
 	"modelgateway/shared/catalogkv"
@@ -131,15 +133,28 @@ func (r *Request) EstimateInput(perImage int64) int64 {
 	return EstimateTokens(int64(size.Bytes-size.MediaBytes)) + int64(size.MediaParts)*perImage + int64(size.FileBytes/16)
 }
 
+// TextLength returns how many bytes of text a model has to read at least: those of the prompt without media and tools. Some
+// providers leave tools out that nothing calls.
+func (r *Request) TextLength() int64 {
+	size := r.promptSize()
+	n := size.Bytes - size.MediaBytes
+	if m, ok := r.obj.Get("tools"); ok && m.Kind != jsonspan.KindNull && slices.Contains(r.spec.Content, "tools") {
+		n -= m.Size.Bytes - m.Size.MediaBytes
+	}
+	return int64(n)
+}
+
 // fileAddressTokens are reserved for a document, audio or video of which a prompt has only the address: about fifty pages
 // of which the provider reads the text and a picture, or an hour of sound.
 const fileAddressTokens = 100_000
 
 // MaxFileTokens returns how many tokens more than EstimateInput says the documents of a prompt may have: those of plain
-// text, or for an address fileAddressTokens. A reservation must cover them.
-func (r *Request) MaxFileTokens() int64 {
+// text, or for an address fileAddressTokens. A reservation must cover them. addressed is the part of those of which only the
+// address is known, so nothing else says how long they are.
+func (r *Request) MaxFileTokens() (tokens, addressed int64) {
 	size := r.promptSize()
-	return EstimateTokens(int64(size.FileBytes)) - int64(size.FileBytes/16) + int64(size.FileAddresses)*fileAddressTokens
+	addressed = int64(size.FileAddresses) * fileAddressTokens
+	return EstimateTokens(int64(size.FileBytes)) - int64(size.FileBytes/16) + addressed, addressed
 }
 
 // promptSize returns the size of the members that carry the prompt.

@@ -14,7 +14,8 @@ func (r *relay) usage(complete bool) (price.Usage, usagereport.Reason) {
 	usage, reported := r.reader.Usage()
 	evidence := r.reader.Evidence()
 	usage, doubt := usagereport.Judge(usage, reported, complete, &evidence, &usagereport.Request{
-		Input:           max(r.quote.Input, r.quote.Usage.Input),
+		Input:           r.quote.Input,
+		Text:            r.request.TextLength(),
 		MaxInput:        r.maxInput,
 		MaxOutput:       r.maxOutput,
 		ByToken:         len(r.sheet.Rates) > 0,

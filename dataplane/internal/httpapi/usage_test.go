@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -100,6 +101,54 @@ func TestReportWithoutSenseIsEstimated(t *testing.T) {
 				g.compare(`mgw_usage_doubts_total{provider="prv_0",reason="` + want.reason + `"} 2`)
 			}
 		})
+	}
+}
+
+// A report of one token for a long prompt is not believed, whatever the format. Tools do not count: a provider may ignore them.
+func TestInputFarBelowThePromptIsEstimated(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("a long prompt ", 400)
+	for name, d := range dialects() {
+		for _, stream := range []bool{true, false} {
+			if !stream && name != "chat" {
+				continue
+			}
+			low := regexp.MustCompile(`(prompt_tokens|input_tokens)":\d+`).ReplaceAllString(d.head+d.text+d.end, `$1":1`)
+			low = regexp.MustCompile(`total_tokens":\d+`).ReplaceAllString(low, `total_tokens":0`)
+			answer, body := streamAnswer(low), d.body
+			if !stream {
+				answer, body = jsonAnswer(http.StatusOK, strings.Replace(chatJSON, `"prompt_tokens":10,"completion_tokens":5,"total_tokens":15`, `"prompt_tokens":1,"completion_tokens":5`, 1)), chatBody
+			}
+			g := newGateway(t, answer)
+			for text, want := range map[string]bool{"short": false, long: true} {
+				changed := strings.Replace(strings.Replace(body, `"hi"`, `"`+text+`"`, 1), `"messages":[]`, `"messages":[{"role":"user","content":"`+text+`"}]`, 1)
+				if got := g.post(d.path, changed); got.status != http.StatusOK {
+					t.Fatalf("%s: got %d %s", name, got.status, got.body)
+				}
+				e := g.spool.next(t)
+				if e.Estimated != want || want && (e.Doubt != "low_input" || e.Usage.TotalInput() < 1000) || !want && e.Usage.TotalInput() != 1 {
+					t.Errorf("%s, stream %v, %d bytes: got event %+v", name, stream, len(text), e)
+				}
+			}
+		}
+	}
+}
+
+// A document without a report of usage costs what one of its length usually has, not what it reserves.
+func TestDocumentWithoutAReportCostsItsUsualTokens(t *testing.T) {
+	t.Parallel()
+	const length = 400_000
+	pdf := `{"model":"text","messages":[{"role":"user","content":[{"type":"file","file":{"file_data":"data:application/pdf;base64,` +
+		strings.Repeat("A", length) + `"}}]}]}`
+	address := `{"model":"text","messages":[{"role":"user","content":[{"type":"file","file":{"file_url":"https://x/y.pdf"}}]}]}`
+	g := newGateway(t, jsonAnswer(http.StatusOK, regexp.MustCompile(`,"usage":\{[^}]*\}`).ReplaceAllString(chatJSON, "")))
+	for body, want := range map[string][2]int64{pdf: {length / 16, length/16 + 1100}, address: {100_000, 101_100}} {
+		if got := g.post("/v1/chat/completions", body); got.status != http.StatusOK {
+			t.Fatalf("got %d %s", got.status, got.body)
+		}
+		if e := g.spool.next(t); e.Usage.Input < want[0] || e.Usage.Input > want[1] || !e.Estimated {
+			t.Errorf("%.120s: got event %+v; want an input of %d", body, e, want[0])
+		}
 	}
 }
 

@@ -28,6 +28,8 @@ type Counts struct {
 	// isReseller reports whether the provider passes requests on to other providers, whose caches keep entries for an
 	// unknown time.
 	isReseller bool
+	// hidden is the part of the output that only the total has, as the last reading of the report says.
+	hidden int64
 	// known reports whether there is any count, unreadable whether a count could not be read.
 	known, unreadable bool
 }
@@ -44,6 +46,9 @@ func Read(raw []byte) (c Counts, found, readable bool) {
 
 // StatesOutput reports whether the report has a count of the output, even if it is zero.
 func (c *Counts) StatesOutput() bool { return c.statesOutput }
+
+// Hidden returns the part of the output that only the total of the report has.
+func (c *Counts) Hidden() int64 { return c.hidden }
 
 // ForgetOutput removes the counts of the output, which are placeholders at the begin of an answer.
 func (c *Counts) ForgetOutput() { c.Output, c.reasoning, c.statesOutput = 0, 0, false }
@@ -130,13 +135,15 @@ func (c *Counts) find(to *int64, raw []byte, path ...string) {
 // member reads one member of the usage object.
 func (c *Counts) member(name string, value []byte) {
 	switch name {
-	case "prompt_tokens", "input_tokens", "promptTokenCount":
+	case "prompt_tokens", "input_tokens", "promptTokenCount", "promptTokens", "inputTokens", "inputTokenCount":
 		c.take(&c.Input, value)
-	case "completion_tokens", "output_tokens", "candidatesTokenCount":
+	case "completion_tokens", "output_tokens", "candidatesTokenCount", "completionTokens", "outputTokens", "outputTokenCount":
 		c.take(&c.Output, value)
 		c.statesOutput = c.statesOutput || jsonspan.KindOf(value) != jsonspan.KindNull
-	case "total_tokens", "totalTokenCount":
-		c.take(&c.Total, value)
+	case "total_tokens", "totalTokenCount", "totalTokens":
+		if n, ok := Count(value); ok { // without one that can be read, the parts say enough
+			c.known, c.Total = c.known || len(value) > 0 && jsonspan.KindOf(value) != jsonspan.KindNull, max(c.Total, n)
+		}
 	case "prompt_tokens_details", "prompt_token_details", "input_tokens_details", "input_token_details":
 		for name, value := range jsonspan.Members(value) {
 			c.inputDetail(string(name), value)

@@ -22,6 +22,8 @@ const (
 	Unreadable Reason = "unreadable"
 	// NoInput: the report has no input, although there is output.
 	NoInput Reason = "no_input"
+	// LowInput: the report has less input than the text of the request can have.
+	LowInput Reason = "low_input"
 	// LowOutput: the report has less than half of the output that was delivered.
 	LowOutput Reason = "low_output"
 	// HighInput, HighOutput and HighOther: a count is beyond what the request allows.
@@ -42,12 +44,14 @@ type Evidence struct {
 	Unreadable, Ambiguous bool
 	// Tokens is the estimate of the delivered output, Chars the number of its characters.
 	Tokens, Chars int64
+	// Hidden is the part of the reported output that only a total has.
+	Hidden int64
 }
 
 // Request is what the request says about its usage.
 type Request struct {
-	// Input is the estimate of its input.
-	Input int64
+	// Input is the estimate of its input, Text the length of its text in bytes.
+	Input, Text int64
 	// MaxInput and MaxOutput are the most that it allows, zero if unknown; see event.Usage.
 	MaxInput, MaxOutput int64
 	// ByToken reports whether tokens have a price, PicturesByToken whether images have none but that of their tokens.
@@ -57,6 +61,10 @@ type Request struct {
 // maxChars is how many characters of a text a token has at most on average. It is twice the usual number: a report of less
 // than half of the usual output is not believed.
 const maxChars = 8
+
+// maxText is how many bytes of the text of a prompt a token has at most on average. Usual are four. Repeated characters make
+// tokens of a hundred, and a provider may leave the reasoning of earlier turns out.
+const maxText = 256
 
 // The tokens of an image whose provider reports none.
 const (
@@ -86,10 +94,18 @@ func Judge(u price.Usage, reported, complete bool, e *Evidence, r *Request) (pri
 		doubt(Interrupted)
 	}
 
-	for {
+	ambiguous := e.Ambiguous
+	for hidden := e.Hidden; ; {
 		part, _ := (&event.Usage{Usage: u, MaxInput: r.MaxInput, MaxOutput: r.MaxOutput}).Beyond()
 		if part == "" {
 			break
+		}
+		if part == event.OutputPart && 0 < hidden && hidden <= u.Output {
+			// A total that cannot be true does not take the counts with it that can be.
+			u.Output -= hidden
+			u.Reasoning = min(u.Reasoning, u.Output)
+			hidden, ambiguous = 0, true
+			continue
 		}
 		doubt(drop(&u, part))
 	}
@@ -113,12 +129,17 @@ func Judge(u price.Usage, reported, complete bool, e *Evidence, r *Request) (pri
 		}
 	}
 
+	if input := u.TotalInput(); r.ByToken && input > 0 && r.Text > maxText*input {
+		doubt(LowInput)
+		u.Input = max(u.Input, r.Input)
+	}
+
 	if u.TotalInput() == 0 && (!reported || r.ByToken && u.Output > 0 || first != None) {
 		doubt(NoInput)
 		u.Input = r.Input
 	}
 
-	if e.Ambiguous {
+	if ambiguous {
 		doubt(Ambiguous)
 	}
 

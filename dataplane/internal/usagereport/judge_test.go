@@ -82,6 +82,40 @@ func TestReportThatCannotBeTrueIsEstimated(t *testing.T) {
 	}
 }
 
+// A tokenizer with a large vocabulary makes long tokens of text that repeats itself, and a provider may leave most of a prompt
+// out. One token for thousands of bytes is neither.
+func TestInputFarBelowTheTextOfTheRequestIsEstimated(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		text  int64
+		usage price.Usage
+		want  int64 // total input
+	}{
+		{512, price.Usage{Input: 1, Output: 100}, 128},
+		{256, price.Usage{Input: 1, Output: 100}, 1},
+		{40_000, price.Usage{Input: 1, Output: 100}, 10_000},
+		{40_000, price.Usage{Input: 100, Output: 100}, 10_000},
+		{40_000, price.Usage{Input: 157, Output: 100}, 157},
+		{40_000, price.Usage{CachedInput: 157, Output: 100}, 157},
+		{40_000, price.Usage{Input: 1, CacheWrite5m: 156, Output: 100}, 157},
+		{0, price.Usage{Input: 1, Output: 100}, 1},
+	} {
+		request := asked
+		request.Text, request.Input, request.MaxInput = tt.text, tt.text/4, 1_000_000
+		want := None
+		if tt.want != tt.usage.TotalInput() {
+			want = LowInput
+		}
+		if u, reason := Judge(tt.usage, true, true, &delivered, &request); reason != want || u.TotalInput() != tt.want {
+			t.Errorf("%d bytes: %+v: got %+v, %q; want %d, %q", tt.text, tt.usage, u, reason, tt.want, want)
+		}
+		request.ByToken = false
+		if u, reason := Judge(tt.usage, true, true, &delivered, &request); reason != None || u != tt.usage {
+			t.Errorf("%d bytes, by piece: got %+v, %q", tt.text, u, reason)
+		}
+	}
+}
+
 // The answer of an image model has no text. Its usage matters only if the model is priced by tokens.
 func TestUsageOfImagesIsEstimatedIfTokensHaveAPrice(t *testing.T) {
 	t.Parallel()

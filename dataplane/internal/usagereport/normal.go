@@ -37,6 +37,7 @@ func (c *Counts) Inside() (u price.Usage, ambiguous bool) {
 		}
 	}
 
+	c.hidden = hidden
 	u.Output += p.outputBeside(p.beside) + hidden
 	u.Reasoning = max(u.Reasoning, hidden)
 
@@ -54,8 +55,8 @@ func (c *Counts) Picture() (u price.Usage, ambiguous bool) {
 	return u, ambiguous
 }
 
-// Beside returns the usage of a report whose cached and written tokens are beside its input. hourly reports whether cache
-// writes without a lifetime are for one hour.
+// Beside returns the usage of a report whose cached and written tokens are beside its input, unless the total says that they
+// are inside. hourly reports whether cache writes without a lifetime are for one hour.
 func (c *Counts) Beside(hourly bool) price.Usage {
 	u := c.disjoint(hourly)
 	if u.Input == 0 {
@@ -65,7 +66,25 @@ func (c *Counts) Beside(hourly bool) price.Usage {
 	if u.Reasoning > u.Output {
 		u.Output += u.Reasoning
 	}
+	c.readTotal(&u)
 	return u
+}
+
+// readTotal corrects a usage with disjoint counts by the total: caches may be inside the input, and what only the total has is
+// reasoning that was left out, or the input of a report without one.
+func (c *Counts) readTotal(u *price.Usage) {
+	c.hidden = 0
+	caches := u.TotalInput() - u.Input
+	switch more := c.Total - u.TotalInput() - u.Output; {
+	case more > 0 && u.TotalInput() == 0:
+		u.Input = more
+	case more > 0:
+		c.hidden = more
+		u.Output += more
+		u.Reasoning = max(u.Reasoning, more)
+	case c.Total > 0 && more == -caches && caches <= u.Input:
+		u.Input -= caches
+	}
 }
 
 // disjoint returns the counts as they are, with the cache writes by lifetime.

@@ -135,6 +135,8 @@ func Doubt(reason string) string {
 		return "The provider reported what is no number."
 	case "no_input":
 		return "The provider reported no input, although there was output."
+	case "low_input":
+		return "The provider reported far less input than the text of the request has."
 	case "low_output":
 		return "The provider reported less than half of the output that was delivered."
 	case "high_input", "high_output", "high_other":

@@ -2852,7 +2852,7 @@ type UsageDoubt struct {
 	Of         int    `json:"of"`
 	ProviderID string `json:"provider_id"`
 
-	// Reason missing, unreadable, no_input, low_output, high_input, high_output, high_other, unpriced or interrupted: the usage was estimated; ambiguous: it was charged as reported, in the cheapest meaning.
+	// Reason missing, unreadable, no_input, low_input, low_output, high_input, high_output, high_other, unpriced or interrupted: the usage was estimated; ambiguous: it was charged as reported, in the cheapest meaning.
 	Reason string `json:"reason"`
 }
 
@@ -2904,7 +2904,7 @@ type UsageRecord struct {
 	Cost Money `json:"cost"`
 
 	// Doubt Why the provider's report of the quantities was not taken as it was; absent if it was. `missing`, `unreadable`, `no_input`,
-	// `low_output`, `high_input`, `high_output`, `high_other`, `unpriced` and `interrupted` (the answer broke off before its report,
+	// `low_input`, `low_output`, `high_input`, `high_output`, `high_other`, `unpriced` and `interrupted` (the answer broke off before its report,
 	// mostly because the client left): they are estimated. `ambiguous`: the report has several meanings, of which the cheapest is taken.
 	Doubt       *string   `json:"doubt,omitempty"`
 	Estimated   bool      `json:"estimated"`

@@ -73,7 +73,7 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 		return dst, false
 	}
 
-	a.recordUsage(&p)
+	a.recordUsage(&p, body)
 	a.Delivered, a.bytesAtUsage = p.sum.Size, p.sum.Bytes
 	a.Audio, a.Images = p.choices.audio, p.choices.images
 	if !w.Changed() {
@@ -137,9 +137,7 @@ type chunkParts struct {
 	failed     bool
 	flat       bool   // whether there is a text or code of an error outside of a member error
 	usage      []byte // the usage object
-	groq       []byte // the object x_groq, which may contain usage
 	timings    []byte
-	list       []byte // the choices
 }
 
 // chunk reads a chunk.
@@ -150,7 +148,7 @@ func (a *reader) chunk(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 		a.member(text, &c, &w, &p)
 	}
 
-	found := a.recordUsage(&p)
+	found := a.recordUsage(&p, ev.Data)
 	reported := found != answer.Nothing
 	if found == answer.Counts {
 		a.bytesAtUsage = a.Delivered.Bytes + p.sum.Bytes
@@ -203,7 +201,6 @@ func (a *reader) member(text []byte, c *jsonspan.ObjectCursor, w *jsonspan.Splic
 		p.choices, end = readChoices(&p.sum, w, text, c.Start(), p.textMember)
 		p.failed = p.failed || p.choices.failed
 		c.SetEnd(end)
-		p.list = c.Value()
 	case "error":
 		if p.failed = p.failed || !null; null {
 			c.Drop(w) // one client library treats the mere presence of the member as a failure
@@ -217,8 +214,7 @@ func (a *reader) member(text []byte, c *jsonspan.ObjectCursor, w *jsonspan.Splic
 		p.usage = c.Value()
 	case "x_groq":
 		c.SetEnd(answer.DropCosts(w, text, c.Start()))
-		p.groq = c.Value()
-		e, ok := jsonspan.Find(p.groq, "error")
+		e, ok := jsonspan.Find(c.Value(), "error")
 		p.failed = p.failed || ok && jsonspan.KindOf(e) != jsonspan.KindNull
 	case "timings":
 		p.timings = c.Value()

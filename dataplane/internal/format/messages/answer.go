@@ -56,7 +56,7 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 		a.RecordFailure(body)
 		return dst, false
 	}
-	a.Reported = m.usage && a.Counts.StatesOutput()
+	a.Reported = (m.usage || a.ReportElsewhere(body) >= answer.Placeholder) && a.Counts.StatesOutput()
 	a.measure(m.content)
 	if !w.Changed() {
 		return body, true
@@ -194,6 +194,9 @@ func (a *reader) end(dst []byte, ev sse.Event) []byte {
 			a.stopped = a.stopped || answer.IsReason(reason)
 			a.Now.Ending = a.stopped
 		}
+	}
+	if !a.Reported && a.ReportElsewhere(ev.Data) >= answer.Placeholder {
+		a.Reported = a.Counts.StatesOutput()
 	}
 	return w.Finish()
 }

@@ -52,7 +52,7 @@ func (a *reader) Release() { readers.Put(a) }
 func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 	w := jsonspan.NewSplicer(dst, body)
 	p, whole := a.response(&w, body, 0)
-	a.recordUsage(&p)
+	a.recordUsage(&p, body)
 	if p.failed || p.output == nil || !whole || p.isEmpty() {
 		a.RecordFailure(body)
 		return dst, false
@@ -254,7 +254,7 @@ func (a *reader) responseEvent(dst []byte, ev sse.Event, kind string) ([]byte, f
 
 	whole := kind == "response.completed" || kind == "response.incomplete"
 	if whole || kind == "response.failed" || p.failed {
-		a.recordUsage(&p) // an earlier report does not cover the whole response
+		a.recordUsage(&p, ev.Data) // an earlier report does not cover the whole response
 	}
 
 	if kind == "response.failed" || p.failed {

@@ -7,9 +7,17 @@ import (
 	"modelgateway/shared/price"
 )
 
-// recordUsage reads the usage and the calls of provider-run tools.
-func (a *reader) recordUsage(p *responseParts) {
-	if a.Report(p.usage) < answer.Placeholder {
+// recordUsage reads the usage and the calls of provider-run tools of an answer or event.
+func (a *reader) recordUsage(p *responseParts, data []byte) {
+	found := a.Report(p.usage)
+	if found == answer.Nothing {
+		found = a.ReportElsewhere(data)
+	}
+	if found == answer.Nothing {
+		response, _ := jsonspan.Find(data, "response")
+		found = a.ReportElsewhere(response)
+	}
+	if found < answer.Placeholder {
 		return
 	}
 

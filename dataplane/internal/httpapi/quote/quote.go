@@ -32,7 +32,8 @@ const defaultImageInputTokens = 1000
 func Of(f catalogkv.Format, r *format.Request, m *catalog.Model, sheet *price.Sheet, tokensPerImage int64) (Quote, error) {
 	q := Quote{Input: r.EstimateInput(cmp.Or(tokensPerImage, defaultImageInputTokens))}
 	input := q.Input
-	if files := r.MaxFileTokens(); files > 0 {
+	if files, addressed := r.MaxFileTokens(); files > 0 {
+		q.Input += addressed
 		if input += files; m.ContextWindow > 0 {
 			q.Input, input = min(q.Input, m.ContextWindow), min(input, m.ContextWindow)
 		}

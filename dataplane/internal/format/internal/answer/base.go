@@ -82,6 +82,9 @@ const (
 // Report updates the counts from a usage object that can be read.
 func (b *Base) Report(raw []byte) Found { return b.update(usagereport.Read(raw)) }
 
+// ReportElsewhere is Report for an answer or event that has no usage object in the place of its format.
+func (b *Base) ReportElsewhere(answer []byte) Found { return b.Report(usagereport.Elsewhere(answer)) }
+
 // ReportTimings is Report for the object of servers that have no usage object.
 func (b *Base) ReportTimings(raw []byte) Found { return b.update(usagereport.ReadTimings(raw)) }
 
@@ -111,6 +114,7 @@ func (b *Base) Evidence() usagereport.Evidence {
 		Ambiguous:  b.Ambiguous,
 		Tokens:     b.DeliveredTokens(),
 		Chars:      b.Delivered.Chars,
+		Hidden:     b.Counts.Hidden(),
 	}
 }
 

@@ -1,0 +1,45 @@
+package usagereport
+
+import (
+	"bytes"
+
+	"modelgateway/dataplane/internal/jsonspan"
+)
+
+// places are where providers and proxies put a report besides the place of the format: in the answer, or around it. None of
+// them is in what an answer repeats of the request, such as its metadata: a client could report its own usage.
+var places = [...][]string{
+	{"usage"},
+	{"x_groq", "usage"},
+	{"choices", "0", "usage"},
+	{"choices", "0", "delta", "usage"},
+	{"choices", "0", "message", "usage"},
+	{"message", "usage"},
+	{"response", "usage"},
+	{"delta", "usage"},
+	{"data", "usage"},
+	{"result", "usage"},
+	{"meta", "usage"},
+	{"meta", "tokens"},
+	{"usageMetadata"},
+	{"usage_metadata"},
+	{"response", "usageMetadata"},
+	{"token_usage"},
+	{"amazon-bedrock-invocationMetrics"},
+}
+
+// Elsewhere returns the first report with a count in an answer or event that has none in the place of its format, nil if there
+// is none.
+func Elsewhere(answer []byte) []byte {
+	if !bytes.Contains(answer, []byte("oken")) {
+		return nil // such as most events of a stream: a report has counts of tokens, and to look for each place takes long
+	}
+	for _, place := range places {
+		if raw, ok := jsonspan.Find(answer, place...); ok {
+			if _, found, _ := Read(raw); found {
+				return raw
+			}
+		}
+	}
+	return nil
+}
