@@ -39,6 +39,7 @@ import (
 	"modelgateway/dataplane/internal/spool"
 	"modelgateway/dataplane/internal/tail"
 	"modelgateway/dataplane/internal/upstream"
+	"modelgateway/dataplane/internal/upstream/credential"
 	"modelgateway/dataplane/internal/videojob"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/lease/checkpoint"
@@ -127,6 +128,7 @@ func build(cfg *config.Config, o *output, version string, failed func(error)) (*
 
 	var admit *admission.Admission
 	picker := route.New(nil)
+	sources := credential.New(nil, models.HasCredential, log)
 
 	identity := session.Config{
 		Name:     cfg.Name,
@@ -135,14 +137,15 @@ func build(cfg *config.Config, o *output, version string, failed func(error)) (*
 		Peppers:  secrets.pepperIDs(),
 		Stream:   nats,
 	}
-	keeper := session.New(identity, nats, keys, events, sessionHooks(&admit, probes, picker, models), log, reg)
+	keeper := session.New(identity, nats, keys, events, sessionHooks(&admit, probes, refusedCredentials{picker, sources, models}), log, reg)
 	admit = admission.New(keeper, keys, spoolCapacity{events}, nats, units(cfg), admission.NewMetrics(reg), log)
 	publisher := spool.NewPublisher(events, nats, log, reg)
 
 	providers := upstream.New(upstream.Limits{})
 	providers.ProxyFrom(environmentProxy)
+	providers.Credentials = sources
 
-	current := state{probes, nats, picker, models}
+	current := state{probes, nats, picker, models, sources}
 	registerState(reg, current)
 	registerCertificates(reg, cfg, nats)
 	measured := meter.New(reg)
@@ -218,7 +221,7 @@ func build(cfg *config.Config, o *output, version string, failed func(error)) (*
 }
 
 // sessionHooks returns the hooks of the keeper, which exists before the admission.
-func sessionHooks(admit **admission.Admission, probes *ops.Probes, picker *route.Picker, models *catalog.Store) session.Hooks {
+func sessionHooks(admit **admission.Admission, probes *ops.Probes, refused refusedCredentials) session.Hooks {
 	return session.Hooks{
 		OnSession: func(s *session.Session) { (*admit).OnSession(s) },
 		OnResume:  func(s *session.Session, idle map[string][]checkpoint.IdleUnits) { (*admit).OnResume(s, idle) },
@@ -227,10 +230,10 @@ func sessionHooks(admit **admission.Admission, probes *ops.Probes, picker *route
 		OnChange:  func(c wire.KeyChange) { (*admit).OnChange(c) },
 		State: func() session.Report {
 			return session.Report{
-				CatalogRev: models.Rev(),
+				CatalogRev: refused.models.Rev(),
 				Running:    (*admit).Running(),
 				Draining:   probes.Draining(),
-				Refused:    picker.RefusedCredentials(models.HasCredential),
+				Refused:    refused.list(),
 			}
 		},
 	}

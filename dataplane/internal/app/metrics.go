@@ -1,7 +1,9 @@
 package app
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,9 +14,11 @@ import (
 	"modelgateway/dataplane/internal/catalog"
 	"modelgateway/dataplane/internal/config"
 	"modelgateway/dataplane/internal/route"
+	"modelgateway/dataplane/internal/upstream/credential"
 	"modelgateway/shared/certfile"
 	"modelgateway/shared/platform/buildinfo"
 	"modelgateway/shared/platform/ops"
+	"modelgateway/shared/wire"
 )
 
 // newRegistry returns a registry with the metrics of the Go runtime and of the process, and the version.
@@ -34,6 +38,8 @@ type state struct {
 	nats   *bus.Bus
 	picker *route.Picker
 	models *catalog.Store
+	// sources renews credentials.
+	sources *credential.Sources
 }
 
 // registerState registers the metrics that are read from components at a scrape.
@@ -58,7 +64,7 @@ func registerState(reg prometheus.Registerer, s state) {
 		Name: "mgw_nats_reconnects_total", Help: "Connections to NATS that were made after one was lost.",
 	}, func() float64 { return float64(s.nats.Reconnects()) })
 
-	reg.MustRegister(s.picker, s.models, refusedCredentials{s.picker, s.models})
+	reg.MustRegister(s.picker, s.models, s.sources, refusedCredentials{s.picker, s.sources, s.models})
 }
 
 func asNumber(b bool) float64 {
@@ -85,15 +91,29 @@ func registerCertificates(reg prometheus.Registerer, cfg *config.Config, nats *b
 	)})
 }
 
-// refusedCredentials exports the credentials of the catalog that their providers refuse.
+// refusedCredentials exports the credentials of the catalog that their providers refuse, or that cannot be renewed.
 type refusedCredentials struct {
-	picker *route.Picker
-	models *catalog.Store
+	picker  *route.Picker
+	sources *credential.Sources
+	models  *catalog.Store
+}
+
+// list returns the credentials with the reason, sorted by id.
+func (r refusedCredentials) list() []wire.RefusedCredential {
+	refused := r.picker.RefusedCredentials(r.models.HasCredential)
+	for _, failing := range r.sources.Failing() {
+		if !slices.ContainsFunc(refused, func(c wire.RefusedCredential) bool { return c.Credential == failing.Credential }) {
+			refused = append(refused, failing)
+		}
+	}
+	slices.SortFunc(refused, func(a, b wire.RefusedCredential) int { return cmp.Compare(a.Credential, b.Credential) })
+	return refused
 }
 
 var refusedDesc = prometheus.NewDesc(
 	"mgw_credential_refused",
-	"1 for a credential that its provider refused when the proxy used it last, by reason: key_rejected or quota_exhausted.",
+	"1 for a credential that its provider refused when the proxy used it last, by reason: key_rejected or quota_exhausted; or that "+
+		"cannot be renewed: source_failing while it still has a valid token, else source_failed.",
 	[]string{"provider", "credential", "reason"},
 	nil,
 )
@@ -103,7 +123,7 @@ func (r refusedCredentials) Describe(descriptions chan<- *prometheus.Desc) {
 }
 
 func (r refusedCredentials) Collect(metrics chan<- prometheus.Metric) {
-	for _, c := range r.picker.RefusedCredentials(r.models.HasCredential) {
+	for _, c := range r.list() {
 		if provider := r.models.CredentialProvider(c.Credential); provider != "" { // the catalog may change meanwhile
 			metrics <- prometheus.MustNewConstMetric(refusedDesc, prometheus.GaugeValue, 1, provider, c.Credential, c.Reason)
 		}

@@ -20,6 +20,7 @@ import (
 	"modelgateway/dataplane/internal/catalog"
 	"modelgateway/dataplane/internal/config"
 	"modelgateway/dataplane/internal/route"
+	"modelgateway/dataplane/internal/upstream/credential"
 	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/platform/buildinfo"
 	"modelgateway/shared/platform/ops"
@@ -80,8 +81,10 @@ func TestMetricsFollowTheStateOfTheProxy(t *testing.T) {
 	}
 	var probes ops.Probes
 	picker := route.New(nil)
+	sources := credential.New(nil, models.HasCredential, slog.New(slog.DiscardHandler))
+	defer sources.Close()
 	reg := newRegistry("1.2.3")
-	registerState(reg, state{&probes, connection, picker, models})
+	registerState(reg, state{&probes, connection, picker, models, sources})
 	check := func(when string, want map[string]float64) {
 		t.Helper()
 		values := gathered(t, reg)

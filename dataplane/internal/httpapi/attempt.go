@@ -136,7 +136,7 @@ func (g *generationRequest) callOnce(choice route.Choice, attempt *route.Attempt
 		return g.endOfCall(err)
 	}
 	if answer.Status < 200 || answer.Status > 299 {
-		return provider.StatusFailure(&call, answer, g.cleaner(choice))
+		return provider.StatusFailure(&call, answer, g.cleaner(call.Choice))
 	}
 	defer func() { _ = answer.Body.Close() }()
 

@@ -41,6 +41,8 @@ type Call struct {
 	Beta string
 	// Deadline is when the call must have ended; zero: only the provider's time limit applies.
 	Deadline time.Time
+	// Signature has the headers that authenticate this one call in place of the credential; nil: the credential is sent.
+	Signature http.Header
 	// IdempotencyKey is sent with the creation of an object that must not be created twice; empty for other calls.
 	IdempotencyKey string
 }

@@ -29,7 +29,8 @@ type Failure struct {
 	// RouteCooldown and CredentialCooldown are the cooldowns that the route and the credential should get; zero:
 	// none.
 	RouteCooldown, CredentialCooldown time.Duration
-	// Refusal is the reason for which the provider refuses the credential: wire.KeyRejected or wire.QuotaExhausted.
+	// Refusal is the reason for which the provider refuses the credential: wire.KeyRejected or wire.QuotaExhausted,
+	// or wire.SourceFailed if the gateway could not renew it.
 	Refusal string
 	// Alarm reports whether an operator has to act: the provider refuses the gateway's account or does not know the
 	// model.
@@ -119,6 +120,23 @@ func NoTurnFailure(cooldown time.Duration) *Failure {
 		Failover: true,
 		Unsent:   true,
 		Class:    classify.RateLimit.String(),
+	}
+}
+
+// NoTokenFailure returns the Failure of a call that was not made, because its credential could not be renewed and has no
+// valid token left. Another route has another credential.
+func NoTokenFailure(call *Call, err error) *Failure {
+	if errors.Is(err, context.Canceled) {
+		return CallFailure(call, err)
+	}
+	return &Failure{
+		Client:             unavailable(),
+		Failover:           true,
+		CredentialCooldown: minCooldown,
+		Refusal:            wire.SourceFailed,
+		Unsent:             true,
+		Class:              "no_token",
+		cause:              fmt.Errorf("provider %s: credential %s cannot be renewed", call.Provider.ID, call.Credential.ID),
 	}
 }
 

@@ -18,11 +18,13 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
 	"modelgateway/dataplane/internal/catalog"
 	"modelgateway/dataplane/internal/provider"
+	"modelgateway/dataplane/internal/upstream/credential"
 )
 
 // Limits are the time limits of a call: for connecting, until the first byte of the body, between two bytes, and in
@@ -57,6 +59,9 @@ const (
 
 // Client calls providers. It is safe for concurrent use.
 type Client struct {
+	// Credentials renews those credentials that are no fixed secrets. It may be nil if all are.
+	Credentials *credential.Sources
+
 	limits Limits
 	// standard is set by tests, which compare all calls with those through the transport of net/http.
 	standard bool
@@ -84,6 +89,8 @@ type transport interface {
 	send(ctx context.Context, call *provider.Call, limits Limits) (*provider.Answer, error)
 	// close closes idle connections.
 	close()
+	// address returns the base URL of the provider.
+	address() *url.URL
 }
 
 // dialFunc connects like net.Dialer.DialContext.
@@ -110,8 +117,11 @@ func orDefault(d, other time.Duration) time.Duration {
 	return other
 }
 
-// Close closes idle connections.
+// Close closes idle connections and stops the renewal of credentials.
 func (c *Client) Close() {
+	if c.Credentials != nil {
+		c.Credentials.Close()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, e := range c.transports {
@@ -207,12 +217,64 @@ func (c *Client) Do(ctx context.Context, call *provider.Call) (*provider.Answer,
 	if err != nil {
 		return nil, provider.CallFailure(call, err)
 	}
+	answer, err := c.send(ctx, target, call, limits)
+	if err != nil {
+		return nil, err
+	}
+	decode(answer)
+	return answer, nil
+}
+
+// send performs a call with its credential, which may need to be renewed before.
+func (c *Client) send(ctx context.Context, target transport, call *provider.Call, limits Limits) (*provider.Answer, error) {
+	if call.Credential.Kind == "" {
+		return sendOnce(ctx, target, call, limits)
+	}
+
+	parameters := call.Credential
+	for {
+		token, err := c.Credentials.Token(ctx, call.Provider.ID, parameters)
+		if err == nil {
+			err = authenticate(ctx, target, call, token)
+		}
+		if err != nil {
+			return nil, provider.NoTokenFailure(call, err)
+		}
+		answer, err := sendOnce(ctx, target, call, limits)
+		if err != nil || !refusesToken(answer) || !c.Credentials.Rejected(parameters, token) {
+			return answer, err
+		}
+		_ = answer.Body.Close() // the token has ended early: once more with a new one
+	}
+}
+
+func sendOnce(ctx context.Context, target transport, call *provider.Call, limits Limits) (*provider.Answer, error) {
 	answer, err := target.send(ctx, call, limits)
 	if err != nil {
 		return nil, provider.CallFailure(call, err)
 	}
-	decode(answer)
 	return answer, nil
+}
+
+// authenticate puts a token into a call.
+func authenticate(ctx context.Context, target transport, call *provider.Call, token *credential.Token) error {
+	call.Credential = call.Credential.WithText(token.Text)
+	if token.Keys == nil {
+		return nil
+	}
+	signature, err := sign(ctx, target.address(), call, token, time.Now())
+	call.Signature = signature
+	return err
+}
+
+// refusesToken reports whether the provider does not accept the token of a call, such as because it has ended before its
+// time. The error of AWS names the reason, since it has the same status as a missing permission.
+func refusesToken(a *provider.Answer) bool {
+	if a.Status == http.StatusForbidden {
+		reason, _, _ := strings.Cut(a.Header.Get("X-Amzn-Errortype"), ":")
+		return reason == "ExpiredTokenException" || reason == "UnrecognizedClientException" || reason == "InvalidSignatureException"
+	}
+	return a.Status == http.StatusUnauthorized
 }
 
 // targetOf returns the URL of a call.

@@ -28,6 +28,7 @@ type headKey struct {
 	credential          catalog.Credential
 	accept, contentType string
 	beta                string
+	signed              bool
 }
 
 // get returns the head of a call. It must not be modified.
@@ -36,7 +37,7 @@ func (h *headCache) get(call *provider.Call) *head {
 		return newHead(call)
 	}
 
-	key := headKey{call.Format, call.Credential, call.Accept, call.ContentType, call.Beta}
+	key := headKey{call.Format, call.Credential, call.Accept, call.ContentType, call.Beta, call.Signature != nil}
 	h.mu.RLock()
 	made := h.heads[key]
 	current := h.provider == call.Provider
@@ -52,6 +53,11 @@ func (h *headCache) get(call *provider.Call) *head {
 		h.provider, h.heads = call.Provider, map[headKey]*head{}
 	}
 
+	for other := range h.heads { // such as an access token that has ended
+		if other.credential.ID == key.credential.ID && other.credential != key.credential {
+			delete(h.heads, other)
+		}
+	}
 	h.heads[key] = made
 	return made
 }
@@ -92,6 +98,9 @@ func (h *head) appendTo(out []byte, call *provider.Call, base *url.URL) []byte {
 	out = append(append(out, " HTTP/1.1\r\nHost: "...), base.Host...)
 	out = append(out, "\r\n"...)
 	out = append(out, h.lines...)
+	for name, values := range call.Signature {
+		out = append(append(append(append(out, name...), ": "...), values[0]...), "\r\n"...)
+	}
 	switch {
 	case call.Body != nil:
 		out = strconv.AppendInt(append(out, "Content-Length: "...), int64(call.Body.Len()), 10)
@@ -157,6 +166,7 @@ func headerFields(call *provider.Call) http.Header {
 	}
 
 	switch auth, secret := call.Provider.Auth, call.Credential.Reveal(); {
+	case call.Signature != nil: // it is not the same for the next call
 	case secret == "": // the credential has further headers or a certificate only
 	case auth != "" && auth != catalogkv.Bearer:
 		h.Set(auth, secret)

@@ -17,7 +17,7 @@ import (
 // pool holds the HTTP/1.1 connections to one provider.
 type pool struct {
 	base    *url.URL
-	address string
+	host    string
 	connect time.Duration
 	dial    dialFunc
 	// tlsConfig is nil for connections without TLS.
@@ -52,7 +52,7 @@ func newPool(base *url.URL, connect time.Duration, dial dialFunc, secured *tls.C
 		}
 	}
 
-	p.address = net.JoinHostPort(host, port)
+	p.host = net.JoinHostPort(host, port)
 	return p
 }
 
@@ -148,6 +148,8 @@ func (p *pool) sweep() {
 	p.sweeper.Reset(idleConnTimeout - time.Since(p.idle[0].idleSince))
 }
 
+func (p *pool) address() *url.URL { return p.base }
+
 // close closes the idle connections.
 func (p *pool) close() {
 	p.mu.Lock()
@@ -166,7 +168,7 @@ func (p *pool) close() {
 func (p *pool) open(ctx context.Context, until time.Time) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, min(p.connect, time.Until(until)))
 	defer cancel()
-	plain, err := p.dial(ctx, "tcp", p.address)
+	plain, err := p.dial(ctx, "tcp", p.host)
 	if err != nil {
 		return nil, err // unwrapped: its type shows that nothing was sent
 	}

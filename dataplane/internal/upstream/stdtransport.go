@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -54,6 +55,8 @@ func newStdTransport(
 	return &stdTransport{base: base, transport: t}
 }
 
+func (l *stdTransport) address() *url.URL { return l.base }
+
 func (l *stdTransport) close() { l.transport.CloseIdleConnections() }
 
 func (l *stdTransport) send(ctx context.Context, call *provider.Call, limits Limits) (*provider.Answer, error) {
@@ -85,11 +88,16 @@ func (l *stdTransport) send(ctx context.Context, call *provider.Call, limits Lim
 
 func (l *stdTransport) request(ctx context.Context, call *provider.Call) *http.Request {
 	target := targetOf(l.base, call)
+	fields := l.heads.get(call).fields
+	if call.Signature != nil {
+		fields = maps.Clone(fields)
+		maps.Copy(fields, call.Signature)
+	}
 	request := &http.Request{
 		Method:     methodOf(call),
 		URL:        &target,
 		Host:       target.Host,
-		Header:     l.heads.get(call).fields,
+		Header:     fields,
 		Proto:      "HTTP/1.1",
 		ProtoMajor: 1,
 		ProtoMinor: 1,

@@ -149,6 +149,9 @@ func (s *Sources) azureIdentity(p map[string]string) (azcore.TokenCredential, er
 	return azidentity.NewManagedIdentityCredential(managed) //nolint:wrapcheck // wrapped by the caller
 }
 
+// awsService is the service of the models at AWS, for which calls are signed.
+const awsService = "bedrock"
+
 // roleSession is the name under which an assumed role appears in the logs of AWS.
 const roleSession = "modelgateway"
 
@@ -158,7 +161,7 @@ func (s *Sources) aws(p map[string]string) fetchFunc {
 		if err != nil {
 			return Token{}, fmt.Errorf("credential: get keys of AWS: %w", err)
 		}
-		token := Token{Keys: &keys}
+		token := Token{Keys: &keys, Region: p["region"], Service: cmp.Or(p["service"], awsService)}
 		if keys.CanExpire {
 			token.Expires = keys.Expires
 		}

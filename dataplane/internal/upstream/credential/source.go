@@ -15,8 +15,9 @@ import (
 type Token struct {
 	// Text is the access token; empty if requests are signed.
 	Text string
-	// Keys sign requests; nil if there is an access token.
-	Keys *aws.Credentials
+	// Keys sign requests to a Service in a Region; nil if there is an access token.
+	Keys            *aws.Credentials
+	Region, Service string
 	// Expires is when the provider stops to accept it; zero if that is unknown.
 	Expires time.Time
 }
