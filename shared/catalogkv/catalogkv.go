@@ -170,10 +170,25 @@ type Route struct {
 // Bearer is the value of Provider.Auth for the header Authorization.
 const Bearer = "bearer"
 
+// ProviderKind is a cloud that offers the models of others in their own format,
+// except for some members and the framing of streams.
+type ProviderKind string
+
+// The kinds of providers that depart from a format, all of them from messages.
+const (
+	Bedrock ProviderKind = "bedrock"
+	Vertex  ProviderKind = "vertex"
+)
+
+// ProviderKinds are the values of Provider.Kind but the empty one.
+var ProviderKinds = []ProviderKind{Bedrock, Vertex}
+
 // Provider is a model provider with the gateway's credentials there.
 type Provider struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
+	// Kind says in which way the provider departs from the formats; empty: it does not.
+	Kind ProviderKind `json:"kind,omitempty"`
 	// BaseURL is the URL in front of the format's path, without /v1.
 	BaseURL string `json:"base_url"`
 	// Addresses are those of the formats whose calls do not go to Format.Path.

@@ -96,6 +96,16 @@ type Provider struct {
 	RootsID string
 }
 
+// Betas returns the names of beta features that the provider is asked for in every request, separated by commas.
+func (p *Provider) Betas() string {
+	for name, value := range p.Headers {
+		if strings.EqualFold(name, "anthropic-beta") {
+			return value
+		}
+	}
+	return ""
+}
+
 // Credential is a decrypted credential. Its text is never printed.
 type Credential struct {
 	ID string

@@ -13,8 +13,8 @@ import (
 	"testing/iotest"
 
 	"modelgateway/dataplane/internal/provider"
-	"modelgateway/scripts/testkit/cloudsim"
-	"modelgateway/scripts/testkit/wiresample"
+	"modelgateway/shared/platform/testkit/cloudsim"
+	"modelgateway/shared/platform/testkit/wiresample"
 )
 
 // ping is what the models' maker sends between events, and Bedrock does not.

@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"modelgateway/dataplane/internal/jsonspan"
+	"modelgateway/shared/catalogkv"
 )
 
 // Target describes the route that an outgoing body is for.
@@ -26,6 +27,11 @@ type Target struct {
 	WantsUser     bool
 	// DefaultSeconds is the model's length of a video for a request without one, zero if it has none.
 	DefaultSeconds int64
+	// Kind is the kind of the provider, which decides about the members of Departures.
+	Kind catalogkv.ProviderKind
+	// Betas names further beta features that the provider is to be asked for, separated by commas. They are sent if the
+	// provider wants them in the body.
+	Betas string
 	// WithoutAdded leaves out the member that the gateway adds although no client asked for it, because the provider
 	// refuses it.
 	WithoutAdded bool
@@ -147,6 +153,7 @@ func (r *Request) listEdits(t *Target) {
 	}
 
 	r.editInclude(e, t, filter)
+	r.depart(e, t)
 }
 
 // lowerLimits replaces the output limits of the request, which are above that of the model.

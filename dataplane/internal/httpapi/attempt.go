@@ -169,6 +169,8 @@ func (a *routableRequest) upstreamBody(choice route.Choice, withoutAdded bool) *
 		Rules:          a.rules,
 		MaxOutput:      a.model.MaxOutputTokens,
 		DefaultSeconds: a.model.DefaultSeconds,
+		Kind:           choice.Provider.Kind,
+		Betas:          choice.Provider.Betas(),
 		WithoutAdded:   withoutAdded,
 		IdentityFunc:   identity.Hash,
 		PseudonymFunc:  identity.Pseudonym,

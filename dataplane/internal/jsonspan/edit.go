@@ -66,8 +66,12 @@ func (e *Edit) ReplaceAt(i int, raw []byte) {
 	e.growth += len(raw)
 }
 
-// Drop removes the named member if it exists.
+// Drop removes the named member if it exists or was added.
 func (e *Edit) Drop(name string) bool {
+	if added := slices.IndexFunc(e.added, func(a addition) bool { return a.name == name }); added >= 0 {
+		e.added = slices.Delete(e.added, added, added+1)
+		return true
+	}
 	i := e.object.Index(name)
 	if i >= 0 {
 		e.DropAt(i)

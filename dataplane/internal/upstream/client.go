@@ -222,6 +222,9 @@ func (c *Client) Do(ctx context.Context, call *provider.Call) (*provider.Answer,
 		return nil, err
 	}
 	decode(answer)
+	if isFramed(call) {
+		unframe(answer)
+	}
 	return answer, nil
 }
 

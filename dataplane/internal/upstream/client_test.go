@@ -50,7 +50,7 @@ func TestCallsHaveTheGatewaysHeadersOnly(t *testing.T) {
 			"messages of a version, by key", func(c *provider.Call) {
 				c.Format, c.Provider.AnthropicVersion, c.Provider.Auth = catalogkv.Messages, "2031-01-01", "x-api-key"
 				c.Beta, c.Provider.Headers = "x,y", map[string]string{"anthropic-beta": "z, x"}
-			}, own("Anthropic-Version", "2031-01-01", "Anthropic-Beta", "z, x,y", "Authorization", "", "X-Api-Key", "the-secret"),
+			}, own("Anthropic-Version", "2031-01-01", "Anthropic-Beta", "z,x,y", "Authorization", "", "X-Api-Key", "the-secret"),
 		},
 		{
 			"credential in a header of its own", func(c *provider.Call) { c.Provider.Auth = "api-key" },

@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
 
 	"modelgateway/dataplane/internal/catalog"
+	"modelgateway/dataplane/internal/eventstream"
+	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/provider"
 	"modelgateway/shared/catalogkv"
 )
@@ -111,22 +111,14 @@ func (h *head) appendTo(out []byte, call *provider.Call, base *url.URL) []byte {
 	return append(out, "\r\n"...)
 }
 
-// joinNames returns two lists of names as one, without repetitions.
-func joinNames(first, second string) string {
-	names := strings.Split(first, ",")
-	for name := range strings.SplitSeq(second, ",") {
-		if !slices.ContainsFunc(names, func(known string) bool { return strings.TrimSpace(known) == name }) {
-			names = append(names, name)
-		}
-	}
-	return strings.Join(names, ",")
-}
-
 // headerFields returns the headers of a call. None of them comes from the client.
 func headerFields(call *provider.Call) http.Header {
 	accept := call.Accept
-	if accept == "" {
+	switch {
+	case accept == "":
 		accept = "application/json"
+	case accept == eventStream && isFramed(call):
+		accept = eventstream.MediaType
 	}
 
 	h := http.Header{"Accept": {accept}, "Accept-Encoding": {"identity"}, "User-Agent": {userAgent}}
@@ -146,7 +138,8 @@ func headerFields(call *provider.Call) http.Header {
 		h["Idempotency-Key"] = nil
 	}
 
-	if call.Format == catalogkv.Messages {
+	departure := format.Departures[call.Provider.Kind][call.Format] // the body has the version, and possibly the beta features
+	if call.Format == catalogkv.Messages && len(departure.Added) == 0 {
 		version := call.Provider.AnthropicVersion
 		if version == "" {
 			version = "2023-06-01"
@@ -154,13 +147,16 @@ func headerFields(call *provider.Call) http.Header {
 		h["Anthropic-Version"] = []string{version}
 	}
 
-	if call.Beta != "" {
+	if call.Beta != "" && departure.BetaMember == "" {
 		h["Anthropic-Beta"] = []string{call.Beta}
 	}
 
 	for name, value := range call.Provider.Headers {
+		if departure.BetaMember != "" && http.CanonicalHeaderKey(name) == "Anthropic-Beta" {
+			continue
+		}
 		if call.Beta != "" && http.CanonicalHeaderKey(name) == "Anthropic-Beta" {
-			value = joinNames(value, call.Beta)
+			value = format.JoinBetas(value, call.Beta)
 		}
 		h.Set(name, value)
 	}
