@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/labstack/echo/v4"
