@@ -203,7 +203,9 @@ func (p *proxy) readBucket(r *request, asked int64) {
 }
 
 // checkResumed checks I2 in a resumed session: its leases cover what its requests
-// have cost, and what running ones need.
+// have used, and what running ones need. The lease of a key that got its limit during
+// the session is charged for requests from before that, too, which have reserved
+// nothing of it.
 func (w *world) checkResumed(r *request) {
 	w.stats.count("requests admitted in resumed sessions")
 	needs := []wire.Need{{Pool: r.record.BalancePool, Kind: wire.Balance, Amount: r.amount}}
@@ -215,6 +217,9 @@ func (w *world) checkResumed(r *request) {
 	}
 
 	for _, n := range needs {
+		if w.oracle.everUnlimited[n.Pool] {
+			continue
+		}
 		l := w.pg.leases[n.Pool][r.session]
 		if l == nil {
 			w.fail("I2: %s has resumed session %d, which has no lease of pool %d", r.p.name, r.session, n.Pool)
@@ -225,12 +230,16 @@ func (w *world) checkResumed(r *request) {
 	}
 }
 
-// usedBy returns what the ended requests of a session have cost, and what running
-// ones have reserved, of the pool of a need.
+// usedBy returns what the requests of a session have used of the pool of a need. An
+// overrun counts once it is settled: only then the lease is granted its units.
 func (w *world) usedBy(p *proxy, id wire.SessionID, n wire.Need) (used int64) {
-	for _, e := range w.oracle.events {
-		if e.session == id && (e.balance == n.Pool || e.limit == n.Pool) {
+	for request, e := range w.oracle.events {
+		switch {
+		case e.session != id || e.balance != n.Pool && e.limit != n.Pool:
+		case w.settledNow(request):
 			used += e.cost
+		default:
+			used += e.used
 		}
 	}
 	for _, x := range p.running {

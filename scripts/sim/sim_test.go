@@ -16,6 +16,7 @@ var regressions = map[string]struct {
 	"a late heartbeat that was sent after the deadline": {"", 367},
 	"a late failure of a queue that is closed":          {"", 4303},
 	"a replica that is resumed for a moment":            {"top-ups", 2888},
+	"a key without a limit in a resumed session":        {"", 12851},
 }
 
 // Every change of the protocol must pass this test. It also checks that the seeds
