@@ -57,6 +57,7 @@ func TestAccountQueriesUseIndexes(t *testing.T) {
 				Revision: 1, Ids: []ident.UUID{newer}, AccountIds: []ident.UUID{c.Account}, ExternalIds: []string{"newer"}, Names: []string{"newer"},
 				LookupHashes: [][]byte{make([]byte, 32)}, PepperIds: []string{""}, Ciphertexts: [][]byte{nil}, CipherKeyIds: []string{""},
 				Hints: []string{""}, SpendLimits: []int64{-1},
+				Settings: [][]byte{[]byte(`{"description": "", "metadata": {}, "paused": false, "models": [], "networks": []}`)},
 			})
 			if err != nil || len(made) != 1 {
 				t.Fatalf("got %d keys, %v; want one", len(made), err)

@@ -38,7 +38,7 @@ func TestIntervalsHoldWhatWasAddedInAnyOrder(t *testing.T) {
 				t.Fatalf("seed %d: got %v, %d numbers; want %v", seed, got, s.Count(), want)
 			}
 		}
-		for n := int64(0); n <= 41; n++ {
+		for n := range int64(42) {
 			if s.Contains(n) != added[n] {
 				t.Fatalf("seed %d: Contains(%d) is %t", seed, n, s.Contains(n))
 			}

@@ -73,7 +73,8 @@ colour: red
 providers: [{id: sim, base_url: "ftp://x"}]
 `, false)
 	servertest.Problem(t, r.Problem, http.StatusBadRequest, "invalid_input")
-	r = b.Try(strings.Replace(strings.Replace(servertest.DemoCatalog, `input: "1.00", `, "", 1), "provider: sim, upstream_model: sim-image", "provider: other", 1), false)
+	unpriced := strings.Replace(servertest.DemoCatalog, "      input: \"1.00\"\n", "", 1)
+	r = b.Try(strings.Replace(unpriced, "provider: sim, upstream_model: sim-image", "provider: other", 1), false)
 	servertest.Problem(t, r.Problem, http.StatusBadRequest, "invalid_input")
 	var fields []string
 	for _, e := range r.Problem.Errors {

@@ -35,7 +35,8 @@ const maxName = 128
 
 // NoModel returns the error for a model that does not exist, or not for the account or the endpoint.
 func NoModel(name string) *apierr.Error {
-	return modelNotFound("The model '" + format.Clip(name, maxName) + "' does not exist, is not available to you, or does not support this endpoint.")
+	return modelNotFound("The model '" + format.Clip(name, maxName) +
+		"' does not exist, is not available to you, or does not support this endpoint.")
 }
 
 // NoModelForKey returns the error for a model that the account has and the key may not use.

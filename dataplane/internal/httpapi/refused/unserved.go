@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
+	"strconv"
 
 	"modelgateway/shared/apierr"
 )
@@ -32,13 +33,13 @@ func Text(e *apierr.Error, id string) []byte {
 	body := e.Envelope(id)
 	header := http.Header{
 		"Content-Type":   {"application/json"},
-		"Content-Length": {fmt.Sprint(len(body))},
+		"Content-Length": {strconv.Itoa(len(body))},
 		"X-Request-Id":   {id},
 		"Request-Id":     {id},
 		"Connection":     {"close"},
 	}
 	if seconds := e.RetryAfterSeconds(); seconds > 0 {
-		header.Set("Retry-After", fmt.Sprint(seconds))
+		header.Set("Retry-After", strconv.Itoa(seconds))
 	}
 	if e.Permanent() {
 		header.Set("X-Should-Retry", "false")
