@@ -3,6 +3,7 @@ package httpapi
 import (
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -15,7 +16,10 @@ import (
 // it sees must not be the one that ends with the operation.
 func TestErrorHandlerSeesTheContextOfTheRequest(t *testing.T) {
 	t.Parallel()
-	p := pipeline{operations: map[string]operation{"test": {}}, timeLimit: time.Minute}
+	p := pipeline{
+		operations: map[string]operation{"test": {}}, timeLimit: time.Minute,
+		address: func(*http.Request) netip.Addr { return netip.Addr{} },
+	}
 	c := echo.New().NewContext(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil), httptest.NewRecorder())
 	if err := p.run(c, "test", nil); err == nil {
 		t.Fatal("a request without a token is accepted")
