@@ -721,6 +721,8 @@ create table provider_credentials (
     id text primary key,
     provider_id text not null references providers (id) on delete cascade,
     name text not null,
+    -- what is sealed: a secret, or the parameters from which proxies get and renew what they send
+    kind text not null default 'secret',
     sealed bytea not null,
     cipher_key_id text not null,
     enabled boolean not null default true,

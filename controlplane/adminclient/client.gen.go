@@ -51,6 +51,24 @@ const (
 	CatalogChangeKindSettings       CatalogChangeKind = "settings"
 )
 
+// Defines values for CatalogCredentialKind.
+const (
+	CatalogCredentialKindAws    CatalogCredentialKind = "aws"
+	CatalogCredentialKindAzure  CatalogCredentialKind = "azure"
+	CatalogCredentialKindGoogle CatalogCredentialKind = "google"
+	CatalogCredentialKindOauth  CatalogCredentialKind = "oauth"
+	CatalogCredentialKindSecret CatalogCredentialKind = "secret"
+)
+
+// Defines values for CatalogCredentialPatchKind.
+const (
+	CatalogCredentialPatchKindAws    CatalogCredentialPatchKind = "aws"
+	CatalogCredentialPatchKindAzure  CatalogCredentialPatchKind = "azure"
+	CatalogCredentialPatchKindGoogle CatalogCredentialPatchKind = "google"
+	CatalogCredentialPatchKindOauth  CatalogCredentialPatchKind = "oauth"
+	CatalogCredentialPatchKindSecret CatalogCredentialPatchKind = "secret"
+)
+
 // Defines values for CatalogModelType.
 const (
 	CatalogModelTypeImage CatalogModelType = "image"
@@ -79,6 +97,18 @@ const (
 	CatalogParamPolicyForward CatalogParamPolicy = "forward"
 	CatalogParamPolicyReject  CatalogParamPolicy = "reject"
 	CatalogParamPolicyReplace CatalogParamPolicy = "replace"
+)
+
+// Defines values for CatalogProviderKind.
+const (
+	CatalogProviderKindBedrock CatalogProviderKind = "bedrock"
+	CatalogProviderKindVertex  CatalogProviderKind = "vertex"
+)
+
+// Defines values for CatalogProviderPatchKind.
+const (
+	CatalogProviderPatchKindBedrock CatalogProviderPatchKind = "bedrock"
+	CatalogProviderPatchKindVertex  CatalogProviderPatchKind = "vertex"
 )
 
 // Defines values for CatalogRouteFormats.
@@ -287,6 +317,8 @@ const (
 const (
 	RefusedCredentialReasonKeyRejected    RefusedCredentialReason = "key_rejected"
 	RefusedCredentialReasonQuotaExhausted RefusedCredentialReason = "quota_exhausted"
+	RefusedCredentialReasonSourceFailed   RefusedCredentialReason = "source_failed"
+	RefusedCredentialReasonSourceFailing  RefusedCredentialReason = "source_failing"
 )
 
 // Defines values for RequestExplanationOutcome.
@@ -745,15 +777,24 @@ type CatalogCredential struct {
 	Headers map[string]string `json:"headers,omitempty"`
 
 	// ID Read-only. The id changes with the secret.
-	ID   *string `json:"id,omitempty"`
-	Name string  `json:"name"`
+	ID *string `json:"id,omitempty"`
+
+	// Kind How the gateway authenticates: with a fixed secret, or with a token or signature that the proxies renew.
+	Kind *CatalogCredentialKind `json:"kind,omitempty"`
+	Name string                 `json:"name"`
+
+	// Parameters What the proxies need to get and renew a credential of another kind than secret (docs/providers.md). They are stored encrypted and never returned.
+	Parameters map[string]string `json:"parameters,omitempty"`
 
 	// PrivateKey The key of the certificate, in the form PEM. It is stored encrypted and never returned.
 	PrivateKey *string `json:"private_key,omitempty"`
 
-	// Secret What `auth` sends. It is never returned. The stored secret, headers and certificate are kept if all of them are absent, and replaced together otherwise.
+	// Secret What `auth` sends. It is never returned. The stored secret, parameters, headers and certificate are kept if all of them are absent, and replaced together otherwise.
 	Secret *string `json:"secret,omitempty"`
 }
+
+// CatalogCredentialKind How the gateway authenticates: with a fixed secret, or with a token or signature that the proxies renew.
+type CatalogCredentialKind string
 
 // CatalogCredentialList defines model for CatalogCredentialList.
 type CatalogCredentialList struct {
@@ -773,15 +814,24 @@ type CatalogCredentialPatch struct {
 	Headers map[string]string `json:"headers,omitempty"`
 
 	// ID Read-only. The id changes with the secret.
-	ID   *string `json:"id,omitempty"`
-	Name *string `json:"name,omitempty"`
+	ID *string `json:"id,omitempty"`
+
+	// Kind How the gateway authenticates: with a fixed secret, or with a token or signature that the proxies renew.
+	Kind *CatalogCredentialPatchKind `json:"kind,omitempty"`
+	Name *string                     `json:"name,omitempty"`
+
+	// Parameters What the proxies need to get and renew a credential of another kind than secret (docs/providers.md). They are stored encrypted and never returned.
+	Parameters map[string]string `json:"parameters,omitempty"`
 
 	// PrivateKey The key of the certificate, in the form PEM. It is stored encrypted and never returned.
 	PrivateKey *string `json:"private_key,omitempty"`
 
-	// Secret What `auth` sends. It is never returned. The stored secret, headers and certificate are kept if all of them are absent, and replaced together otherwise.
+	// Secret What `auth` sends. It is never returned. The stored secret, parameters, headers and certificate are kept if all of them are absent, and replaced together otherwise.
 	Secret *string `json:"secret,omitempty"`
 }
+
+// CatalogCredentialPatchKind How the gateway authenticates: with a fixed secret, or with a token or signature that the proxies renew.
+type CatalogCredentialPatchKind string
 
 // CatalogDocument defines model for CatalogDocument.
 type CatalogDocument struct {
@@ -1018,8 +1068,11 @@ type CatalogProvider struct {
 	IdleTimeout *string `json:"idle_timeout,omitempty"`
 
 	// KeepsBilling The provider bills cancelled streams in full.
-	KeepsBilling *bool   `json:"keeps_billing,omitempty"`
-	Name         *string `json:"name,omitempty"`
+	KeepsBilling *bool `json:"keeps_billing,omitempty"`
+
+	// Kind The cloud that offers the models, if it departs from the formats (docs/providers.md).
+	Kind *CatalogProviderKind `json:"kind,omitempty"`
+	Name *string              `json:"name,omitempty"`
 
 	// Proxy The address of the forward proxy for all calls, such as `http://proxy.example.com:3128`; absent for that of the proxies' environment (`HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`), if there is one. Without TLS to the provider, a change needs the secrets of all credentials again.
 	Proxy *string `json:"proxy,omitempty"`
@@ -1033,6 +1086,9 @@ type CatalogProvider struct {
 	// WantsUser Requests to the provider carry a pseudonym of the account.
 	WantsUser *bool `json:"wants_user,omitempty"`
 }
+
+// CatalogProviderKind The cloud that offers the models, if it departs from the formats (docs/providers.md).
+type CatalogProviderKind string
 
 // CatalogProviderList defines model for CatalogProviderList.
 type CatalogProviderList struct {
@@ -1078,8 +1134,11 @@ type CatalogProviderPatch struct {
 	IdleTimeout *string `json:"idle_timeout,omitempty"`
 
 	// KeepsBilling The provider bills cancelled streams in full.
-	KeepsBilling *bool   `json:"keeps_billing,omitempty"`
-	Name         *string `json:"name,omitempty"`
+	KeepsBilling *bool `json:"keeps_billing,omitempty"`
+
+	// Kind The cloud that offers the models, if it departs from the formats (docs/providers.md).
+	Kind *CatalogProviderPatchKind `json:"kind,omitempty"`
+	Name *string                   `json:"name,omitempty"`
 
 	// Proxy The address of the forward proxy for all calls, such as `http://proxy.example.com:3128`; absent for that of the proxies' environment (`HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`), if there is one. Without TLS to the provider, a change needs the secrets of all credentials again.
 	Proxy *string `json:"proxy,omitempty"`
@@ -1093,6 +1152,9 @@ type CatalogProviderPatch struct {
 	// WantsUser Requests to the provider carry a pseudonym of the account.
 	WantsUser *bool `json:"wants_user,omitempty"`
 }
+
+// CatalogProviderPatchKind The cloud that offers the models, if it departs from the formats (docs/providers.md).
+type CatalogProviderPatchKind string
 
 // CatalogReach defines model for CatalogReach.
 type CatalogReach struct {
@@ -1521,7 +1583,7 @@ type EventData struct {
 	Percent    *int    `json:"percent,omitempty"`
 	ProviderID *string `json:"provider_id,omitempty"`
 
-	// Reason The reason of the refusal: `key_rejected` or `quota_exhausted`.
+	// Reason The reason of the refusal: `key_rejected` or `quota_exhausted`; or `source_failing` or `source_failed` if it cannot be renewed.
 	Reason *string `json:"reason,omitempty"`
 
 	// Reference The reference of the transaction.
@@ -1693,7 +1755,7 @@ type Fleet struct {
 	// Recovering Whether Postgres has lost commits and sessions from before may still be valid. New requests get the status 503 until then.
 	Recovering bool `json:"recovering"`
 
-	// RefusedCredentials Credentials that their providers refuse. Each is tried again every few minutes; in the meantime the proxies use the other credentials of the provider.
+	// RefusedCredentials Credentials that their providers refuse, or that cannot be renewed. Each is tried again every few minutes; in the meantime the proxies use the other credentials of the provider.
 	RefusedCredentials []RefusedCredential `json:"refused_credentials"`
 
 	// Revision The latest revision of keys and accounts.
@@ -2794,12 +2856,14 @@ type RefusedCredential struct {
 	ProviderID   string `json:"provider_id"`
 
 	// Proxies The names of the proxies that report it.
-	Proxies []string                `json:"proxies"`
-	Reason  RefusedCredentialReason `json:"reason"`
-	Since   time.Time               `json:"since"`
+	Proxies []string `json:"proxies"`
+
+	// Reason `source_failing`: it cannot be renewed but still has a valid token; `source_failed`: it has none left.
+	Reason RefusedCredentialReason `json:"reason"`
+	Since  time.Time               `json:"since"`
 }
 
-// RefusedCredentialReason defines model for RefusedCredential.Reason.
+// RefusedCredentialReason `source_failing`: it cannot be renewed but still has a valid token; `source_failed`: it has none left.
 type RefusedCredentialReason string
 
 // RequestExplanation defines model for RequestExplanation.

@@ -71,9 +71,10 @@ type Provider struct {
 	Credentials map[string]Credential
 }
 
-// Credential is an encrypted secret at a provider.
+// Credential is an encrypted secret at a provider, or the encrypted parameters from which proxies get one.
 type Credential struct {
 	ID     string
+	Kind   catalogkv.CredentialKind
 	Sealed vault.Sealed
 	// Disabled credentials are not published to proxies.
 	Disabled bool

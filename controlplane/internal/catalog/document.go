@@ -27,35 +27,38 @@ type SettingsDocument struct {
 
 // ProviderEntry is a provider of a Document.
 type ProviderEntry struct {
-	ID                string              `json:"id"`
-	Name              string              `json:"name,omitempty"`
-	BaseURL           string              `json:"base_url"`
-	Addresses         catalogkv.Addresses `json:"addresses,omitempty"`
-	Enabled           *bool               `json:"enabled,omitempty"`
-	Auth              string              `json:"auth,omitempty"`
-	AnthropicVersion  string              `json:"anthropic_version,omitempty"`
-	Headers           map[string]string   `json:"headers,omitempty"`
-	Credentials       []CredentialEntry   `json:"credentials,omitempty"`
-	ConnectTimeout    Duration            `json:"connect_timeout,omitzero"`
-	FirstByteTimeout  Duration            `json:"first_byte_timeout,omitzero"`
-	IdleTimeout       Duration            `json:"idle_timeout,omitzero"`
-	TotalTimeout      Duration            `json:"total_timeout,omitzero"`
-	KeepsBilling      bool                `json:"keeps_billing,omitempty"`
-	RecognisesRepeats bool                `json:"recognises_repeats,omitempty"`
-	WantsUser         bool                `json:"wants_user,omitempty"`
-	HTTP2             bool                `json:"http2,omitempty"`
+	ID                string                 `json:"id"`
+	Name              string                 `json:"name,omitempty"`
+	Kind              catalogkv.ProviderKind `json:"kind,omitempty"`
+	BaseURL           string                 `json:"base_url"`
+	Addresses         catalogkv.Addresses    `json:"addresses,omitempty"`
+	Enabled           *bool                  `json:"enabled,omitempty"`
+	Auth              string                 `json:"auth,omitempty"`
+	AnthropicVersion  string                 `json:"anthropic_version,omitempty"`
+	Headers           map[string]string      `json:"headers,omitempty"`
+	Credentials       []CredentialEntry      `json:"credentials,omitempty"`
+	ConnectTimeout    Duration               `json:"connect_timeout,omitzero"`
+	FirstByteTimeout  Duration               `json:"first_byte_timeout,omitzero"`
+	IdleTimeout       Duration               `json:"idle_timeout,omitzero"`
+	TotalTimeout      Duration               `json:"total_timeout,omitzero"`
+	KeepsBilling      bool                   `json:"keeps_billing,omitempty"`
+	RecognisesRepeats bool                   `json:"recognises_repeats,omitempty"`
+	WantsUser         bool                   `json:"wants_user,omitempty"`
+	HTTP2             bool                   `json:"http2,omitempty"`
 	// CA has the issuers whose servers are trusted, in the form PEM. Proxy is the address of a forward proxy.
 	CA    string `json:"ca,omitempty"`
 	Proxy string `json:"proxy,omitempty"`
 }
 
-// CredentialEntry is a credential of a provider. If it has neither a Secret nor Headers nor a Certificate, all that are
-// stored are kept.
+// CredentialEntry is a credential of a provider. It has a Secret, or Parameters if its kind is another one. If it has neither
+// of them nor Headers nor a Certificate, all that are stored are kept.
 type CredentialEntry struct {
 	// ID is only shown: another secret gets another ID.
-	ID     string `json:"id,omitempty"`
-	Name   string `json:"name"`
-	Secret string `json:"secret,omitempty"`
+	ID         string                   `json:"id,omitempty"`
+	Name       string                   `json:"name"`
+	Kind       catalogkv.CredentialKind `json:"kind,omitempty"`
+	Secret     string                   `json:"secret,omitempty"`
+	Parameters map[string]string        `json:"parameters,omitempty"`
 	// Headers are secrets that are sent in further headers.
 	Headers map[string]string `json:"headers,omitempty"`
 	// Certificate and PrivateKey authenticate the gateway in TLS, in the form PEM.

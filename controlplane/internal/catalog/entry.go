@@ -95,6 +95,14 @@ func samePublished(a, b Provider) bool {
 	return same(a.Spec, b.Spec) && slices.Equal(ids(a), ids(b))
 }
 
+// omitSecret leaves out the usual kind.
+func omitSecret(kind catalogkv.CredentialKind) catalogkv.CredentialKind {
+	if kind == catalogkv.SecretCredential {
+		return ""
+	}
+	return kind
+}
+
 // providerEntry returns the published entry, with the credentials encrypted for the proxies.
 func (s *Service) providerEntry(p Provider) (catalogkv.Provider, error) {
 	entry := p.Spec
@@ -109,7 +117,7 @@ func (s *Service) providerEntry(p Provider) (catalogkv.Provider, error) {
 		if err != nil {
 			return catalogkv.Provider{}, fmt.Errorf("catalog: publish provider %s: %w", entry.ID, err)
 		}
-		published := catalogkv.Credential{ID: c.ID}
+		published := catalogkv.Credential{ID: c.ID, Kind: omitSecret(c.Kind)}
 		text, further := splitStored(secret)
 		published.Sealed = s.cfg.Fleet.Seal(text, context)
 		if further != nil {

@@ -39,6 +39,7 @@ func exportProvider(p Provider) ProviderEntry {
 	e := ProviderEntry{
 		ID:                p.Spec.ID,
 		Name:              p.Spec.Name,
+		Kind:              p.Spec.Kind,
 		BaseURL:           p.Spec.BaseURL,
 		Addresses:         p.Spec.Addresses,
 		Enabled:           omitTrue(p.Spec.Enabled),
@@ -58,7 +59,8 @@ func exportProvider(p Provider) ProviderEntry {
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(p.Credentials)) {
-		e.Credentials = append(e.Credentials, CredentialEntry{Name: name, Enabled: omitTrue(!p.Credentials[name].Disabled)})
+		c := p.Credentials[name]
+		e.Credentials = append(e.Credentials, CredentialEntry{Name: name, Kind: omitSecret(c.Kind), Enabled: omitTrue(!c.Disabled)})
 	}
 
 	return e

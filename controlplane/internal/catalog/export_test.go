@@ -17,7 +17,7 @@ func TestExportKeepsEveryMember(t *testing.T) {
 currency: USD
 settings: {image_input_tokens: 900}
 providers:
-  - {id: p, name: P, base_url: "https://p.example", addresses: {chat: {path: /c, stream_path: /s, query: {a: b}}}, enabled: false, auth: x-api-key, anthropic_version: "2023-06-01", headers: {x-title: us},
+  - {id: p, name: P, kind: vertex, base_url: "https://p.example", addresses: {chat: {path: /c, stream_path: /s, query: {a: b}}}, enabled: false, auth: x-api-key, anthropic_version: "2023-06-01", headers: {x-title: us},
      connect_timeout: 250ms, first_byte_timeout: 1s, idle_timeout: 2s, total_timeout: 10m, keeps_billing: true, recognises_repeats: true, wants_user: true,
      http2: true, proxy: "http://proxy.example:3128", ca: "`+strings.ReplaceAll(issuer, "\n", `\n`)+`", credentials: [{name: c, enabled: false}]}
 models:

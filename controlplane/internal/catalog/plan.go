@@ -74,6 +74,7 @@ type NewCredential struct {
 	ID       string
 	Provider string
 	Name     string
+	Kind     catalogkv.CredentialKind
 	Sealed   vault.Sealed
 	Enabled  bool
 }
@@ -177,14 +178,22 @@ func (s *Service) planProvider(p *Plan, state *State, t targetProvider, invalid 
 func (s *Service) planCredential(p *Plan, before Provider, t targetProvider, name string, invalid *validation.Errors) error {
 	wanted := t.secrets[name]
 	stored, known := before.Credentials[name]
+	known = known && omitSecret(stored.Kind) == omitSecret(wanted.kind) // one of another kind is another credential
 	action := Create
+	if stored.ID != "" {
+		action = Update
+	}
+	if !known && !wanted.given() && wanted.kind != catalogkv.SecretCredential {
+		wanted.secret = catalogkv.EncodeParameters(nil) // the identity of the proxy needs no parameters
+		checkParameters(wanted.path, wanted.kind, nil, invalid)
+	}
 	switch {
 	case !known && !wanted.given():
-		invalid.Add(validation.Member(wanted.path, "secret"), "is required, because no secret is stored under this name")
+		invalid.Add(wanted.member(), "is required, because no secret is stored under this name")
 		return nil
 	case !wanted.given() && exposing(&before.Spec, &t.spec) != "":
 		// Otherwise the change would send the stored secret, which nobody can read, to a server of the caller's choice.
-		invalid.Add(validation.Member(wanted.path, "secret"), "is required, because %s", exposing(&before.Spec, &t.spec))
+		invalid.Add(wanted.member(), "is required, because %s", exposing(&before.Spec, &t.spec))
 		return nil
 	case !wanted.given():
 		p.enableCredential(t.spec.ID+"/"+name, &stored, wanted.enabled)
@@ -198,8 +207,9 @@ func (s *Service) planCredential(p *Plan, before Provider, t targetProvider, nam
 			p.enableCredential(t.spec.ID+"/"+name, &stored, wanted.enabled)
 			return nil
 		}
+	}
+	if stored.ID != "" {
 		p.RemoveCredentials = append(p.RemoveCredentials, stored.ID)
-		action = Update
 	}
 
 	id := ident.Credential.New()
@@ -207,6 +217,7 @@ func (s *Service) planCredential(p *Plan, before Provider, t targetProvider, nam
 		ID:       id,
 		Provider: t.spec.ID,
 		Name:     name,
+		Kind:     wanted.kind,
 		Enabled:  wanted.enabled,
 		Sealed:   s.cfg.Vault.Seal(wanted.stored(), catalogkv.CredentialContext(id)),
 	})

@@ -86,7 +86,7 @@ func (b *builder) furtherSecrets(path string, p *ProviderEntry, c *CredentialEnt
 	if p.Auth != "" && p.Auth != catalogkv.Bearer {
 		used = map[string]string{http.CanonicalHeaderKey(p.Auth): "the secret"}
 	}
-	if c.Secret == "" && len(c.Headers) > 0 {
+	if c.Secret == "" && len(c.Headers) > 0 && (c.Kind == "" || c.Kind == catalogkv.SecretCredential) {
 		clear(used)
 	}
 	for name := range p.Headers {

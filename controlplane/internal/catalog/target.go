@@ -33,9 +33,20 @@ type targetProvider struct {
 }
 
 type targetSecret struct {
-	path, secret string
-	further      catalogkv.Secrets
-	enabled      bool
+	path string
+	kind catalogkv.CredentialKind
+	// secret is the secret or the parameters.
+	secret  string
+	further catalogkv.Secrets
+	enabled bool
+}
+
+// member is the member of the document that has the secret.
+func (t *targetSecret) member() string {
+	if t.kind == catalogkv.SecretCredential {
+		return validation.Member(t.path, "secret")
+	}
+	return validation.Member(t.path, "parameters")
 }
 
 type targetModel struct {
@@ -137,6 +148,8 @@ func (b *builder) provider(path string, e *ProviderEntry) {
 	b.issuers(validation.Member(path, "ca"), e.CA)
 	b.forwardProxy(validation.Member(path, "proxy"), e.Proxy)
 
+	b.refuse(e.Kind != "" && !slices.Contains(catalogkv.ProviderKinds, e.Kind), path, "kind", "must be one of %v", catalogkv.ProviderKinds)
+
 	for header := range e.Headers {
 		b.header(validation.Member(validation.Member(path, "headers"), header), header, e.Headers[header])
 	}
@@ -149,19 +162,14 @@ func (b *builder) provider(path string, e *ProviderEntry) {
 		b.refuse(c.Name == "." || c.Name == "..", at, "name", "must not be . or .., which browsers take for a part of an address")
 		_, twice := p.secrets[c.Name]
 		b.refuse(twice, at, "name", "is used by another credential of the provider")
-		b.refuse(strings.Contains(c.Secret, "${"), at, "secret", "holds a ${…} that was not replaced")
 		b.furtherSecrets(at, e, &c)
-		p.secrets[c.Name] = targetSecret{
-			path:    at,
-			secret:  c.Secret,
-			further: catalogkv.Secrets{Headers: c.Headers, Certificate: c.Certificate, PrivateKey: c.PrivateKey},
-			enabled: orTrue(c.Enabled),
-		}
+		p.secrets[c.Name] = b.secret(at, &c)
 	}
 
 	p.spec = catalogkv.Provider{
 		ID:                 e.ID,
 		Name:               name,
+		Kind:               e.Kind,
 		BaseURL:            strings.TrimRight(e.BaseURL, "/"),
 		Addresses:          e.Addresses,
 		Enabled:            orTrue(e.Enabled),
@@ -180,6 +188,45 @@ func (b *builder) provider(path string, e *ProviderEntry) {
 		TotalTimeoutMS:     e.TotalTimeout.milliseconds(),
 	}
 	b.target.providers[e.ID] = p
+}
+
+// secret converts what a credential authenticates with.
+func (b *builder) secret(path string, c *CredentialEntry) targetSecret {
+	t := targetSecret{
+		path:    path,
+		kind:    c.Kind,
+		secret:  c.Secret,
+		further: catalogkv.Secrets{Headers: c.Headers, Certificate: c.Certificate, PrivateKey: c.PrivateKey},
+		enabled: orTrue(c.Enabled),
+	}
+	b.refuse(strings.Contains(c.Secret, "${"), path, "secret", "holds a ${…} that was not replaced")
+	for name, value := range c.Parameters {
+		at := validation.Member(path, "parameters")
+		b.refuse(strings.Contains(value, "${"), at, name, "holds a ${…} that was not replaced")
+	}
+
+	kinds := catalogkv.CredentialKinds()
+	switch {
+	case c.Kind == "" || c.Kind == catalogkv.SecretCredential:
+		t.kind = catalogkv.SecretCredential
+		b.refuse(c.Parameters != nil, path, "parameters", "are for credentials of another kind than secret")
+	case !slices.Contains(kinds, c.Kind):
+		b.invalid.Add(validation.Member(path, "kind"), "must be one of %v", kinds)
+	default:
+		b.refuse(c.Secret != "", path, "secret", "is for credentials of the kind secret: others have parameters")
+		if c.Parameters != nil || !t.further.IsZero() {
+			t.secret = catalogkv.EncodeParameters(c.Parameters)
+			checkParameters(path, c.Kind, c.Parameters, &b.invalid)
+		}
+	}
+
+	return t
+}
+
+// checkParameters refuses the parameters that cannot be used for a kind.
+func checkParameters(path string, kind catalogkv.CredentialKind, parameters map[string]string, invalid *validation.Errors) {
+	path = validation.Member(path, "parameters")
+	kind.CheckParameters(parameters, func(name, text string) { invalid.Add(validation.Member(path, name), "%s", text) })
 }
 
 func (d Duration) milliseconds() int64 { return time.Duration(d).Milliseconds() }

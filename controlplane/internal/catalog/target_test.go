@@ -121,6 +121,17 @@ func TestInvalidDocumentReportsFieldErrors(t *testing.T) {
 			[]string{"providers[0].credentials[0].secret", "providers[0].credentials[1].name", "providers[0].credentials[2].name"},
 		},
 		{
+			"kinds of credentials", `{currency: USD, providers: [{id: a, kind: azure, base_url: "http://x", credentials: [
+				{name: a, kind: aws, parameters: {role_arn: "${ROLE}"}}, {name: b, kind: later}, {name: c, kind: google, secret: s},
+				{name: d, parameters: {region: x}}, {name: e, kind: oauth, parameters: {token_url: "x"}}, {name: f, kind: azure}]}]}`,
+			[]string{
+				"providers[0].kind", "providers[0].credentials[0].parameters.role_arn", "providers[0].credentials[0].parameters.region",
+				"providers[0].credentials[1].kind", "providers[0].credentials[2].secret", "providers[0].credentials[3].parameters",
+				"providers[0].credentials[4].parameters.client_id", "providers[0].credentials[4].parameters.client_secret",
+				"providers[0].credentials[4].parameters.token_url",
+			},
+		},
+		{
 			"model ids", "currency: USD\nmodels:\n- {id: a b, type: text, price: {input: 1, output: 1}}\n- {id: c, type: text, price: {input: 1, output: 1}}\n- {id: c, type: text, price: {input: 1, output: 1}}",
 			[]string{"models[0].id", "models[2].id"},
 		},

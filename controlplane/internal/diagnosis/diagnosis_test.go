@@ -152,6 +152,15 @@ func TestFactsGiveFindings(t *testing.T) {
 		{"recovery wait", func(w *world) { w.postgres.Recovering = true }, "failure postgres recovery_wait"},
 		{"model without a route", func(w *world) { w.postgres.UnusableModels = []string{"m"} }, "failure catalog usable_route"},
 		{"tools without a price", func(w *world) { w.postgres.UnpricedTools = []diagnosis.UnpricedTools{{Model: "m", Calls: 3}} }, "warning catalog tool_price"},
+		{"credential refused", func(w *world) {
+			w.fleet.RefusedCredentials = []fleet.RefusedCredential{{Provider: "p", Credential: "main", Reason: wire.KeyRejected}}
+		}, "warning proxies credentials"},
+		{"credential cannot be renewed", func(w *world) {
+			w.fleet.RefusedCredentials = []fleet.RefusedCredential{{Provider: "p", Credential: "main", Reason: wire.SourceFailing}}
+		}, "warning proxies credentials"},
+		{"credential has no valid token", func(w *world) {
+			w.fleet.RefusedCredentials = []fleet.RefusedCredential{{Provider: "p", Credential: "main", Reason: wire.SourceFailed}}
+		}, "failure proxies credentials"},
 		{"last credential refused", func(w *world) { w.postgres.RefusingProviders = []string{"p"} }, "failure catalog usable_credential"},
 		{"usage in doubt", func(w *world) {
 			w.doubts = []traffic.UsageDoubt{{Provider: "p", Reason: "low_output", Answers: 4, Of: 500}, {Provider: "p", Reason: "missing", Answers: 2, Of: 500}}

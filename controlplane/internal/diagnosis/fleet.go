@@ -26,6 +26,30 @@ func live(f *fleet.Fleet) int {
 	return n
 }
 
+// renewalFails reports whether a credential is not refused by the provider but could not be renewed.
+func renewalFails(c *fleet.RefusedCredential) bool {
+	return c.Reason == wire.SourceFailing || c.Reason == wire.SourceFailed
+}
+
+func renewalSeverity(c *fleet.RefusedCredential) Status {
+	if c.Reason == wire.SourceFailing {
+		return Warning
+	}
+	return Failure
+}
+
+func renewalEffect(c *fleet.RefusedCredential) string {
+	if c.Reason == wire.SourceFailing {
+		return "Its token is still valid. When that ends, calls with it are not made."
+	}
+	return "It has no valid token: calls with it are not made, and requests go to other routes, or get 502."
+}
+
+// reported says since when a credential is reported, and by which proxies.
+func reported(c *fleet.RefusedCredential) string {
+	return c.Since.UTC().Format(time.RFC3339) + ", reported by " + strings.Join(c.Proxies, ", ")
+}
+
 func checkFleet(f *fleet.Fleet) []Finding {
 	add := collect("proxies")
 	add.check(live(f) == 0, Failure, "live", "", number(live(f), "live proxy", "live proxies"),
@@ -43,17 +67,18 @@ func checkFleet(f *fleet.Fleet) []Finding {
 
 	for i := range f.RefusedCredentials {
 		c := &f.RefusedCredentials[i]
+		if renewalFails(c) {
+			add.check(true, renewalSeverity(c), "credentials", c.Provider+"/"+c.Credential, "cannot be renewed since "+reported(c), renewalEffect(c),
+				"The log of a proxy has the answer of the token server (`credential cannot be renewed`). Check the parameters and what the "+
+					"cloud allows the identity, then `gwctl credentials put`.")
+			continue
+		}
 		add.check(
 			true,
 			Warning,
 			"credentials",
 			c.Provider+"/"+c.Credential,
-			fmt.Sprintf(
-				"refused (%s) since %s, reported by %s",
-				c.Reason,
-				c.Since.UTC().Format(time.RFC3339),
-				strings.Join(c.Proxies, ", "),
-			),
+			fmt.Sprintf("refused (%s) since %s", c.Reason, reported(c)),
 			"Proxies use the other credentials of the provider, if there are any.",
 			"Check the account at the provider, then replace the secret: `gwctl credentials put`.",
 		)

@@ -85,7 +85,7 @@ type Fleet struct {
 // and retry this one periodically.
 type RefusedCredential struct {
 	Provider, Credential, CredentialID string
-	// Reason is wire.KeyRejected or wire.QuotaExhausted.
+	// Reason is one of package wire: KeyRejected, QuotaExhausted, SourceFailing or SourceFailed.
 	Reason string
 	Since  time.Time
 	// Proxies has the names of the proxies that report it.

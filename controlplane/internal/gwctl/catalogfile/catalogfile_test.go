@@ -20,8 +20,8 @@ func env(name string) string {
 func TestVariablesInSecretsAreExpanded(t *testing.T) {
 	t.Parallel()
 	for name, doc := range map[string]string{
-		"yaml": "currency: USD\nproviders:\n  - id: a\n    base_url: https://a # ${KEY} in a comment\n    credentials: [{name: one, secret: \"${KEY}\"}, {name: two, secret: '${OTHER}'}, {name: three}]\nmodels: [{id: m, type: text, price: {input: 1.00, output: 2.00}}]\n",
-		"json": `{"currency":"USD","providers":[{"id":"a","base_url":"https://a","credentials":[{"name":"one","secret":"${KEY}"},{"name":"two","secret":"${OTHER}"},{"name":"three"}]}],"models":[{"id":"m","type":"text","price":{"input":"1.00","output":"2.00"}}]}`,
+		"yaml": "currency: USD\nproviders:\n  - id: a\n    base_url: https://a # ${KEY} in a comment\n    credentials: [{name: one, secret: \"${KEY}\"}, {name: two, secret: '${OTHER}'}, {name: three, kind: oauth, parameters: {client_secret: '${OTHER}'}}]\nmodels: [{id: m, type: text, price: {input: 1.00, output: 2.00}}]\n",
+		"json": `{"currency":"USD","providers":[{"id":"a","base_url":"https://a","credentials":[{"name":"one","secret":"${KEY}"},{"name":"two","secret":"${OTHER}"},{"name":"three","kind":"oauth","parameters":{"client_secret":"${OTHER}"}}]}],"models":[{"id":"m","type":"text","price":{"input":"1.00","output":"2.00"}}]}`,
 	} {
 		text, err := catalogfile.Expand([]byte(doc), env)
 		if err != nil {
@@ -31,7 +31,7 @@ func TestVariablesInSecretsAreExpanded(t *testing.T) {
 		if err := strict.YAML(text, &got); err != nil {
 			t.Fatalf("%s: %v\n%s", name, err, text)
 		}
-		want := []catalog.CredentialEntry{{Name: "one", Secret: `sk-"1": #x`}, {Name: "two", Secret: "true"}, {Name: "three"}}
+		want := []catalog.CredentialEntry{{Name: "one", Secret: `sk-"1": #x`}, {Name: "two", Secret: "true"}, {Name: "three", Kind: "oauth", Parameters: map[string]string{"client_secret": "true"}}}
 		if diff := cmp.Diff(want, got.Providers[0].Credentials); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
@@ -60,7 +60,7 @@ providers:
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for _, refused := range []string{"headers: {x: '${KEY}'}", "credentials: [{name: '${KEY}'}]", "credentials: [{headers: {a: {b: '${KEY}'}}}]"} {
-		if _, err := catalogfile.Expand([]byte("providers:\n  - "+refused+"\n"), env); err == nil || !strings.Contains(err.Error(), "only the secrets of credentials may") {
+		if _, err := catalogfile.Expand([]byte("providers:\n  - "+refused+"\n"), env); err == nil || !strings.Contains(err.Error(), "only secrets and parameters of credentials may") {
 			t.Errorf("%s: got %v", refused, err)
 		}
 	}
@@ -85,7 +85,7 @@ func TestJSONMayEscapeCharactersAsSurrogates(t *testing.T) {
 func TestAllErrorsOfVariablesAreReported(t *testing.T) {
 	t.Parallel()
 	_, err := catalogfile.Expand([]byte("providers:\n- base_url: ${KEY}\n  credentials: [{secret: '${MISSING}'}, {secret: '${GONE}-${KEY}'}]\n"), env)
-	want := "line 2: providers[].base_url contains a variable; only the secrets of credentials may\nline 3: the variable MISSING is not set\nline 3: the variable GONE is not set"
+	want := "line 2: providers[].base_url contains a variable; only secrets and parameters of credentials may\nline 3: the variable MISSING is not set\nline 3: the variable GONE is not set"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v; want %s", err, want)
 	}

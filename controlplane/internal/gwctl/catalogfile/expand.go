@@ -16,7 +16,7 @@ import (
 // variable matches ${NAME}. Other dollar signs have no meaning.
 var variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
 
-// Expand replaces environment variables in the secrets of credentials. A variable in another place is an error, because
+// Expand replaces environment variables in the secrets and parameters of credentials. A variable in another place is an error, because
 // other values are shown to people; so is a variable that is not set. All errors are returned, joined.
 func Expand(text []byte, env func(string) string) ([]byte, error) {
 	if json.Valid(text) {
@@ -89,7 +89,7 @@ func (e *expander) walk(n *yaml.Node, path []string) {
 // credentialPath is the path of a credential.
 var credentialPath = []string{"providers", "", "credentials", ""}
 
-// isSecret reports whether variables are allowed at a path: in the secret, the secret headers, the certificate and the key
+// isSecret reports whether variables are allowed at a path: in the secret, the parameters, the secret headers, the certificate and the key
 // of a credential.
 func isSecret(path []string) bool {
 	if len(path) <= len(credentialPath) || !slices.Equal(path[:len(credentialPath)], credentialPath) {
@@ -98,7 +98,7 @@ func isSecret(path []string) bool {
 	switch rest := path[len(credentialPath):]; rest[0] {
 	case "secret", "certificate", "private_key":
 		return len(rest) == 1
-	case "headers":
+	case "headers", "parameters":
 		return len(rest) == 2
 	}
 	return false
@@ -110,7 +110,7 @@ func (e *expander) scalar(n *yaml.Node, path []string) {
 	}
 
 	if !isSecret(path) {
-		e.faults = append(e.faults, fmt.Errorf("line %d: %s contains a variable; only the secrets of credentials may", n.Line, name(path)))
+		e.faults = append(e.faults, fmt.Errorf("line %d: %s contains a variable; only secrets and parameters of credentials may", n.Line, name(path)))
 		return
 	}
 

@@ -252,6 +252,8 @@ const (
 const (
 	RefusedCredentialReasonKeyRejected    RefusedCredentialReason = "key_rejected"
 	RefusedCredentialReasonQuotaExhausted RefusedCredentialReason = "quota_exhausted"
+	RefusedCredentialReasonSourceFailed   RefusedCredentialReason = "source_failed"
+	RefusedCredentialReasonSourceFailing  RefusedCredentialReason = "source_failing"
 )
 
 // Defines values for RequestExplanationOutcome.
@@ -1125,7 +1127,7 @@ type EventData struct {
 	Percent    *int    `json:"percent,omitempty"`
 	ProviderID *string `json:"provider_id,omitempty"`
 
-	// Reason The reason of the refusal: `key_rejected` or `quota_exhausted`.
+	// Reason The reason of the refusal: `key_rejected` or `quota_exhausted`; or `source_failing` or `source_failed` if it cannot be renewed.
 	Reason *string `json:"reason,omitempty"`
 
 	// Reference The reference of the transaction.
@@ -1297,7 +1299,7 @@ type Fleet struct {
 	// Recovering Whether Postgres has lost commits and sessions from before may still be valid. New requests get the status 503 until then.
 	Recovering bool `json:"recovering"`
 
-	// RefusedCredentials Credentials that their providers refuse. Each is tried again every few minutes; in the meantime the proxies use the other credentials of the provider.
+	// RefusedCredentials Credentials that their providers refuse, or that cannot be renewed. Each is tried again every few minutes; in the meantime the proxies use the other credentials of the provider.
 	RefusedCredentials []RefusedCredential `json:"refused_credentials"`
 
 	// Revision The latest revision of keys and accounts.
@@ -2323,12 +2325,14 @@ type RefusedCredential struct {
 	ProviderID   string `json:"provider_id"`
 
 	// Proxies The names of the proxies that report it.
-	Proxies []string                `json:"proxies"`
-	Reason  RefusedCredentialReason `json:"reason"`
-	Since   time.Time               `json:"since"`
+	Proxies []string `json:"proxies"`
+
+	// Reason `source_failing`: it cannot be renewed but still has a valid token; `source_failed`: it has none left.
+	Reason RefusedCredentialReason `json:"reason"`
+	Since  time.Time               `json:"since"`
 }
 
-// RefusedCredentialReason defines model for RefusedCredential.Reason.
+// RefusedCredentialReason `source_failing`: it cannot be renewed but still has a valid token; `source_failed`: it has none left.
 type RefusedCredentialReason string
 
 // RequestExplanation defines model for RequestExplanation.

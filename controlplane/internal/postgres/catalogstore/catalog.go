@@ -194,7 +194,10 @@ func (l *loader) credentials() error {
 	rows, err := l.q.ListCredentials(l.ctx)
 	for _, row := range rows {
 		l.state.Providers[row.ProviderID].Credentials[row.Name] = catalog.Credential{
-			ID: row.ID, Sealed: vault.Sealed{Text: row.Sealed, KeyID: row.CipherKeyID}, Disabled: !row.Enabled,
+			ID:       row.ID,
+			Kind:     catalogkv.CredentialKind(row.Kind),
+			Sealed:   vault.Sealed{Text: row.Sealed, KeyID: row.CipherKeyID},
+			Disabled: !row.Enabled,
 		}
 	}
 	return err
@@ -349,6 +352,7 @@ func (w *planWriter) credentials() error {
 			ID:          c.ID,
 			ProviderID:  c.Provider,
 			Name:        c.Name,
+			Kind:        string(c.Kind),
 			Sealed:      c.Sealed.Text,
 			CipherKeyID: c.Sealed.KeyID,
 			Enabled:     c.Enabled,

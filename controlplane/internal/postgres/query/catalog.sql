@@ -12,7 +12,7 @@ select exists (select 1 from ledger_transactions);
 select id, spec from providers order by id;
 
 -- name: ListCredentials :many
-select id, provider_id, name, sealed, cipher_key_id, enabled from provider_credentials order by id;
+select id, provider_id, name, kind, sealed, cipher_key_id, enabled from provider_credentials order by id;
 
 -- name: ListModels :many
 -- The price in force is the newest version: versions are assigned after the revision was taken, times are not.
@@ -31,14 +31,15 @@ order by m.id;
 select id, model_id, spec from routes order by id;
 
 -- name: UnusableModels :many
--- The enabled models without any enabled route to an enabled provider with a credential that the provider does not refuse.
+-- The enabled models without any enabled route to an enabled provider with a credential that the provider does not refuse. One
+-- that cannot be renewed is usable while it still has a valid token.
 select m.id from models m
 where m.enabled and m.deleted_at is null and not exists (
     select from routes r
     join providers p on p.id = r.provider_id
     join provider_credentials c on c.provider_id = p.id
     where r.model_id = m.id and coalesce((r.spec ->> 'enabled')::boolean, true) and coalesce((p.spec ->> 'enabled')::boolean, true)
-        and c.enabled and c.refused_at is null)
+        and c.enabled and (c.refused_at is null or c.refused_reason = 'source_failing'))
 order by m.id;
 
 -- name: RefusingProviders :many
@@ -47,7 +48,7 @@ select p.id from providers p
 join provider_credentials c on c.provider_id = p.id and c.enabled
 where coalesce((p.spec ->> 'enabled')::boolean, true)
 group by p.id
-having bool_and(c.refused_at is not null)
+having bool_and(c.refused_at is not null and c.refused_reason <> 'source_failing')
 order by p.id;
 
 -- name: EnabledProviders :many
@@ -76,8 +77,8 @@ on conflict (id) do update set name = excluded.name, spec = excluded.spec, revis
 delete from providers where id = any(@ids::text[]);
 
 -- name: InsertCredential :exec
-insert into provider_credentials (id, provider_id, name, sealed, cipher_key_id, enabled)
-values (@id, @provider_id, @name, @sealed, @cipher_key_id, @enabled);
+insert into provider_credentials (id, provider_id, name, kind, sealed, cipher_key_id, enabled)
+values (@id, @provider_id, @name, @kind, @sealed, @cipher_key_id, @enabled);
 
 -- name: RemoveCredentials :exec
 delete from provider_credentials where id = any(@ids::text[]);

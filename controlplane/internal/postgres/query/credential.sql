@@ -1,7 +1,8 @@
 -- Credentials that their provider refuses, as live proxies report in heartbeats.
 
 -- name: MarkRefusedCredentials :many
--- Marks the credentials that some proxy reports as refused, unless they are marked.
+-- Marks the credentials that some proxy reports as refused, unless they are marked. One that could not be renewed is marked again
+-- when it has no valid token left; of two reasons the first in the alphabet wins, which is the worse of these.
 update provider_credentials c
 set refused_at = now(), refused_reason = r.reason
 from (
@@ -13,7 +14,7 @@ from (
     ) as f
     group by 1
 ) as r
-where c.id = r.credential and c.refused_at is null
+where c.id = r.credential and (c.refused_at is null or c.refused_reason = 'source_failing' and r.reason <> 'source_failing')
 returning c.id, c.provider_id, c.name, c.refused_reason;
 
 -- name: ClearRefusedCredentials :many

@@ -160,14 +160,15 @@ func (q *Queries) HasLedgerTransactions(ctx context.Context) (bool, error) {
 }
 
 const insertCredential = `-- name: InsertCredential :exec
-insert into provider_credentials (id, provider_id, name, sealed, cipher_key_id, enabled)
-values ($1, $2, $3, $4, $5, $6)
+insert into provider_credentials (id, provider_id, name, kind, sealed, cipher_key_id, enabled)
+values ($1, $2, $3, $4, $5, $6, $7)
 `
 
 type InsertCredentialParams struct {
 	ID          string
 	ProviderID  string
 	Name        string
+	Kind        string
 	Sealed      []byte
 	CipherKeyID string
 	Enabled     bool
@@ -178,6 +179,7 @@ func (q *Queries) InsertCredential(ctx context.Context, arg InsertCredentialPara
 		arg.ID,
 		arg.ProviderID,
 		arg.Name,
+		arg.Kind,
 		arg.Sealed,
 		arg.CipherKeyID,
 		arg.Enabled,
@@ -250,13 +252,14 @@ func (q *Queries) InsertScheduledPrice(ctx context.Context, arg InsertScheduledP
 }
 
 const listCredentials = `-- name: ListCredentials :many
-select id, provider_id, name, sealed, cipher_key_id, enabled from provider_credentials order by id
+select id, provider_id, name, kind, sealed, cipher_key_id, enabled from provider_credentials order by id
 `
 
 type ListCredentialsRow struct {
 	ID          string
 	ProviderID  string
 	Name        string
+	Kind        string
 	Sealed      []byte
 	CipherKeyID string
 	Enabled     bool
@@ -275,6 +278,7 @@ func (q *Queries) ListCredentials(ctx context.Context) ([]ListCredentialsRow, er
 			&i.ID,
 			&i.ProviderID,
 			&i.Name,
+			&i.Kind,
 			&i.Sealed,
 			&i.CipherKeyID,
 			&i.Enabled,
@@ -707,7 +711,7 @@ select p.id from providers p
 join provider_credentials c on c.provider_id = p.id and c.enabled
 where coalesce((p.spec ->> 'enabled')::boolean, true)
 group by p.id
-having bool_and(c.refused_at is not null)
+having bool_and(c.refused_at is not null and c.refused_reason <> 'source_failing')
 order by p.id
 `
 
@@ -849,11 +853,12 @@ where m.enabled and m.deleted_at is null and not exists (
     join providers p on p.id = r.provider_id
     join provider_credentials c on c.provider_id = p.id
     where r.model_id = m.id and coalesce((r.spec ->> 'enabled')::boolean, true) and coalesce((p.spec ->> 'enabled')::boolean, true)
-        and c.enabled and c.refused_at is null)
+        and c.enabled and (c.refused_at is null or c.refused_reason = 'source_failing'))
 order by m.id
 `
 
-// The enabled models without any enabled route to an enabled provider with a credential that the provider does not refuse.
+// The enabled models without any enabled route to an enabled provider with a credential that the provider does not refuse. One
+// that cannot be renewed is usable while it still has a valid token.
 func (q *Queries) UnusableModels(ctx context.Context) ([]string, error) {
 	rows, err := q.db.Query(ctx, unusableModels)
 	if err != nil {

@@ -59,7 +59,7 @@ from (
     ) as f
     group by 1
 ) as r
-where c.id = r.credential and c.refused_at is null
+where c.id = r.credential and (c.refused_at is null or c.refused_reason = 'source_failing' and r.reason <> 'source_failing')
 returning c.id, c.provider_id, c.name, c.refused_reason
 `
 
@@ -71,7 +71,8 @@ type MarkRefusedCredentialsRow struct {
 }
 
 // Credentials that their provider refuses, as live proxies report in heartbeats.
-// Marks the credentials that some proxy reports as refused, unless they are marked.
+// Marks the credentials that some proxy reports as refused, unless they are marked. One that could not be renewed is marked again
+// when it has no valid token left; of two reasons the first in the alphabet wins, which is the worse of these.
 func (q *Queries) MarkRefusedCredentials(ctx context.Context) ([]MarkRefusedCredentialsRow, error) {
 	rows, err := q.db.Query(ctx, markRefusedCredentials)
 	if err != nil {

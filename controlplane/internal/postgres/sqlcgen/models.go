@@ -281,6 +281,7 @@ type ProviderCredential struct {
 	ID            string
 	ProviderID    string
 	Name          string
+	Kind          string
 	Sealed        []byte
 	CipherKeyID   string
 	Enabled       bool
