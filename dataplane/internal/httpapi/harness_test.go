@@ -45,6 +45,7 @@ import (
 	"modelgateway/dataplane/internal/tail"
 	"modelgateway/dataplane/internal/turns"
 	"modelgateway/dataplane/internal/upstream"
+	"modelgateway/dataplane/internal/upstream/credential"
 	"modelgateway/dataplane/internal/usagereport"
 	"modelgateway/dataplane/internal/videojob"
 	"modelgateway/shared/apikey"
@@ -110,6 +111,8 @@ type options struct {
 	// providers replaces the provider client.
 	providers httpapi.Providers
 	cfg       httpapi.Config
+	// sources renews the credentials of providers, nil if they are fixed secrets.
+	sources *credential.Sources
 	// noCatalog leaves the catalog unpublished.
 	noCatalog bool
 	// provider and model change the entries before they are published.
@@ -175,6 +178,7 @@ func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gatew
 	g.admit = admission.New(g, g.keys, g.spool, g.plane, admission.Units{IdleTimeout: 10 * time.Second}, admission.NewMetrics(reg), log)
 	g.admit.OnSession(g.Current())
 	calls := upstream.New(upstream.Limits{})
+	calls.Credentials = o.sources
 	if o.providers == nil {
 		o.providers = calls
 	}

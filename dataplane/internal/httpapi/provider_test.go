@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"bytes"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -28,6 +29,7 @@ func newSim(t *testing.T, answer http.HandlerFunc) *providerSim {
 	s := &providerSim{answer: answer}
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
 		if err != nil {
 			return // the gateway has closed the connection
 		}
