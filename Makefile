@@ -151,7 +151,7 @@ screenshots: ## make the pictures of the console in the documents (docs/images) 
 .PHONY: screenshots/parts
 screenshots/parts: ## take over how the parts of the console look now, after looking at the pictures in scripts/e2e/browser/testdata
 	@scripts/need.sh chromium chromium
-	@go test -count=1 -run TestPartsLookAsTheyDid ./scripts/e2e/browser -update
+	@LONG=1 go test -count=1 -run TestPartsLookAsTheyDid ./scripts/e2e/browser -update
 
 # The newest versions of agents and frameworks are large downloads, so make test has only
 # the clients whose packages it needs anyway.
@@ -264,8 +264,9 @@ bench/settle: $(BUILT)/withpostgres ## settle a million queued usage events and 
 	@$(BUILT)/withpostgres go test -run='^$$' -bench=BenchmarkSettlement -benchtime=$(EVENTS)x ./controlplane/internal/bus
 
 .PHONY: bench/usage
-bench/usage: $(BUILT)/withpostgres ## lists, totals and statements, and all pages of the console, over 5 million usage records, with a limit of 150 ms each
+bench/usage: $(BUILT)/withpostgres ## lists, totals and statements, and all pages of the console, over 5 million usage records, and the search among 100,000 accounts, with a limit of 150 ms each
 	@MGW_BENCH_ROWS=5000000 $(BUILT)/withpostgres go test -run='^$$' -bench=UsageReads -benchtime=10x -timeout 60m ./controlplane/internal/postgres/usagestore
+	@MGW_BENCH_ROWS=1000000 $(BUILT)/withpostgres go test -run='^$$' -bench=Search -benchtime=20x -timeout 60m ./controlplane/internal/postgres/accountstore
 	@MGW_BENCH_ROWS=5000000 $(BUILT)/withpostgres go test -run='^$$' -bench=Pages -benchtime=1x -timeout 60m ./controlplane/internal/console
 
 .PHONY: bench/proxy
