@@ -140,16 +140,15 @@ func (s *Server) getVideoContent(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	defer func() { _ = answer.Body.Close() }()
 
-	if answer.Status == http.StatusNotFound || answer.Status == http.StatusGone {
-		_ = answer.Body.Close() // providers delete videos after some time
+	if answer.Status == http.StatusNotFound || answer.Status == http.StatusGone { // providers delete videos after some time
 		return errVideoNotFound
 	}
 
 	if answer.Status >= 300 && answer.Status != http.StatusRequestedRangeNotSatisfiable {
 		return provider.StatusFailure(call, answer, cleanerOf(call.Choice, v.Model))
 	}
-	defer func() { _ = answer.Body.Close() }()
 
 	switch {
 	case answer.Status == http.StatusRequestedRangeNotSatisfiable:
