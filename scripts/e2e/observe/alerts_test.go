@@ -243,7 +243,15 @@ func (p *pager) fillUsageStream(t *testing.T) {
 // stopControlPlane stops the only control plane until its absence shows.
 func (p *pager) stopControlPlane(t *testing.T) {
 	t.Helper()
+	// Accounts in use are served on. Nothing can be decided about those that the proxy has not seen, and each of their
+	// requests waits for that.
+	model := p.r.Model(t, rig.Model{})
+	var strangers []rig.Request
+	for range 20 {
+		strangers = append(strangers, chat(p.r.Account(t, rig.AccountSpec{}).Key, model, false))
+	}
 	p.r.Halt(t, rig.ControlPlane)
+	defer send(t, p.r, strangers...)()
 	p.await(t, "MgwPlaneAbsent", "MgwServiceUnavailable")
 	p.r.Resume(t, rig.ControlPlane)
 }

@@ -105,6 +105,7 @@ func makeTraffic(t *testing.T, r *rig.Rig) {
 		chat(narrow.Key, slow, false), chat(narrow.Key, slow, false),
 		rig.Request{Path: "/v1/images/generations", Key: key, Body: object{"model": image, "prompt": "Waves"}},
 	)
+	leave(t, r, chat(key, r.Model(t, rig.Model{Directives: "out=100,chunk=50ms"}), true))
 	r.Do(t, rig.Request{Path: "/v1/videos", Key: key, Body: object{"model": video, "prompt": "Waves", "seconds": "4"}})
 	large := rig.Request{Path: "/v1/chat/completions", Key: key, Body: io.LimitReader(zeros{}, 26<<20), Length: 26 << 20}
 	_, _ = r.Try(t.Context(), large) // the answer may come before the body is sent

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"context"
+	"io"
 	"sync"
 	"testing"
 	"time"
@@ -25,6 +26,23 @@ func send(t *testing.T, r *rig.Rig, requests ...rig.Request) (stop func()) {
 	stop = sync.OnceFunc(func() { cancel(); clients.Wait() })
 	t.Cleanup(stop)
 	return stop
+}
+
+// leave lets a client begin a stream and leave it, again and again until the end of the test.
+func leave(t *testing.T, r *rig.Rig, q rig.Request) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var client sync.WaitGroup
+	client.Go(func() {
+		for ctx.Err() == nil {
+			if response, err := r.Open(ctx, q); err == nil {
+				_, _ = io.ReadFull(response.Body, make([]byte, 200))
+				_ = response.Body.Close()
+			}
+			pause(ctx)
+		}
+	})
+	t.Cleanup(func() { cancel(); client.Wait() })
 }
 
 // pause is the time between two requests of a client.
