@@ -56,7 +56,7 @@ func BenchmarkSearch(b *testing.B) {
 	for name, text := range map[string]string{
 		"beginning":       "northwind",
 		"middle":          "robotics",
-		"one-name":        "labs 77777",
+		"one-name":        "travel 77777",
 		"nothing":         "there is no such name",
 		"ending-of-id":    "00ffee",
 		"ending-none":     "deadbeef",
