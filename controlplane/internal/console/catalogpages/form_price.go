@@ -86,7 +86,9 @@ type priceFields struct {
 // newPriceFields returns the form of a price for models of a type, or of every type if it is empty.
 func newPriceFields(r *kit.Request, currency string, t adminclient.CatalogModelType, inForce any) *priceFields {
 	f := &priceFields{currency: currency, inForce: priceValues(inForce), moved: map[string]string{}}
-	f.paths = slices.Concat(slices.Collect(maps.Keys(f.inForce)), slices.Collect(maps.Keys(r.URL.Query())), slices.Collect(maps.Keys(r.PostForm)))
+	f.paths = slices.AppendSeq(f.paths, maps.Keys(f.inForce))
+	f.paths = slices.AppendSeq(f.paths, maps.Keys(r.URL.Query()))
+	f.paths = slices.AppendSeq(f.paths, maps.Keys(r.PostForm))
 
 	per := currency + " per 1 million tokens"
 	f.tokens("price", per, t != "" && t != adminclient.CatalogModelTypeText)

@@ -13,9 +13,6 @@ import (
 	"modelgateway/controlplane/internal/search"
 )
 
-// benchRows names the environment variable with the number of usage rows in the table.
-const benchRows = "MGW_BENCH_ROWS"
-
 // manyAccounts adds 100,000 accounts with a key and a payment each to those that FillUsage has made.
 var manyAccounts = []string{
 	`insert into accounts (id, external_id, name, max_concurrent_requests, revision)
