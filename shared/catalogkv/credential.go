@@ -2,6 +2,7 @@ package catalogkv
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -183,7 +184,10 @@ func EncodeParameters(parameters map[string]string) string {
 	if parameters == nil {
 		parameters = map[string]string{}
 	}
-	text, _ := json.Marshal(parameters) // never fails, and sorts the names
+	text, err := json.Marshal(parameters) // sorts the names
+	if err != nil {                       // texts always marshal
+		panic(err)
+	}
 	return string(text)
 }
 
@@ -191,7 +195,7 @@ func EncodeParameters(parameters map[string]string) string {
 func DecodeParameters(text string) (map[string]string, error) {
 	var parameters map[string]string
 	if err := json.Unmarshal([]byte(text), &parameters); err != nil {
-		return nil, fmt.Errorf("catalogkv: the parameters of the credential are no object of texts") // the cause has parts of them
+		return nil, errors.New("catalogkv: the parameters of the credential are no object of texts") // the cause has parts of them
 	}
 	return parameters, nil
 }

@@ -66,7 +66,7 @@ func NewBody(source provider.AnswerBody) *Body {
 // Await implements provider.AnswerBody.
 func (b *Body) Await() error {
 	if b.out != nil || b.err != nil {
-		return nil
+		return nil //nolint:nilerr // Read returns it
 	}
 	return b.source.Await()
 }
@@ -95,7 +95,7 @@ func (b *Body) Close() error {
 	if b.err == nil {
 		b.err = io.ErrClosedPipe
 	}
-	return b.source.Close()
+	return b.source.Close() //nolint:wrapcheck // passed through as the body's own
 }
 
 // put returns a buffer.
@@ -119,7 +119,7 @@ func (b *Body) fill() {
 	n, err := b.source.Read(in[len(in):cap(in)])
 	in = in[:len(in)+n]
 	rest, broken := b.decode(in)
-	*b.in = append(in[:0], rest...)
+	*b.in = in[:copy(in, rest)]
 	empty := len(rest) == 0
 	switch {
 	case broken != nil:
@@ -260,20 +260,15 @@ func exception(frame *aws.Message) []byte {
 	if json.Unmarshal(frame.Payload, &said) != nil || said.Message == "" {
 		said.Message = header(frame, ":error-message")
 	}
-	type detail struct {
-		Type    string `json:"type"`
-		Message string `json:"message"`
+	class := errorTypes[strings.ToLower(kind)]
+	if class == "" {
+		class = "api_error"
 	}
-	event := struct {
-		Type  string `json:"type"`
-		Error detail `json:"error"`
-	}{"error", detail{"api_error", said.Message}}
-	if known := errorTypes[strings.ToLower(kind)]; known != "" {
-		event.Error.Type = known
+	if said.Message == "" {
+		said.Message = kind
 	}
-	if event.Error.Message == "" {
-		event.Error.Message = kind
-	}
-	data, _ := json.Marshal(event) // never fails
+	data := jsonspan.AppendString([]byte(`{"type":"error","error":{"type":`), class)
+	data = jsonspan.AppendString(append(data, `,"message":`...), said.Message)
+	data = append(data, "}}"...)
 	return data
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -207,7 +208,7 @@ func BenchmarkSign(b *testing.B) {
 		b.Fatal(err)
 	}
 	for _, size := range []int{1 << 10, 64 << 10} {
-		b.Run(fmt.Sprint(size), func(b *testing.B) {
+		b.Run(strconv.Itoa(size), func(b *testing.B) {
 			b.ReportAllocs()
 			call := call("")
 			call.Path, call.ContentType = "/model/eu.anthropic.claude-v1:0/invoke-with-response-stream", "application/json"

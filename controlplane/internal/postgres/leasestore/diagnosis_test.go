@@ -44,6 +44,8 @@ func TestDiagnose(t *testing.T) {
 		('free', '{"free_server_tool": true}', now()), ('priced now', '{}', now()), ('priced now', '{"server_tool": 5}', now())`)
 	exec(`insert into usage_daily_models select (now() at time zone 'utc')::date - case when model = 'before' then 2 else 0 end, model, shard, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0
 		from unnest(array['no price', 'free', 'priced now', 'before']) as model, generate_series(1, 2) as shard`)
+	// One that cannot be renewed is usable while it has a valid token.
+	exec(`update provider_credentials set refused_at = now(), refused_reason = 'source_failing' where id in ('crd_1', 'crd_2', 'crd_3')`)
 	facts, err := store.Diagnose(t.Context())
 	if err != nil {
 		t.Fatal(err)

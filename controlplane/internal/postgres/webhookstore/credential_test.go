@@ -59,6 +59,36 @@ func TestRefusedCredentials(t *testing.T) {
 	}
 }
 
+// A credential that cannot be renewed gets the worse reason when a proxy has no valid token left.
+func TestReasonOfACredentialThatCannotBeRenewed(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	db := w.Replica()
+	store, hooks := leasestore.NewLeases(db), webhookstore.New(db)
+	w.Exec(`insert into providers (id, name, spec, revision) values ('bedrock', 'Bedrock', '{}', 1)`)
+	w.Exec(`insert into provider_credentials (id, provider_id, name, kind, sealed, cipher_key_id) values ('crd_1', 'bedrock', 'main', 'aws', '', 'm1')`)
+	first, second := w.Session(store, "proxy-1"), w.Session(store, "proxy-2")
+	for _, step := range []struct {
+		session      wire.SessionID
+		boot, reason string
+		want         string
+	}{
+		{first, "proxy-1", wire.SourceFailing, wire.SourceFailing},
+		{second, "proxy-2", wire.SourceFailed, wire.SourceFailed},
+		{first, "proxy-1", wire.SourceFailing, wire.SourceFailed},
+	} {
+		r := &wire.HeartbeatRequest{Session: step.session, BootID: step.boot, AppliedRevision: storetest.Scalar[int64](w, "select revision from cluster_state")}
+		r.Refused = []wire.RefusedCredential{{Credential: "crd_1", Reason: step.reason}}
+		_, err := store.Heartbeat(t.Context(), r, storetest.Window, 10)
+		storetest.Check(t, err)
+		storetest.Check(t, hooks.UpdateRefusedCredentials(t.Context()))
+		f, err := leasestore.NewFleet(db).Fleet(t.Context())
+		if err != nil || len(f.RefusedCredentials) != 1 || f.RefusedCredentials[0].Reason != step.want {
+			t.Errorf("after %s of %s: got %+v, %v; want %s", step.reason, step.boot, f.RefusedCredentials, err, step.want)
+		}
+	}
+}
+
 // A credential that is refused and accepted in turns causes one event of each type in
 // an hour.
 func TestCredentialEventsAreOncePerHour(t *testing.T) {

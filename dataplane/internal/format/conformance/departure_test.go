@@ -161,7 +161,7 @@ func TestBodiesDepartByTheMembersOfTheTableOnly(t *testing.T) {
 				if digest(t, plain, listed...) != digest(t, out, listed...) {
 					t.Errorf("%s: beside the listed members,\n%s goes out as\n%s", kind, plain, out)
 				}
-				if except := append(listed, changed...); digest(t, body, except...) != digest(t, out, except...) {
+				if except := slices.Concat(listed, changed); digest(t, body, except...) != digest(t, out, except...) {
 					t.Errorf("%s: the members of the client\n%s go out as\n%s", kind, body, out)
 				}
 				checked++

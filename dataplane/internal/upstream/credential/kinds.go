@@ -172,7 +172,9 @@ func (s *Sources) aws(p map[string]string) fetchFunc {
 // awsKeys returns the keys of the parameters or of the process (a web identity, a container or an instance), or with them
 // those of an assumed role.
 func (s *Sources) awsKeys(ctx context.Context, p map[string]string) (aws.Credentials, error) {
-	base := aws.CredentialsProvider(awscredentials.NewStaticCredentialsProvider(p["access_key_id"], p["secret_access_key"], p["session_token"]))
+	var base aws.CredentialsProvider = awscredentials.NewStaticCredentialsProvider(
+		p["access_key_id"], p["secret_access_key"], p["session_token"],
+	)
 	client := sts.Options{Region: p["region"], HTTPClient: s.awsClient, RetryMaxAttempts: 1}
 	if p["access_key_id"] == "" {
 		found, err := config.LoadDefaultConfig(

@@ -1,7 +1,6 @@
 package cloudsim
 
 import (
-	"encoding/json"
 	"encoding/xml"
 	"fmt"
 	"io"
@@ -11,6 +10,8 @@ import (
 )
 
 // keys is how the metadata servers of AWS answer.
+//
+//nolint:tagliatelle // the names of AWS
 type keys struct {
 	Code            string    `json:"Code,omitempty"`
 	AccessKeyID     string    `json:"AccessKeyId"`
@@ -102,8 +103,8 @@ func regionOfSTS(host string) string {
 func (c *Clouds) writeRole(w http.ResponseWriter, action, how string) {
 	id, secret, session, ends := c.issueKeys(how)
 	w.Header().Set("Content-Type", "text/xml")
-	fmt.Fprintf(w, `<%[1]sResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><%[1]sResult><Credentials><AccessKeyId>%s</AccessKeyId>`+
-		`<SecretAccessKey>%s</SecretAccessKey><SessionToken>%s</SessionToken><Expiration>%s</Expiration></Credentials>`+
+	fmt.Fprintf(w, `<%[1]sResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><%[1]sResult><Credentials>`+
+		`<AccessKeyId>%s</AccessKeyId><SecretAccessKey>%s</SecretAccessKey><SessionToken>%s</SessionToken><Expiration>%s</Expiration></Credentials>`+
 		`<AssumedRoleUser><Arn>%s</Arn><AssumedRoleId>ARO:modelgateway</AssumedRoleId></AssumedRoleUser></%[1]sResult></%[1]sResponse>`,
 		action, id, secret, session, ends.UTC().Format(time.RFC3339), Role)
 }
@@ -125,5 +126,5 @@ func RefuseSignature(w http.ResponseWriter, err error) {
 	w.Header().Set("X-Amzn-Errortype", code)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusForbidden)
-	_ = json.NewEncoder(w).Encode(map[string]string{"message": "The security token included in the request is invalid or expired"})
+	_, _ = io.WriteString(w, `{"message":"The security token included in the request is invalid or expired"}`)
 }

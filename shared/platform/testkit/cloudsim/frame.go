@@ -54,7 +54,8 @@ func Exception(kind, message string) Frame {
 }
 
 // InvocationMetrics is what Bedrock adds to the last event of a stream.
-const InvocationMetrics = `,"amazon-bedrock-invocationMetrics":{"inputTokenCount":12,"outputTokenCount":5,"invocationLatency":900,"firstByteLatency":300}`
+const InvocationMetrics = `,"amazon-bedrock-invocationMetrics":{"inputTokenCount":12,"outputTokenCount":5,` +
+	`"invocationLatency":900,"firstByteLatency":300}`
 
 // Frames returns an event stream of Anthropic as Bedrock sends it: a frame for each event, the last one with the metrics of
 // the invocation. Bedrock sends no pings.

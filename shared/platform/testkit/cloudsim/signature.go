@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -103,7 +104,7 @@ func canonical(r *http.Request, body []byte, signed []string) string {
 		case "host":
 			values = []string{r.Host}
 		case "content-length":
-			values = []string{fmt.Sprint(len(body))}
+			values = []string{strconv.Itoa(len(body))}
 		}
 		for i := range values {
 			values = slices.Clone(values)

@@ -31,7 +31,8 @@ func (c *Clouds) oauth(w http.ResponseWriter, r *http.Request) {
 	id, secret, inHeader := r.BasicAuth()
 	how := "oauth header"
 	if !inHeader {
-		id, secret, how = r.PostFormValue("client_id"), r.PostFormValue("client_secret"), "oauth form"
+		how = "oauth form"
+		id, secret = r.PostFormValue("client_id"), r.PostFormValue("client_secret")
 	}
 	if r.Method != http.MethodPost || id != ClientID || secret != ClientSecret {
 		refuse(w, "invalid_client", "the client %s with the secret %s is not known", id, secret)
@@ -43,7 +44,7 @@ func (c *Clouds) oauth(w http.ResponseWriter, r *http.Request) {
 	}
 	for _, name := range []string{"scope", "audience"} {
 		if value := r.PostFormValue(name); value != "" {
-			how += " " + name + "=" + value
+			how = strings.Join([]string{how, name + "=" + value}, " ")
 		}
 	}
 	c.answer(w, how)
@@ -105,7 +106,8 @@ func (c *Clouds) google(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case rsa.VerifyPKCS1v15(c.Account.key, crypto.SHA256, digest[:], signature) != nil:
 		refuse(w, "invalid_grant", "Invalid JWT Signature.")
-	case json.Unmarshal(text, &claims) != nil, claims.Audience != "https://"+GoogleHost+"/token", claims.Issued > now, claims.Expires <= now:
+	case json.Unmarshal(text, &claims) != nil, claims.Audience != "https://"+GoogleHost+"/token",
+		claims.Issued > now, claims.Expires <= now:
 		refuse(w, "invalid_grant", "Invalid JWT: %s", text)
 	default:
 		c.answer(w, "google account "+claims.Issuer+" "+claims.Scope)
