@@ -68,9 +68,16 @@ func checkFleet(f *fleet.Fleet) []Finding {
 	for i := range f.RefusedCredentials {
 		c := &f.RefusedCredentials[i]
 		if renewalFails(c) {
-			add.check(true, renewalSeverity(c), "credentials", c.Provider+"/"+c.Credential, "cannot be renewed since "+reported(c), renewalEffect(c),
-				"The log of a proxy has the answer of the token server (`credential cannot be renewed`). Check the parameters and what the "+
-					"cloud allows the identity, then `gwctl credentials put`.")
+			add.check(
+				true,
+				renewalSeverity(c),
+				"credentials",
+				c.Provider+"/"+c.Credential,
+				"cannot be renewed since "+reported(c),
+				renewalEffect(c),
+				"The log of a proxy has the answer of the token server (`credential cannot be renewed`). Check the parameters and what "+
+					"the cloud allows the identity, then `gwctl credentials put`.",
+			)
 			continue
 		}
 		add.check(

@@ -110,7 +110,8 @@ func (e *expander) scalar(n *yaml.Node, path []string) {
 	}
 
 	if !isSecret(path) {
-		e.faults = append(e.faults, fmt.Errorf("line %d: %s contains a variable; only secrets and parameters of credentials may", n.Line, name(path)))
+		const text = "line %d: %s contains a variable; only secrets and parameters of credentials may"
+		e.faults = append(e.faults, fmt.Errorf(text, n.Line, name(path)))
 		return
 	}
 

@@ -131,6 +131,31 @@ func TestCredentialIsEditedWithoutTheDocument(t *testing.T) {
 	}
 }
 
+// The kind of a credential is shown, its parameters are not. A change of its state keeps them.
+func TestCredentialThatIsRenewedIsEditedWithoutTheDocument(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	b.Apply(servertest.SmallCatalog)
+	put := func(parameters map[string]string) *servertest.Answer[adminclient.CatalogCredential] {
+		t.Helper()
+		answer, err := servertest.Answered(b.API.PutCredential(t.Context(), "sim", "main", nil, adminclient.CatalogCredential{
+			Name: "main", Kind: new(adminclient.CatalogCredentialKind("aws")), Parameters: parameters,
+		}))
+		servertest.Check(t, err)
+		return answer
+	}
+	first, same := put(map[string]string{"region": "eu-central-1"}), put(map[string]string{"region": "eu-central-1"})
+	if first.StatusCode != http.StatusOK || *first.Value.ID != *same.Value.ID || strings.Contains(string(first.Body), "eu-central-1") {
+		t.Errorf("got %d %s, then %s", first.StatusCode, first.Body, same.Body)
+	}
+	servertest.Problem(t, put(map[string]string{"region": "eu-central-1", "secret_access_key": "s"}).Problem, http.StatusBadRequest, "invalid_input")
+	off, err := servertest.Answered(b.API.UpdateCredential(t.Context(), "sim", "main", nil, adminclient.CatalogCredentialPatch{Enabled: new(false)}))
+	servertest.Check(t, err)
+	if off.StatusCode != http.StatusOK || *off.Value.ID != *first.Value.ID || *off.Value.Kind != "aws" {
+		t.Errorf("switched off: %s", off.Body)
+	}
+}
+
 func TestModelAndRouteAreEditedWithoutTheDocument(t *testing.T) {
 	t.Parallel()
 	b := start(t)

@@ -104,7 +104,8 @@ func (c *Clouds) writeRole(w http.ResponseWriter, action, how string) {
 	id, secret, session, ends := c.issueKeys(how)
 	w.Header().Set("Content-Type", "text/xml")
 	fmt.Fprintf(w, `<%[1]sResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><%[1]sResult><Credentials>`+
-		`<AccessKeyId>%s</AccessKeyId><SecretAccessKey>%s</SecretAccessKey><SessionToken>%s</SessionToken><Expiration>%s</Expiration></Credentials>`+
+		`<AccessKeyId>%s</AccessKeyId><SecretAccessKey>%s</SecretAccessKey><SessionToken>%s</SessionToken>`+
+		`<Expiration>%s</Expiration></Credentials>`+
 		`<AssumedRoleUser><Arn>%s</Arn><AssumedRoleId>ARO:modelgateway</AssumedRoleId></AssumedRoleUser></%[1]sResult></%[1]sResponse>`,
 		action, id, secret, session, ends.UTC().Format(time.RFC3339), Role)
 }
