@@ -1047,14 +1047,14 @@ type CatalogProvider struct {
 	// Ca The certificates, in the form PEM, of the only issuers whose servers are trusted; absent for those of the proxies' machines. When it changes to others, the secrets of all credentials must be given again.
 	Ca *string `json:"ca,omitempty"`
 
-	// ConnectTimeout The time limit of connecting.
+	// ConnectTimeout The time limit of connecting, at most 1m; 5s if absent.
 	//
 	// Examples: 5s
 	ConnectTimeout *string             `json:"connect_timeout,omitempty"`
 	Credentials    []CatalogCredential `json:"credentials,omitempty"`
 	Enabled        *bool               `json:"enabled,omitempty"`
 
-	// FirstByteTimeout The time limit until the answer begins.
+	// FirstByteTimeout The time limit until the answer begins, at most 1h; 10m if absent. An answer in one piece begins when the model has ended.
 	FirstByteTimeout *string `json:"first_byte_timeout,omitempty"`
 
 	// Headers Headers that are sent with every request. They can be read by everybody who may read the catalog, so headers for secrets are refused: give them to a credential.
@@ -1064,7 +1064,7 @@ type CatalogProvider struct {
 	Http2 *bool  `json:"http2,omitempty"`
 	ID    string `json:"id"`
 
-	// IdleTimeout The time limit between two parts of an answer.
+	// IdleTimeout The time limit between two parts of an answer, at most 1h; 10m if absent. Models that reason can be silent for minutes.
 	IdleTimeout *string `json:"idle_timeout,omitempty"`
 
 	// KeepsBilling The provider bills cancelled streams in full.
@@ -1080,7 +1080,7 @@ type CatalogProvider struct {
 	// RecognisesRepeats The provider recognises a repeated creation of a video job by its Idempotency-Key. A creation whose answer was lost is repeated once.
 	RecognisesRepeats *bool `json:"recognises_repeats,omitempty"`
 
-	// TotalTimeout The time limit of a whole call.
+	// TotalTimeout The time limit of a whole call, at most 24h; none if absent.
 	TotalTimeout *string `json:"total_timeout,omitempty"`
 
 	// WantsUser Requests to the provider carry a pseudonym of the account.
@@ -1113,14 +1113,14 @@ type CatalogProviderPatch struct {
 	// Ca The certificates, in the form PEM, of the only issuers whose servers are trusted; absent for those of the proxies' machines. When it changes to others, the secrets of all credentials must be given again.
 	Ca *string `json:"ca,omitempty"`
 
-	// ConnectTimeout The time limit of connecting.
+	// ConnectTimeout The time limit of connecting, at most 1m; 5s if absent.
 	//
 	// Examples: 5s
 	ConnectTimeout *string             `json:"connect_timeout,omitempty"`
 	Credentials    []CatalogCredential `json:"credentials,omitempty"`
 	Enabled        *bool               `json:"enabled,omitempty"`
 
-	// FirstByteTimeout The time limit until the answer begins.
+	// FirstByteTimeout The time limit until the answer begins, at most 1h; 10m if absent. An answer in one piece begins when the model has ended.
 	FirstByteTimeout *string `json:"first_byte_timeout,omitempty"`
 
 	// Headers Headers that are sent with every request. They can be read by everybody who may read the catalog, so headers for secrets are refused: give them to a credential.
@@ -1130,7 +1130,7 @@ type CatalogProviderPatch struct {
 	Http2 *bool   `json:"http2,omitempty"`
 	ID    *string `json:"id,omitempty"`
 
-	// IdleTimeout The time limit between two parts of an answer.
+	// IdleTimeout The time limit between two parts of an answer, at most 1h; 10m if absent. Models that reason can be silent for minutes.
 	IdleTimeout *string `json:"idle_timeout,omitempty"`
 
 	// KeepsBilling The provider bills cancelled streams in full.
@@ -1146,7 +1146,7 @@ type CatalogProviderPatch struct {
 	// RecognisesRepeats The provider recognises a repeated creation of a video job by its Idempotency-Key. A creation whose answer was lost is repeated once.
 	RecognisesRepeats *bool `json:"recognises_repeats,omitempty"`
 
-	// TotalTimeout The time limit of a whole call.
+	// TotalTimeout The time limit of a whole call, at most 24h; none if absent.
 	TotalTimeout *string `json:"total_timeout,omitempty"`
 
 	// WantsUser Requests to the provider carry a pseudonym of the account.
@@ -1176,6 +1176,9 @@ type CatalogRoute struct {
 	// Addresses Where the calls of a format go, by format, if not to its usual path, such as `/v1/chat/completions`. The address of a route takes the place of that of its provider.
 	Addresses *CatalogAddresses `json:"addresses,omitempty"`
 	Enabled   *bool             `json:"enabled,omitempty"`
+
+	// FirstTokenTimeout Within this time, at most 1h, the output of a stream must begin; otherwise the next route is called. It does not apply if none is left.
+	FirstTokenTimeout *string `json:"first_token_timeout,omitempty"`
 
 	// Formats The formats that the provider speaks for the model.
 	Formats []CatalogRouteFormats `json:"formats"`
@@ -1213,6 +1216,9 @@ type CatalogRoutePatch struct {
 	// Addresses Where the calls of a format go, by format, if not to its usual path, such as `/v1/chat/completions`. The address of a route takes the place of that of its provider.
 	Addresses *CatalogAddresses `json:"addresses,omitempty"`
 	Enabled   *bool             `json:"enabled,omitempty"`
+
+	// FirstTokenTimeout Within this time, at most 1h, the output of a stream must begin; otherwise the next route is called. It does not apply if none is left.
+	FirstTokenTimeout *string `json:"first_token_timeout,omitempty"`
 
 	// Formats The formats that the provider speaks for the model.
 	Formats []CatalogRoutePatchFormats `json:"formats,omitempty"`

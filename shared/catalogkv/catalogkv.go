@@ -153,7 +153,7 @@ type Route struct {
 	Provider      string   `json:"provider"`
 	UpstreamModel string   `json:"upstream_model"`
 	Formats       []Format `json:"formats"`
-	// Routes are attempted in ascending order of Priority. Weight distributes load among routes of equal priority;
+	// Routes are attempted in ascending order of Priority. Weight distributes conversations among routes of equal priority;
 	// zero counts as one.
 	Priority int  `json:"priority,omitempty"`
 	Weight   int  `json:"weight,omitempty"`
@@ -163,6 +163,9 @@ type Route struct {
 	// Params overrides the model's parameter policies. A request with a parameter that the route rejects goes to other
 	// routes. The parameter n cannot be overridden here: the cost is estimated from it before a route is chosen.
 	Params map[Format]Params `json:"params,omitempty"`
+	// FirstTokenTimeoutMS is within how many milliseconds the output of a stream must begin; otherwise the next route is
+	// called. Zero means no such limit. It does not apply if no other route is left.
+	FirstTokenTimeoutMS int64 `json:"first_token_timeout_ms,omitempty"`
 	// Resets counts how often operators have reset the route. A proxy that sees another number closes its circuit breaker.
 	Resets int64 `json:"resets,omitempty"`
 }
@@ -216,7 +219,7 @@ type Provider struct {
 	CA string `json:"ca,omitempty"`
 	// Proxy is the URL of the forward proxy for the calls. Empty: what the environment of the proxy says.
 	Proxy string `json:"proxy,omitempty"`
-	// The time limits are in milliseconds; zero means the proxy's default.
+	// The time limits are in milliseconds; zero means the proxy's default, which is none for the total.
 	ConnectTimeoutMS   int64        `json:"connect_timeout_ms,omitempty"`
 	FirstByteTimeoutMS int64        `json:"first_byte_timeout_ms,omitempty"`
 	IdleTimeoutMS      int64        `json:"idle_timeout_ms,omitempty"`

@@ -95,6 +95,7 @@ type RouteEntry struct {
 	Priority      int                                   `json:"priority,omitempty"`
 	Weight        int                                   `json:"weight,omitempty"`
 	Enabled       *bool                                 `json:"enabled,omitempty"`
+	FirstToken    Duration                              `json:"first_token_timeout,omitzero"`
 	Params        map[catalogkv.Format]catalogkv.Params `json:"params,omitempty"`
 }
 

@@ -105,6 +105,7 @@ func exportRoute(r catalogkv.Route) RouteEntry {
 		Addresses:     r.Addresses,
 		Priority:      r.Priority,
 		Weight:        r.Weight,
+		FirstToken:    fromMS(r.FirstTokenTimeoutMS),
 		Enabled:       omitTrue(r.Enabled),
 		Params:        r.Params,
 	}

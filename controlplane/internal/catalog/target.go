@@ -154,6 +154,10 @@ func (b *builder) provider(path string, e *ProviderEntry) {
 		b.header(validation.Member(validation.Member(path, "headers"), header), header, e.Headers[header])
 	}
 
+	b.timeLimit(path, "connect_timeout", e.ConnectTimeout, maxConnect)
+	b.timeLimit(path, "first_byte_timeout", e.FirstByteTimeout, maxWait)
+	b.timeLimit(path, "idle_timeout", e.IdleTimeout, maxWait)
+	b.timeLimit(path, "total_timeout", e.TotalTimeout, maxTotal)
 	p := targetProvider{path: path, secrets: map[string]targetSecret{}}
 	for i, c := range e.Credentials {
 		at := validation.Index(validation.Member(path, "credentials"), i)
@@ -227,6 +231,18 @@ func (b *builder) secret(path string, c *CredentialEntry) targetSecret {
 func checkParameters(path string, kind catalogkv.CredentialKind, parameters map[string]string, invalid *validation.Errors) {
 	path = validation.Member(path, "parameters")
 	kind.CheckParameters(parameters, func(name, text string) { invalid.Add(validation.Member(path, name), "%s", text) })
+}
+
+// The greatest time limits of a provider or route. A greater one is a mistake: a proxy would wait for a call that nobody waits
+// for any more.
+const (
+	maxConnect = time.Minute
+	maxWait    = time.Hour
+	maxTotal   = 24 * time.Hour
+)
+
+func (b *builder) timeLimit(path, member string, d Duration, most time.Duration) {
+	b.refuse(time.Duration(d) > most, path, member, "must be at most %s", most)
 }
 
 func (d Duration) milliseconds() int64 { return time.Duration(d).Milliseconds() }
@@ -331,6 +347,7 @@ func (b *builder) route(path string, m *ModelEntry, e *RouteEntry) catalogkv.Rou
 
 	b.notNegative(validation.Member(path, "priority"), int64(e.Priority))
 	b.notNegative(validation.Member(path, "weight"), int64(e.Weight))
+	b.timeLimit(path, "first_token_timeout", e.FirstToken, maxWait)
 	b.params(validation.Member(path, "params"), m.Type, e.Params)
 
 	for f, params := range e.Params {
@@ -352,15 +369,16 @@ func (b *builder) route(path string, m *ModelEntry, e *RouteEntry) catalogkv.Rou
 	b.refuse(b.routeIDs[id], path, "id", "is the same as another route's: give one of them an id")
 	b.routeIDs[id] = true
 	return catalogkv.Route{
-		ID:            id,
-		Provider:      e.Provider,
-		UpstreamModel: e.UpstreamModel,
-		Formats:       e.Formats,
-		Addresses:     e.Addresses,
-		Priority:      e.Priority,
-		Weight:        e.Weight,
-		Enabled:       orTrue(e.Enabled),
-		Params:        e.Params,
+		ID:                  id,
+		Provider:            e.Provider,
+		UpstreamModel:       e.UpstreamModel,
+		Formats:             e.Formats,
+		Addresses:           e.Addresses,
+		Priority:            e.Priority,
+		Weight:              e.Weight,
+		Enabled:             orTrue(e.Enabled),
+		FirstTokenTimeoutMS: e.FirstToken.milliseconds(),
+		Params:              e.Params,
 	}
 }
 

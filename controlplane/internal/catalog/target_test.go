@@ -145,6 +145,15 @@ func TestInvalidDocumentReportsFieldErrors(t *testing.T) {
 				"models[0].id", "models[1].id", "models[2].id", "models[3].display_name", "models[3].owned_by", "models[3].routes[0].id",
 			},
 		},
+		{
+			"time limits", `{currency: USD, providers: [{id: p, base_url: "http://x", connect_timeout: 61s, first_byte_timeout: 1h1s, idle_timeout: 2h, total_timeout: 25h},
+			{id: q, base_url: "http://x", connect_timeout: 1m, first_byte_timeout: 1h, idle_timeout: 1h, total_timeout: 24h}],
+			models: [{id: m, type: text, price: {input: 1, output: 1}, routes: [{provider: p, upstream_model: u, formats: [chat], first_token_timeout: 3601s}, {provider: q, upstream_model: u, formats: [chat], first_token_timeout: 1h}]}]}`,
+			[]string{
+				"providers[0].connect_timeout", "providers[0].first_byte_timeout", "providers[0].idle_timeout", "providers[0].total_timeout",
+				"models[0].routes[0].first_token_timeout",
+			},
+		},
 		{"type", "currency: USD\nmodels:\n- {id: m, type: sound, price: {input: 1}}", []string{"models[0].type"}},
 		{
 			"negative sizes", text(", context_window: -1, max_output_tokens: -1, reserve_output_tokens: -1"),

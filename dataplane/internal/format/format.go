@@ -132,5 +132,19 @@ type Progress struct {
 	Hides, Shows bool
 }
 
+var (
+	comment = []byte(":\n\n")
+	ping    = []byte("event: ping\ndata: {\"type\": \"ping\"}\n\n")
+)
+
+// SignOfLife returns what a format has for a stream that is silent: a comment, in the messages format a ping. The caller must
+// not change it.
+func SignOfLife(f catalogkv.Format) []byte {
+	if f == catalogkv.Messages {
+		return ping
+	}
+	return comment
+}
+
 // EstimateTokens estimates the number of tokens in n bytes of text: n/4, rounded up.
 func EstimateTokens(n int64) int64 { return (n + 3) / 4 }

@@ -12,16 +12,13 @@ import (
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/httpapi/buffer"
 	"modelgateway/dataplane/internal/httpapi/failover"
+	"modelgateway/dataplane/internal/httpapi/pace"
 	"modelgateway/dataplane/internal/provider"
 	"modelgateway/dataplane/internal/provider/classify"
 	"modelgateway/dataplane/internal/route"
 	"modelgateway/shared/apierr"
 	"modelgateway/shared/event"
 )
-
-// maxRequestDuration is the longest time from a request to the end of its answer. The control plane keeps the lease of
-// an admitted request for this long.
-const maxRequestDuration = 10 * time.Minute
 
 // tryRequest describes the request to the attempts on its routes.
 func (a *routableRequest) tryRequest() failover.Request {
@@ -41,7 +38,11 @@ func (g *generationRequest) Ready() error {
 	return err
 }
 
-func (g *generationRequest) Call(choice route.Choice, attempt *route.Attempt) error {
+func (g *generationRequest) Call(choice route.Choice, attempt *route.Attempt, last bool) error {
+	g.firstToken = time.Duration(choice.FirstTokenTimeoutMS) * time.Millisecond
+	if last || !g.request.Stream {
+		g.firstToken = 0 // a late answer is better than none
+	}
 	before := g.x.upstream
 	g.x.beginAttempt(choice.ID, choice.Credential.ID)
 	span := g.x.trace.Attempt(g.dialect.Format(), choice.Provider.ID, choice.ID, choice.UpstreamModel)
@@ -119,13 +120,13 @@ func (g *generationRequest) callOnce(choice route.Choice, attempt *route.Attempt
 		Body:        body,
 		ContentType: g.request.ContentType(),
 		Beta:        g.request.Beta(g.policyOf(g.routableCatalog, choice.Route)),
-		Deadline:    g.x.started.Add(maxRequestDuration), // for all attempts together, because the lease covers no more
 	}
 	if g.request.Stream {
 		call.Accept = "text/event-stream"
 	}
 
-	ctx := g.callContext()
+	ctx, first, end := pace.Within(g.callContext(), g.firstToken)
+	defer end()
 	defer g.leave.end()
 	sent := time.Now()
 	answer, err := g.server.Providers.Do(ctx, &call)
@@ -145,6 +146,7 @@ func (g *generationRequest) callOnce(choice route.Choice, attempt *route.Attempt
 		call:              &call,
 		answer:            answer,
 		attempt:           attempt,
+		first:             first,
 	}
 	r.reader = g.dialect.NewAnswer(format.AnswerConfig{Request: g.request})
 	defer r.reader.Release()

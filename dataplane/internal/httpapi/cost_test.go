@@ -22,7 +22,7 @@ import (
 // The bounds of the costs of a request, a little above the actual costs. They do not depend on the machine or its load.
 const (
 	maxJSONAllocations   = 62
-	maxStreamAllocations = 80
+	maxStreamAllocations = 83
 	maxEventAllocations  = 0.01
 	// maxReadCalls and maxWriteCalls are system calls of one JSON request, those of the test's client and provider included,
 	// which write once and read at least once each. Of the gateway's writes one goes to the provider and one to the client; the

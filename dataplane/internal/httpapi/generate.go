@@ -65,6 +65,8 @@ type generationRequest struct {
 	reservation *admission.Reservation
 	// leave decides what happens when the client of a stream leaves during a call.
 	leave leaving
+	// firstToken is within which time the output of the call that is running must begin; zero: no limit.
+	firstToken time.Duration
 }
 
 // run calls the routes. Once the reservation is started, the request gets a usage event in any case.

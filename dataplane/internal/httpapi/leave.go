@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,7 +19,7 @@ const (
 	// the usage says.
 	reasoningPatience = time.Minute
 	// forever is for providers that charge for the whole stream anyway; their time limits end it.
-	forever = maxRequestDuration
+	forever = time.Duration(math.MaxInt64)
 )
 
 // leaving decides what becomes of the call of a stream when its client leaves. It is used for one call after the other.
@@ -84,11 +85,11 @@ func (l *leaving) readOn() {
 	if l.call == nil {
 		l.call = l.g.server.readOn.Begin(l.g.key.AccountID, l.g.key.MaxConcurrent, l.cancel)
 	}
-	rest := l.patience
-	if rest != forever {
-		rest = min(rest, time.Until(l.left.Add(reasoningPatience)))
+	if l.patience == forever {
+		l.timer = nil
+		return
 	}
-	l.timer = time.AfterFunc(rest, l.cancel)
+	l.timer = time.AfterFunc(min(l.patience, time.Until(l.left.Add(reasoningPatience))), l.cancel)
 }
 
 // read counts bytes of the stream that were read without the client.

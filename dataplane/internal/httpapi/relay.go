@@ -6,6 +6,7 @@ import (
 
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/httpapi/buffer"
+	"modelgateway/dataplane/internal/httpapi/pace"
 	"modelgateway/dataplane/internal/httpapi/refused"
 	"modelgateway/dataplane/internal/httpapi/room"
 	"modelgateway/dataplane/internal/provider"
@@ -22,6 +23,8 @@ type relay struct {
 	attempt *route.Attempt
 	// reader reads the answer's usage and rewrites the answer for the client.
 	reader format.Answer
+	// first is the limit of a stream for the beginning of its output, nil for none.
+	first *pace.FirstToken
 	// held is the room of an answer in one piece.
 	held room.Answer
 	// yielded reports whether the request body was given up, so that no other route can serve the request.

@@ -10,6 +10,7 @@ import (
 
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/httpapi/buffer"
+	"modelgateway/dataplane/internal/httpapi/pace"
 	"modelgateway/dataplane/internal/httpapi/refused"
 	"modelgateway/dataplane/internal/httpapi/room"
 	"modelgateway/dataplane/internal/provider"
@@ -24,8 +25,10 @@ type streamRelay struct {
 	splitter sse.Splitter
 	room     room.Event
 	out      []byte
+	writer   pace.Writer
 	// ending reports whether the last event has come without the usage, which some providers send after it. held is the output
-	// from then on: a client sees the end when the outcome is recorded.
+	// from then on: a client sees the end when the outcome is recorded. It also has what comes before the first token of a route
+	// with a limit for that.
 	ending bool
 	held   []byte
 	// ended reports whether the outcome is recorded; gone, whether the client has closed the connection or stopped
@@ -124,7 +127,7 @@ func (s *streamRelay) next() error {
 		s.endOfInput(err)
 	}
 
-	if s.ending && !s.ended {
+	if s.ending && !s.ended || s.first.Waits() {
 		s.held, s.out = append(s.held, s.out...), s.out[:0]
 	} else if len(s.held) > 0 {
 		s.out, s.held = append(s.held, s.out...), nil
@@ -152,6 +155,7 @@ func (s *streamRelay) readOn(n int) {
 func (s *streamRelay) close() {
 	s.splitter.Close()
 	s.room.Release()
+	s.writer.End()
 	if s.closeTimer != nil {
 		s.closeTimer.Stop()
 	}
@@ -193,10 +197,22 @@ func (s *streamRelay) event(ev sse.Event) {
 	case format.Failure:
 		s.fail(s.reportedFailure())
 	case format.Terminal:
+		if s.begin(); s.failure != nil {
+			return
+		}
 		if s.ending = true; s.hasUsage() {
 			s.end(endCompleted, event.Completed)
 		}
-	case format.Content, format.Other:
+	case format.Content:
+		s.begin()
+	case format.Other:
+	}
+}
+
+// begin notes that the output begins. If that is too late, the call has been ended for the next route.
+func (s *streamRelay) begin() {
+	if !s.first.Begin() {
+		s.fail(provider.TruncatedFailure(s.call, provider.ErrFirstTokenTimeout))
 	}
 }
 
@@ -221,6 +237,9 @@ func (s *streamRelay) hasUsage() bool {
 func (s *streamRelay) endOfInput(err error) {
 	if ev, ok := s.splitter.Flush(); ok && s.failure == nil {
 		s.event(ev)
+	}
+	if s.failure == nil && errors.Is(err, io.EOF) {
+		s.begin() // it has all come
 	}
 	switch {
 	case s.ended || s.failure != nil:
@@ -338,16 +357,49 @@ func (s *streamRelay) write() {
 	s.recordProgress(now)
 	s.x.conn.ExtendWrite(now)
 
-	if err := s.send(); err != nil {
+	if s.last {
+		s.writer.End() // net/http writes the end of the answer
+	}
+	first := !s.flushed
+	s.writer.Lock(now)
+	err := s.send()
+	s.writer.Unlock()
+	if err != nil {
 		s.gone = true
+		s.leave.onLeave()
+		return
+	}
+	if first && !s.last {
+		s.writer.Begin(s)
+	}
+}
+
+// ShowLife implements pace.Owner.
+func (s *streamRelay) ShowLife() {
+	if s.leave.gone.Load() {
+		return
+	}
+	s.x.conn.ExtendWrite(time.Now())
+	if err := s.sendBetween(format.SignOfLife(s.dialect.Format())); err != nil {
 		s.leave.onLeave()
 	}
 }
 
-// send sends the output. Output between the first and the last is a chunk of its own and needs nothing of net/http.
+// sendBetween sends output that is neither the first nor the last.
+func (s *streamRelay) sendBetween(out []byte) error {
+	if s.x.conn != nil && s.incoming.ProtoAtLeast(1, 1) {
+		return s.x.conn.WriteChunk(out) // a chunk of its own needs nothing of net/http
+	}
+	if _, err := s.x.Write(out); err != nil {
+		return err
+	}
+	return http.NewResponseController(s.x.ResponseWriter).Flush() //nolint:wrapcheck // only compared with nil
+}
+
+// send sends the output.
 func (s *streamRelay) send() error {
-	if s.flushed && !s.last && s.x.conn != nil && s.incoming.ProtoAtLeast(1, 1) {
-		return s.x.conn.WriteChunk(s.out)
+	if s.flushed && !s.last && s.x.conn != nil {
+		return s.sendBetween(s.out)
 	}
 	return s.x.conn.CoalesceWrites(s.writeAndFlush)
 }

@@ -153,7 +153,7 @@ func (v *videoCreation) Context() context.Context { return v.detached() }
 func (v *videoCreation) Ready() error { return v.server.Admission.Check(v.detached(), v.key) }
 
 // Call implements failover.Caller: it moves the job to the route, calls the provider and records its answer.
-func (v *videoCreation) Call(choice route.Choice, _ *route.Attempt) error {
+func (v *videoCreation) Call(choice route.Choice, _ *route.Attempt, _ bool) error {
 	v.x.attempts++
 	v.x.provider, v.x.route = choice.Provider.ID, choice.ID
 	ctx := v.detached()

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"time"
 
 	"modelgateway/dataplane/internal/route"
 	"modelgateway/shared/catalogkv"
@@ -21,6 +20,8 @@ var (
 	ErrFirstByteTimeout = errors.New("provider: no answer within the time limit")
 	ErrIdleTimeout      = errors.New("provider: no further bytes within the time limit")
 	ErrTotalTimeout     = errors.New("provider: the answer took longer than the time limit")
+	// ErrFirstTokenTimeout ends a call whose route must begin its output earlier, while another route can be called.
+	ErrFirstTokenTimeout = errors.New("provider: no output within the time limit of the route")
 )
 
 // Call is one request to a provider.
@@ -39,8 +40,6 @@ type Call struct {
 	Range string
 	// Beta names the beta features that the body needs, separated by commas; empty for none.
 	Beta string
-	// Deadline is when the call must have ended; zero: only the provider's time limit applies.
-	Deadline time.Time
 	// Signature has the headers that authenticate this one call in place of the credential; nil: the credential is sent.
 	Signature http.Header
 	// IdempotencyKey is sent with the creation of an object that must not be created twice; empty for other calls.

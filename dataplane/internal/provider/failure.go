@@ -41,6 +41,8 @@ type Failure struct {
 	Doubtful bool
 	// Class is the error class of the classifier, or the kind of time-out, for logs and metrics.
 	Class string
+	// Limit is the time limit that has ended the call, one of the values of the label of a metric; empty if none has.
+	Limit string
 	// Gone reports whether the provider does not have, or no longer has, the resource that was requested by id.
 	Gone bool
 	// Unsent reports whether nothing was sent, because no connection could be made.
@@ -91,10 +93,9 @@ func CallFailure(call *Call, err error) *Failure {
 		cause:         err,
 	}
 
+	f.Limit = limitOf(err)
 	switch {
-	case errors.Is(err, ErrTotalTimeout): // no time is left for another route
-		f.Class, f.Failover = "timeout", false
-	case errors.Is(err, ErrFirstByteTimeout), errors.Is(err, ErrIdleTimeout):
+	case f.Limit != "":
 		f.Class = "timeout"
 	case errors.Is(err, context.Canceled):
 		f.Class, f.Failover, f.RouteCooldown = "canceled", false, 0
@@ -108,6 +109,18 @@ func CallFailure(call *Call, err error) *Failure {
 	f.cause = fmt.Errorf("call provider %s: %w", call.Provider.ID, withoutProviderText(err))
 
 	return f
+}
+
+// limitOf returns the name of the time limit that an error reports.
+func limitOf(err error) string {
+	for limit, known := range map[string]error{
+		"first_byte": ErrFirstByteTimeout, "first_token": ErrFirstTokenTimeout, "idle": ErrIdleTimeout, "total": ErrTotalTimeout,
+	} {
+		if errors.Is(err, known) {
+			return limit
+		}
+	}
+	return ""
 }
 
 // NoTurnFailure returns the Failure of a call that was not made, because the provider limits the rate and other accounts
@@ -148,7 +161,8 @@ func withoutProviderText(err error) error {
 	}
 
 	for _, known := range []error{
-		ErrFirstByteTimeout, ErrIdleTimeout, ErrTotalTimeout, context.Canceled, context.DeadlineExceeded, io.ErrUnexpectedEOF, io.EOF,
+		ErrFirstByteTimeout, ErrFirstTokenTimeout, ErrIdleTimeout, ErrTotalTimeout,
+		context.Canceled, context.DeadlineExceeded, io.ErrUnexpectedEOF, io.EOF,
 	} {
 		if errors.Is(err, known) {
 			return known

@@ -63,7 +63,8 @@ func TestCallFailure(t *testing.T) {
 		{"reset", &net.OpError{Op: "read", Err: errors.New("reset")}, with(func(j *failureFields) { j.Class = "connection" })},
 		{"first byte", fmt.Errorf("x: %w", ErrFirstByteTimeout), with(func(j *failureFields) { j.Class = "timeout" })},
 		{"idle", ErrIdleTimeout, with(func(j *failureFields) { j.Class = "timeout" })},
-		{"total", ErrTotalTimeout, with(func(j *failureFields) { j.Class, j.Failover = "timeout", false })},
+		{"total", ErrTotalTimeout, with(func(j *failureFields) { j.Class = "timeout" })},
+		{"first token", ErrFirstTokenTimeout, with(func(j *failureFields) { j.Class = "timeout" })},
 		{"cancelled", context.Canceled, with(func(j *failureFields) { j.Class, j.Failover, j.RouteCooldown = "canceled", false, 0 })},
 	}
 	for _, tt := range tests {

@@ -28,23 +28,22 @@ import (
 )
 
 // Limits are the time limits of a call: for connecting, until the first byte of the body, between two bytes, and in
-// total.
+// total, which is zero for a call that may last for as long as bytes come.
 type Limits struct {
 	Connect, FirstByte, Idle, Total time.Duration
 }
 
-// DefaultLimits are the limits for a provider that sets none. They suit language models, which may take long until the
-// first byte and then send steadily.
+// DefaultLimits are the limits for a provider that sets none. They suit models that reason: these may send nothing for
+// minutes, before an answer in one piece and in the middle of a stream. A stream that flows is never cut. That the host of a
+// provider is gone, the probes of TCP notice earlier.
 var DefaultLimits = Limits{
 	Connect:   5 * time.Second,
-	FirstByte: 5 * time.Minute,
-	Idle:      2 * time.Minute,
-	Total:     10 * time.Minute,
+	FirstByte: 10 * time.Minute,
+	Idle:      10 * time.Minute,
 }
 
-// maxTotalTimeout is the longest call that the lease protocol covers: the control plane keeps the lease of a silent
-// proxy for longer.
-const maxTotalTimeout = 10 * time.Minute
+// noLimit takes the place of no limit.
+const noLimit = 1000 * 24 * time.Hour
 
 // userAgent is the User-Agent of calls.
 const userAgent = "modelgateway/1"
@@ -101,7 +100,6 @@ func New(limits Limits) *Client {
 	limits.Connect = orDefault(limits.Connect, DefaultLimits.Connect)
 	limits.FirstByte = orDefault(limits.FirstByte, DefaultLimits.FirstByte)
 	limits.Idle = orDefault(limits.Idle, DefaultLimits.Idle)
-	limits.Total = orDefault(limits.Total, DefaultLimits.Total)
 	dialer := &net.Dialer{KeepAlive: 30 * time.Second}
 	return &Client{
 		limits:     limits,
@@ -136,7 +134,7 @@ func (c *Client) LimitsOf(p *catalog.Provider) Limits {
 		Connect:   orDefault(ms(p.ConnectTimeoutMS), c.limits.Connect),
 		FirstByte: orDefault(ms(p.FirstByteTimeoutMS), c.limits.FirstByte),
 		Idle:      orDefault(ms(p.IdleTimeoutMS), c.limits.Idle),
-		Total:     min(orDefault(ms(p.TotalTimeoutMS), c.limits.Total), maxTotalTimeout),
+		Total:     orDefault(ms(p.TotalTimeoutMS), c.limits.Total),
 	}
 }
 
@@ -210,9 +208,7 @@ func (c *Client) newTransport(base *url.URL, http2 bool, connect time.Duration, 
 // Do performs a call. The context ends the call and the reading of its answer. An error is a *provider.Failure.
 func (c *Client) Do(ctx context.Context, call *provider.Call) (*provider.Answer, error) {
 	limits := c.LimitsOf(call.Provider)
-	if !call.Deadline.IsZero() {
-		limits.Total = min(limits.Total, time.Until(call.Deadline))
-	}
+	limits.Total = orDefault(limits.Total, noLimit)
 	target, err := c.transportOf(call.Provider, call.Credential, limits.Connect)
 	if err != nil {
 		return nil, provider.CallFailure(call, err)

@@ -338,6 +338,29 @@ func TestTimeLimitsEndCalls(t *testing.T) {
 	}
 }
 
+// A provider that sends something now and then has no limit in all, unless the catalog sets one.
+func TestCallThatFlowsHasNoLimit(t *testing.T) {
+	t.Parallel()
+	eachReadMode(t, func(t *testing.T, to caller, read func(io.Reader) io.Reader) {
+		c, done := serve(t, Limits{}, func(w http.ResponseWriter, _ *http.Request) {
+			for range 10 {
+				time.Sleep(DefaultLimits.Idle * 9 / 10)
+				_, _ = io.WriteString(w, "x")
+				_ = http.NewResponseController(w).Flush()
+			}
+		})
+		defer done()
+		answer, err := c.Do(t.Context(), new(to("")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(read(answer.Body)); len(got) != 10 || err != nil {
+			t.Errorf("got %q, %v", got, err)
+		}
+		_ = answer.Body.Close()
+	})
+}
+
 func TestConnectTimeoutIsUnsentFailure(t *testing.T) {
 	t.Parallel()
 	eachTransport(t, func(t *testing.T, to caller) {
@@ -395,10 +418,6 @@ func TestTimeLimitsOfProviderOverrideDefaults(t *testing.T) {
 	p.ConnectTimeoutMS, p.FirstByteTimeoutMS, p.IdleTimeoutMS, p.TotalTimeoutMS = 1, 2, 3, 4
 	if got, want := c.LimitsOf(p), (Limits{time.Millisecond, 2 * time.Millisecond, 3 * time.Millisecond, 4 * time.Millisecond}); got != want {
 		t.Errorf("got %+v; want %+v", got, want)
-	}
-	p.TotalTimeoutMS = 3_600_000
-	if got := c.LimitsOf(p).Total; got != maxTotalTimeout {
-		t.Errorf("total %v; want no more than the lease protocol covers", got)
 	}
 }
 

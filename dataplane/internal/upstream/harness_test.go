@@ -195,7 +195,7 @@ func call(address string) provider.Call {
 
 // limits returns time limits that differ widely, so that the duration of a call shows which of them has ended it.
 func limits(change func(l *Limits)) Limits {
-	l := Limits{Connect: 7 * time.Minute, FirstByte: 8 * time.Minute, Idle: 9 * time.Minute, Total: maxTotalTimeout}
+	l := Limits{Connect: 7 * time.Minute, FirstByte: 8 * time.Minute, Idle: 9 * time.Minute, Total: 10 * time.Minute}
 	change(&l)
 	return l
 }

@@ -316,6 +316,13 @@ func editRoute(r *kit.Request) (*kit.Form, error) {
 				Hint:  "Share of the conversations among routes of one priority; empty and 0 count as 1.",
 			},
 			{
+				Name:  "first_token_timeout",
+				Label: "Time to the first token",
+				Mono:  true,
+				Value: name(route.FirstTokenTimeout),
+				Hint:  "Such as 20s. A stream whose output begins later goes to the next route, if one is left. Empty means no limit.",
+			},
+			{
 				Name:     "upstream_model",
 				Label:    "Name of the model at " + route.Provider,
 				Mono:     true,
@@ -328,6 +335,7 @@ func editRoute(r *kit.Request) (*kit.Form, error) {
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
 			p := patch{"enabled": in.Checked("enabled")}
 			p.text(in, "upstream_model")
+			p.text(in, "first_token_timeout")
 			if err := p.addresses(in, route.Addresses); err != nil {
 				return nil, err
 			}

@@ -26,8 +26,8 @@ type Caller interface {
 	// Ready returns an error if the request must not, or need not, be attempted any more.
 	Ready() error
 	// Call makes one attempt. A *provider.Failure says whether another route may serve the request; any other error
-	// ends the request.
-	Call(choice route.Choice, attempt *route.Attempt) error
+	// ends the request. last says that no further attempt can follow.
+	Call(choice route.Choice, attempt *route.Attempt, last bool) error
 	// Skipped records that a route is not called. The reason is one of package event.
 	Skipped(choice route.Choice, reason string)
 }
@@ -92,7 +92,7 @@ func (t *Tries) Try(q Request, caller Caller) (*Failures, error) {
 			t.Metrics.RecordFailover(failed, class)
 		}
 
-		failure, confirmed, err := t.tryRoute(&q, choice, &attempt, caller)
+		failure, confirmed, err := t.tryRoute(&q, choice, &attempt, caller, tried == MaxAttempts || !left.hasOther(choice.ID))
 		if failure == nil {
 			return nil, err
 		}
@@ -147,6 +147,17 @@ func (l *leftChoices) isLast(choice *route.Choice) bool {
 	return !ok || !choice.Cooling() && next.Cooling()
 }
 
+// hasOther reports whether a choice of another route is left.
+func (l *leftChoices) hasOther(id string) bool {
+	after := *l
+	for next, ok := after.next(); ok; next, ok = after.next() {
+		if next.ID != id {
+			return true
+		}
+	}
+	return false
+}
+
 // isRateLimited reports whether a provider refused the call because of a rate limit.
 func isRateLimited(f *provider.Failure) bool { return f.Client.Status == http.StatusTooManyRequests }
 
@@ -157,9 +168,10 @@ func (t *Tries) tryRoute(
 	choice route.Choice,
 	attempt *route.Attempt,
 	caller Caller,
+	last bool,
 ) (_ *provider.Failure, confirmed bool, _ error) {
 	defer attempt.End()
-	err := caller.Call(choice, attempt)
+	err := caller.Call(choice, attempt, last)
 	if failure := FailureOf(err); failure != nil {
 		return failure, t.recordFailure(q, choice, failure, attempt), nil
 	}
@@ -210,6 +222,9 @@ func ReasonOf(err error) string {
 // failure concerns more than the requests of the account: a doubtful one does if another account had one, too.
 func (t *Tries) recordFailure(q *Request, choice route.Choice, f *provider.Failure, attempt *route.Attempt) (confirmed bool) {
 	t.Metrics.RecordAttempt(choice.Provider.ID, choice.ID, f.Class)
+	if f.Limit != "" {
+		t.Metrics.RecordTimeout(choice.Provider.ID, f.Limit)
+	}
 	t.Picker.RecordFailure(choice.ID, f.Class)
 	account := q.Account
 	confirmed = true

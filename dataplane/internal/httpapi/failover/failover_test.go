@@ -29,7 +29,7 @@ func (c *caller) Context() context.Context { return context.Background() }
 
 func (c *caller) Ready() error { return nil }
 
-func (c *caller) Call(choice route.Choice, _ *route.Attempt) error {
+func (c *caller) Call(choice route.Choice, _ *route.Attempt, _ bool) error {
 	c.calls = append(c.calls, choice.ID)
 	if c.limited {
 		return &provider.Failure{Client: &apierr.Error{Status: http.StatusTooManyRequests}, Class: "rate_limit", RouteCooldown: time.Millisecond}
@@ -82,7 +82,7 @@ type refusing struct {
 	failures map[string]*provider.Failure
 }
 
-func (c *refusing) Call(choice route.Choice, _ *route.Attempt) error {
+func (c *refusing) Call(choice route.Choice, _ *route.Attempt, _ bool) error {
 	c.calls = append(c.calls, choice.Credential.ID)
 	if f := c.failures[choice.Credential.ID]; f != nil {
 		return f

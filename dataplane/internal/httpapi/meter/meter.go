@@ -38,6 +38,7 @@ type Metrics struct {
 	firstToken *tally.Histograms[routeLabels]
 	upstream   *tally.ChildCache[string, prometheus.Observer] // by provider
 	failovers  *prometheus.CounterVec
+	timeouts   *prometheus.CounterVec
 	doubts     *tally.Counters[doubtLabels]
 	unpriced   *prometheus.CounterVec
 	left       *prometheus.CounterVec
@@ -157,6 +158,11 @@ func New(reg prometheus.Registerer) *Metrics {
 			Help: "Answers of a provider about a video job with a state that the gateway does not know. The job is polled on, and ends " +
 				"uncharged after a day if the state was final.",
 		}, []string{"provider"}),
+		timeouts: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "mgw_call_timeouts_total",
+			Help: "Calls that a time limit has ended, by provider and limit: first_byte, first_token (the route's, before the next route " +
+				"was called), idle (between two bytes) or total.",
+		}, []string{"provider", "limit"}),
 		left: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "mgw_left_streams_total",
 			Help: "Streams whose client left after the provider had begun to answer, by how they were charged: reported or estimated. " +
@@ -264,6 +270,11 @@ func (m *Metrics) RecordUpstream(provider string, d time.Duration) {
 
 // RecordFailover records that an attempt follows one that failed at a provider with an error class.
 func (m *Metrics) RecordFailover(from, class string) { m.failovers.WithLabelValues(from, class).Inc() }
+
+// RecordTimeout records a call to a provider that a time limit has ended.
+func (m *Metrics) RecordTimeout(provider, limit string) {
+	m.timeouts.WithLabelValues(provider, limit).Inc()
+}
 
 // RecordAttempt records a call to a route of a provider. The outcome is ok or the class of the failure.
 func (m *Metrics) RecordAttempt(provider, route, outcome string) {
