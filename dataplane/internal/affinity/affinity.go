@@ -3,6 +3,9 @@
 //
 // A conversation is known by what each of its requests has: an identifier that the client sends, or else what it began
 // with. Nothing is remembered, and all proxies come to the same result. The account is always part of it.
+//
+// A conversation that a failure has moved may have encrypted items that only another account can read. Makers remembers, in
+// one process, whose that is, once a call has shown it.
 package affinity
 
 import (

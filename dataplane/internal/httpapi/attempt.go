@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"modelgateway/dataplane/internal/admission"
+	"modelgateway/dataplane/internal/affinity"
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/httpapi/buffer"
 	"modelgateway/dataplane/internal/httpapi/failover"
@@ -57,6 +58,11 @@ func (g *generationRequest) Call(choice route.Choice, attempt *route.Attempt, la
 			Class:      failure.Class,
 			MS:         (g.x.upstream - before).Milliseconds(),
 		})
+		if failure.OfAccount {
+			g.foreignItem, _ = affinity.Item(g.key.AccountID, g.body.Bytes())
+		}
+	} else if err == nil && g.foreignItem != 0 {
+		g.server.makers.Note(g.foreignItem, affinity.Maker{Route: choice.ID, Credential: choice.Credential.ID})
 	}
 
 	return err

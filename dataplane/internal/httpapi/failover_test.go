@@ -282,10 +282,6 @@ func TestErrorsInTheRequestAreNotRetried(t *testing.T) {
 			apiError{Status: 400, Code: "invalid_value", Param: "temperature", Final: true},
 		},
 		{
-			"length", `{"error":{"message":"This model's maximum context length is 8 tokens","type":"invalid_request_error","code":"context_length_exceeded"}}`,
-			apiError{Status: 400, Code: "context_length_exceeded", Final: true},
-		},
-		{
 			"policy", `{"error":{"message":"Your request was rejected by our content policy","type":"invalid_request_error","code":"content_policy_violation"}}`,
 			apiError{Status: 400, Code: "content_policy_violation", Final: true},
 		},

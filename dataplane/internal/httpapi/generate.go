@@ -67,6 +67,8 @@ type generationRequest struct {
 	leave leaving
 	// firstToken is within which time the output of the call that is running must begin; zero: no limit.
 	firstToken time.Duration
+	// foreignItem is the encrypted item that the account of an earlier call could not verify; zero if there is none.
+	foreignItem uint64
 }
 
 // run calls the routes. Once the reservation is started, the request gets a usage event in any case.
@@ -86,15 +88,13 @@ func (g *generationRequest) run() error {
 // callRoutes calls one route after the other until one answers, and returns the error for the client if none does.
 func (g *generationRequest) callRoutes() error {
 	failures, err := g.server.tries.Try(g.tryRequest(), g)
-	switch {
-	case failures == nil:
+	if failures == nil {
 		return err
-	case failures.RateLimited != nil:
-		return failures.RateLimited // a later retry can succeed, so the client gets this error rather than the last one
-	case failures.Last == nil:
-		return g.noRoute()
 	}
-	return failures.Last
+	if failure := failures.ForClient(); failure != nil {
+		return failure
+	}
+	return g.noRoute()
 }
 
 // outcome holds the part of a usage event that says how the generation request ended.

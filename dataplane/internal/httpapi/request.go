@@ -314,6 +314,12 @@ func (p *pricedRequest) routable() (routableRequest, error) {
 		return a, a.noRoute()
 	}
 
+	if len(a.choices) > 1 {
+		if maker, known := p.server.makers.Of(p.key.AccountID, p.body.Bytes()); known {
+			route.Prefer(a.choices, maker.Route, maker.Credential)
+		}
+	}
+
 	p.x.noted = p.server.Picker.Skipped(a.routes, a.choices)
 	return a, nil
 }

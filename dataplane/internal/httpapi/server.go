@@ -22,6 +22,7 @@ import (
 
 	"modelgateway/dataplane/internal/accesslog"
 	"modelgateway/dataplane/internal/admission"
+	"modelgateway/dataplane/internal/affinity"
 	"modelgateway/dataplane/internal/auth"
 	"modelgateway/dataplane/internal/balance"
 	"modelgateway/dataplane/internal/bytebudget"
@@ -125,6 +126,7 @@ type Server struct {
 	reading, downloads, lookups bytebudget.PerAccount
 	// refusesAdded has an addedPlace for each whose provider refuses the member that the gateway adds.
 	refusesAdded sync.Map
+	makers       affinity.Makers
 	// readOn has the calls that are read on without their clients; hiding, which models have reasoned without
 	// showing it.
 	readOn readon.Calls

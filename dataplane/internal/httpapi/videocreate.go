@@ -110,10 +110,10 @@ func (v *videoCreation) run() (*event.Video, error) {
 	switch {
 	case failures == nil && err == nil:
 		return v.job, nil
-	case failures != nil && failures.Last != nil:
-		err = failures.Last
 	case failures != nil:
-		err = v.noRoute()
+		if err = v.noRoute(); failures.Last != nil {
+			err = failures.ForClient()
+		}
 	}
 
 	reason := ""

@@ -26,6 +26,10 @@ type Failure struct {
 	Client *apierr.Error
 	// Failover reports whether another route may serve the request.
 	Failover bool
+	// OfRoute reports whether another route may take the request that this one refuses: it lacks a parameter, or has a smaller
+	// context window. OfAccount reports that another account may: this one cannot verify an encrypted item or a signature. Both
+	// come with Failover, and have no consequence for the route.
+	OfRoute, OfAccount bool
 	// RouteCooldown and CredentialCooldown are the cooldowns that the route and the credential should get; zero:
 	// none.
 	RouteCooldown, CredentialCooldown time.Duration
@@ -251,6 +255,10 @@ func ReportedFailure(f catalogkv.Format, status int, h http.Header, body []byte,
 		Doubtful: !v.Certain,
 		cause:    fmt.Errorf("status %d, line %d of rules.txt", status, v.Rule),
 	}
+
+	failure.OfAccount = v.ForeignItem
+	failure.OfRoute = !v.ForeignItem && (v.Class == classify.ContextLength || v.Class == classify.UnsupportedParameter)
+	failure.Failover = v.Failover || failure.OfRoute || failure.OfAccount
 
 	switch {
 	case v.NamesMember: // it says nothing about the account or the route

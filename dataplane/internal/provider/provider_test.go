@@ -155,7 +155,7 @@ func TestStatusFailure(t *testing.T) {
 		},
 		{
 			"invalid request", 400, nil, body("context_length_exceeded", "This model's maximum context length is 10 tokens."), "",
-			failureFields{Class: "context_length", Status: 400, Code: apierr.ContextLengthExceeded, Answered: true},
+			failureFields{Class: "context_length", Status: 400, Code: apierr.ContextLengthExceeded, Failover: true, Answered: true},
 		},
 		{
 			"a job that is gone", 404, nil, "{}", http.MethodGet,

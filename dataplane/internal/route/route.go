@@ -284,6 +284,16 @@ func (p *Picker) appendBest(choices []Choice, r *catalog.Route, conversation uin
 	return choices
 }
 
+// Prefer moves the choice of a route with a credential to the front, unless it has a cooldown.
+func Prefer(choices []Choice, route, credential string) {
+	i := slices.IndexFunc(choices, func(c Choice) bool { return c.ID == route && c.Credential.ID == credential && !c.Cooling() })
+	if i > 0 {
+		preferred := choices[i]
+		copy(choices[1:i+1], choices[:i])
+		choices[0] = preferred
+	}
+}
+
 // Skipped returns the routes that are not among the choices, and those that come later because of a cooldown, with the
 // reasons.
 func (p *Picker) Skipped(routes []*catalog.Route, choices []Choice) []event.Attempt {

@@ -3,6 +3,7 @@
 package failover
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -46,6 +47,28 @@ type Failures struct {
 	// RateLimited is the last failure that was a rate limit, nil if there was none. It is set only if every failure
 	// allowed failover.
 	RateLimited *provider.Failure
+	// Retryable is the last failure that was not about the request, nil if there was none; Refused is the first one that was. They
+	// are set only if every failure allowed failover.
+	Retryable, Refused *provider.Failure
+}
+
+// ForClient returns the failure that the client gets, nil if no route could be called: one that a retry may cure if there was
+// one, otherwise the refusal of the best route.
+func (f *Failures) ForClient() *provider.Failure {
+	return cmp.Or(f.RateLimited, f.Retryable, f.Refused, f.Last)
+}
+
+// note notes a failure after which another route may serve the request.
+func (f *Failures) note(failure *provider.Failure) {
+	f.Last = failure
+	switch {
+	case isRateLimited(failure):
+		f.RateLimited = failure
+	case !failure.OfRoute && !failure.OfAccount:
+		f.Retryable = failure
+	case f.Refused == nil:
+		f.Refused = failure
+	}
 }
 
 // Tries attempts routes. It is safe for concurrent use.
@@ -59,7 +82,7 @@ type Tries struct {
 // providers, it returns their failures. If the request was served, both results are nil. Any other end of the request
 // is the error.
 func (t *Tries) Try(q Request, caller Caller) (*Failures, error) {
-	var last, rateLimited *provider.Failure
+	var failures Failures
 	var failed, class string // the provider and the error class of the failed attempt
 	left := leftChoices{choices: q.Choices}
 	for tried := 1; tried <= MaxAttempts; tried++ {
@@ -74,8 +97,7 @@ func (t *Tries) Try(q Request, caller Caller) (*Failures, error) {
 		}
 
 		if !ok {
-			last = provider.NoTurnFailure(t.Picker.Pause(choice))
-			rateLimited = last
+			failures.note(provider.NoTurnFailure(t.Picker.Pause(choice)))
 			caller.Skipped(choice, event.SkippedTurn)
 			continue
 		}
@@ -103,16 +125,15 @@ func (t *Tries) Try(q Request, caller Caller) (*Failures, error) {
 			return &Failures{Last: failure}, nil
 		}
 
-		if !isRateLimited(failure) && failure.CredentialCooldown == 0 {
+		if !isRateLimited(failure) && failure.CredentialCooldown == 0 && !failure.OfAccount {
 			left.drop(choice.ID) // another credential would not help
 		}
-		last, failed, class = failure, choice.Provider.ID, failure.Class
-		if isRateLimited(failure) {
-			rateLimited = failure
-		}
+		failures.note(failure)
+		failed, class = choice.Provider.ID, failure.Class
 	}
 
-	return &Failures{last, rateLimited}, nil
+	all := failures // a copy, so that a request without a failure costs no memory
+	return &all, nil
 }
 
 // leftChoices are the choices that have not been tried.

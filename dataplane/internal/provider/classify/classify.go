@@ -89,6 +89,9 @@ type Verdict struct {
 	// ModelUnknown reports whether the provider does not serve the route's model name to
 	// the gateway's account.
 	ModelUnknown bool
+	// ForeignItem reports whether the request has encrypted reasoning, or a signature, that another account has made and this one
+	// cannot verify.
+	ForeignItem bool
 	// Rule is the line in rules.txt of the rule that applied, for logs; 0 if none did.
 	Rule int
 }
@@ -132,6 +135,7 @@ func judge(a *Answer) (v Verdict, u unwrapped, at int) {
 	param := findParam(u, false)
 	v.NamesMember = isAboutRequest(e.status) && param != "" && param != "model" // the route's, not the client's
 	v.Certain = !v.NamesMember && isCertain(f.class, e)
+	v.ForeignItem = isAboutRequest(e.status) && !v.Failover && v.Class != ContextLength && refusesForeignItem(u)
 	return v, u, at
 }
 
