@@ -133,7 +133,7 @@ func (g *generationRequest) callOnce(choice route.Choice, attempt *route.Attempt
 
 	ctx, first, end := pace.Within(g.callContext(), g.firstToken)
 	defer end()
-	defer g.leave.end()
+	defer g.leave.End()
 	sent := time.Now()
 	answer, err := g.server.Providers.Do(ctx, &call)
 	body.Release() // early, because streams last for minutes; a connection that still sends the body holds a reference
@@ -226,7 +226,7 @@ func (g *generationRequest) callContext() context.Context {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	g.reservation.OnRevoke(cancel)
-	g.leave.begin(g, cancel)
+	g.leave.Begin(&g.x.client, g, cancel)
 	return ctx
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"modelgateway/dataplane/internal/admission"
 	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/httpapi/readon"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/usagereport"
 	"modelgateway/shared/apierr"
@@ -64,7 +65,7 @@ type generationRequest struct {
 	routableRequest
 	reservation *admission.Reservation
 	// leave decides what happens when the client of a stream leaves during a call.
-	leave leaving
+	leave readon.Leaving
 	// firstToken is within which time the output of the call that is running must begin; zero: no limit.
 	firstToken time.Duration
 	// foreignItem is the encrypted item that the account of an earlier call could not verify; zero if there is none.

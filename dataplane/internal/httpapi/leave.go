@@ -1,10 +1,6 @@
 package httpapi
 
 import (
-	"context"
-	"math"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"modelgateway/dataplane/internal/httpapi/readon"
@@ -12,113 +8,15 @@ import (
 	"modelgateway/shared/price"
 )
 
-const (
-	// usagePatience is how long a stream is read on without its client, for the usage, if its model has ended.
-	usagePatience = 5 * time.Second
-	// reasoningPatience is how long a stream is read on whose model reasons without showing it: what that has cost, only
-	// the usage says.
-	reasoningPatience = time.Minute
-	// forever is for providers that charge for the whole stream anyway; their time limits end it.
-	forever = time.Duration(math.MaxInt64)
-)
+// usagePatience is how long a stream is read on without its client, for the usage, if its model has ended.
+const usagePatience = 5 * time.Second
 
-// leaving decides what becomes of the call of a stream when its client leaves. It is used for one call after the other.
-type leaving struct {
-	g *generationRequest
-	// gone reports whether the client has left.
-	gone atomic.Bool
+// ReleaseSlot implements readon.Owner.
+func (g *generationRequest) ReleaseSlot() { g.reservation.ReleaseSlot() }
 
-	mu sync.Mutex
-	// cancel ends the call; stop, the wait for the end of the connection of the client.
-	cancel context.CancelFunc
-	stop   func() bool
-	// patience is how long the call would be read on if the client left now; zero: not at all.
-	patience time.Duration
-	left     time.Time
-	timer    *time.Timer
-	call     *readon.Call
-}
-
-// begin begins with a call.
-func (l *leaving) begin(g *generationRequest, cancel context.CancelFunc) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.g, l.cancel, l.patience = g, cancel, 0
-	l.stop = context.AfterFunc(&g.x.client, l.onLeave)
-}
-
-// onLeave is called when the client has left. Its slot is free from then on.
-func (l *leaving) onLeave() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.gone.CompareAndSwap(false, true) || l.stop == nil {
-		return
-	}
-	l.g.reservation.ReleaseSlot()
-	l.left = time.Now()
-	l.readOn()
-}
-
-// allow sets the patience.
-func (l *leaving) allow(patience time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.patience == patience {
-		return
-	}
-	l.patience = patience
-	if l.gone.Load() {
-		l.readOn()
-	}
-}
-
-// readOn lets the call continue for the patience, all in all for no longer than a model that reasons has. The caller holds
-// the lock.
-func (l *leaving) readOn() {
-	if l.timer != nil {
-		l.timer.Stop()
-	}
-	if l.patience == 0 {
-		l.cancel()
-		return
-	}
-	if l.call == nil {
-		l.call = l.g.server.readOn.Begin(l.g.key.AccountID, l.g.key.MaxConcurrent, l.cancel)
-	}
-	if l.patience == forever {
-		l.timer = nil
-		return
-	}
-	l.timer = time.AfterFunc(min(l.patience, time.Until(l.left.Add(reasoningPatience))), l.cancel)
-}
-
-// read counts bytes of the stream that were read without the client.
-func (l *leaving) read(n int) {
-	l.mu.Lock()
-	call := l.call
-	l.mu.Unlock()
-	if call != nil {
-		call.Read(n)
-	}
-}
-
-// end ends the call. It has no effect without one.
-func (l *leaving) end() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.stop == nil {
-		return
-	}
-	l.stop()
-	l.cancel()
-	l.stop = nil
-	if l.timer != nil {
-		l.timer.Stop()
-	}
-	if l.call != nil {
-		l.call.End()
-		l.call = nil
-	}
+// ReadOn implements readon.Owner.
+func (g *generationRequest) ReadOn(cancel func()) *readon.Call {
+	return g.server.readOn.Begin(g.key.AccountID, g.key.MaxConcurrent, cancel)
 }
 
 // mayHideReasoning reports whether the model of a stream may reason without showing it, apart from what the stream and
@@ -150,9 +48,9 @@ func (s *streamRelay) hidesReasoning() bool {
 func (s *streamRelay) patience() time.Duration {
 	switch {
 	case s.call.Provider.KeepsBilling:
-		return forever
+		return readon.Forever
 	case s.hidesReasoning(), s.hasHidden:
-		return reasoningPatience
+		return readon.ReasoningPatience
 	case s.reader.Progress().Ending:
 		return usagePatience
 	}

@@ -40,7 +40,7 @@ func (r *relay) run() error {
 		return r.relayJSON()
 	}
 	switch isStream, err := r.answer.IsStream(); {
-	case err != nil && r.leave.gone.Load():
+	case err != nil && r.leave.Gone():
 		return r.relayStream() // the client has left before it was known, and pays for what has begun
 	case err != nil:
 		return provider.TruncatedFailure(r.call, err)

@@ -82,14 +82,14 @@ func (r *relay) relayStream() error {
 	defer s.close()
 	s.hasHidden = r.server.hiding.Of(r.model.ID)
 	s.hides = s.hasHidden || r.mayHideReasoning()
-	s.leave.allow(s.patience())
+	s.leave.Allow(s.patience())
 
 	for s.failure == nil && s.next() == nil {
 		if s.ended && s.gone && !s.call.Provider.KeepsBilling {
 			break
 		}
 		if (s.ended || s.ending) && s.closeTimer == nil {
-			s.closeTimer = time.AfterFunc(maxOpenAfterEnd, s.leave.cancel)
+			s.closeTimer = time.AfterFunc(maxOpenAfterEnd, s.leave.CancelFunc())
 		}
 	}
 
@@ -116,10 +116,10 @@ func (s *streamRelay) next() error {
 	if n > 0 {
 		s.splitter.Feed(in[:n])
 		s.events()
-		s.leave.allow(s.patience())
+		s.leave.Allow(s.patience())
 	}
 
-	s.gone = s.gone || s.leave.gone.Load()
+	s.gone = s.gone || s.leave.Gone()
 	if s.gone {
 		s.readOn(n)
 	}
@@ -145,7 +145,7 @@ func (s *streamRelay) next() error {
 // readOn handles a read without the client. Once the usage has come, the stream has ended, but for a provider that charges
 // for the whole of it: that one is read to its end.
 func (s *streamRelay) readOn(n int) {
-	s.leave.read(n)
+	s.leave.Read(n)
 	if s.hasUsage() && s.failure == nil && !s.call.Provider.KeepsBilling {
 		s.end(endClientGone, event.ClientGone)
 	}
@@ -333,7 +333,7 @@ func (s *streamRelay) hasDelivered() bool {
 
 // clientLeft reports whether the client has closed the connection.
 func (s *streamRelay) clientLeft() bool {
-	return s.gone || s.leave.gone.Load() || s.x.client.Err() != nil || s.call.Provider.KeepsBilling && s.x.client.Gone()
+	return s.gone || s.leave.Gone() || s.x.client.Err() != nil || s.call.Provider.KeepsBilling && s.x.client.Gone()
 }
 
 // write sends the output of a read, unless the client has left.
@@ -366,7 +366,7 @@ func (s *streamRelay) write() {
 	s.writer.Unlock()
 	if err != nil {
 		s.gone = true
-		s.leave.onLeave()
+		s.leave.Leave()
 		return
 	}
 	if first && !s.last {
@@ -376,12 +376,12 @@ func (s *streamRelay) write() {
 
 // ShowLife implements pace.Owner.
 func (s *streamRelay) ShowLife() {
-	if s.leave.gone.Load() {
+	if s.leave.Gone() {
 		return
 	}
 	s.x.conn.ExtendWrite(time.Now())
 	if err := s.sendBetween(format.SignOfLife(s.dialect.Format())); err != nil {
-		s.leave.onLeave()
+		s.leave.Leave()
 	}
 }
 
