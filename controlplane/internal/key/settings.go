@@ -118,20 +118,21 @@ func (p *SettingsPatch) apply(s Settings) Settings {
 }
 
 // normal returns the one form of equal settings.
-func (s Settings) normal() Settings {
-	if len(s.Metadata) == 0 {
-		s.Metadata = nil
+func (s *Settings) normal() Settings {
+	n := *s
+	if len(n.Metadata) == 0 {
+		n.Metadata = nil
 	}
-	if len(s.Models) == 0 {
-		s.Models = nil
+	if len(n.Models) == 0 {
+		n.Models = nil
 	}
-	if len(s.Networks) == 0 {
-		s.Networks = nil
+	if len(n.Networks) == 0 {
+		n.Networks = nil
 	}
-	if s.ExpiresAt != nil {
-		s.ExpiresAt = new(s.ExpiresAt.UTC().Truncate(time.Millisecond))
+	if n.ExpiresAt != nil {
+		n.ExpiresAt = new(n.ExpiresAt.UTC().Truncate(time.Millisecond))
 	}
-	return s
+	return n
 }
 
 // set replaces a value if there is a new one.

@@ -185,7 +185,7 @@ func (t *textBody) decide() {
 
 func (t *textBody) Await() error {
 	if t.decided && (len(t.head) > 0 || t.err != nil) {
-		return nil
+		return nil //nolint:nilerr // Read returns the error
 	}
 	return t.AnswerBody.Await()
 }

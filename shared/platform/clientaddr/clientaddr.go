@@ -21,7 +21,8 @@ func Behind(trusted []netip.Prefix) Reader {
 	if len(trusted) > 0 {
 		options := []echo.TrustOption{echo.TrustLoopback(false), echo.TrustLinkLocal(false), echo.TrustPrivateNet(false)}
 		for _, p := range trusted {
-			options = append(options, echo.TrustIPRange(&net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}))
+			network := net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+			options = append(options, echo.TrustIPRange(&network))
 		}
 		read = echo.ExtractIPFromXFFHeader(options...)
 	}
