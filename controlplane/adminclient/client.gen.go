@@ -136,6 +136,18 @@ const (
 	CatalogSecondaryKindSVG       CatalogSecondaryKind = "svg"
 )
 
+// Defines values for CheckedCallResult.
+const (
+	CheckedCallResultBusy           CheckedCallResult = "busy"
+	CheckedCallResultFailed         CheckedCallResult = "failed"
+	CheckedCallResultNoAnswer       CheckedCallResult = "no_answer"
+	CheckedCallResultNotFound       CheckedCallResult = "not_found"
+	CheckedCallResultOtherFormat    CheckedCallResult = "other_format"
+	CheckedCallResultRefusedRequest CheckedCallResult = "refused_request"
+	CheckedCallResultRefusedSecret  CheckedCallResult = "refused_secret"
+	CheckedCallResultWorks          CheckedCallResult = "works"
+)
+
 // Defines values for ConsoleSessionMethod.
 const (
 	ConsoleSessionMethodBootstrap ConsoleSessionMethod = "bootstrap"
@@ -1408,6 +1420,41 @@ type CatalogUnitPrice struct {
 	Size    *string `json:"size,omitempty"`
 }
 
+// CheckedCall defines model for CheckedCall.
+type CheckedCall struct {
+	CredentialID string `json:"credential_id"`
+
+	// Detail The begin of the provider's text, without secrets, or why no answer came.
+	Detail *string `json:"detail,omitempty"`
+	Format string  `json:"format"`
+
+	// Hint What to change, if that is certain.
+	Hint *string `json:"hint,omitempty"`
+
+	// MS How long the call took, in milliseconds.
+	MS int64 `json:"ms"`
+
+	// Result `works`: the provider answered in the format. `refused_request`: it understood the call and refuses a part of it.
+	// `refused_secret`: it refuses the credential. `not_found`: it has nothing at the address, or does not know the model.
+	// `other_format`: the answer is none of the format, such as a web page. `busy`: it limits the rate, or is overloaded.
+	// `failed`: it reports a failure of its own. `no_answer`: none came.
+	Result CheckedCallResult `json:"result"`
+	Route  string            `json:"route"`
+
+	// Status The status of the answer; absent without one.
+	Status        *int   `json:"status,omitempty"`
+	UpstreamModel string `json:"upstream_model"`
+
+	// URL The address that was called.
+	URL string `json:"url"`
+}
+
+// CheckedCallResult `works`: the provider answered in the format. `refused_request`: it understood the call and refuses a part of it.
+// `refused_secret`: it refuses the credential. `not_found`: it has nothing at the address, or does not know the model.
+// `other_format`: the answer is none of the format, such as a web page. `busy`: it limits the rate, or is overloaded.
+// `failed`: it reports a failure of its own. `no_answer`: none came.
+type CheckedCallResult string
+
 // ConsoleSession defines model for ConsoleSession.
 type ConsoleSession struct {
 	// Address The address of the browser.
@@ -2667,6 +2714,22 @@ type Problem struct {
 	//
 	// Examples: /problems/not_found
 	Type string `json:"type"`
+}
+
+// ProviderCheck defines model for ProviderCheck.
+type ProviderCheck struct {
+	// Answered Whether the proxy answered. If not, ask again.
+	Answered bool `json:"answered"`
+
+	// Calls Empty: no enabled route with a credential leads to the provider.
+	Calls []CheckedCall `json:"calls"`
+
+	// CatalogRevision The revision of the catalog at the proxy.
+	CatalogRevision *int64 `json:"catalog_revision,omitempty"`
+	ProviderID      string `json:"provider_id"`
+
+	// Proxy The proxy that was asked; absent if none is live.
+	Proxy *string `json:"proxy,omitempty"`
 }
 
 // Proxy A draining proxy completes running requests and accepts no new ones. It stops when `running` is 0 and the `unsettled`
@@ -4362,6 +4425,12 @@ type PutProviderParams struct {
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
+// CheckProviderParams defines parameters for CheckProvider.
+type CheckProviderParams struct {
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // ListCredentialsParams defines parameters for ListCredentials.
 type ListCredentialsParams struct {
 	// Cursor The `next_cursor` of the previous page.
@@ -5527,6 +5596,19 @@ func (c *Client) UpdateProvider(ctx context.Context, providerID string, params *
 func (c *Client) PutProvider(ctx context.Context, providerID string, params *PutProviderParams, body CatalogProvider, options ...CallOption) (*Response[CatalogProvider], error) {
 	return do[CatalogProvider](ctx, c, call{
 		method: http.MethodPut, path: "/admin/v1/providers/{provider_id}", ids: []any{providerID}, params: params, body: body,
+	}, options)
+}
+
+// CheckProvider: Call a provider and say what comes
+//
+// A proxy calls the provider in each format of its enabled routes, and on each route with an address of its own: one token of
+// text, or a picture or video without a prompt, which the provider refuses. The provider may charge the tokens. The answer is there after 25 seconds
+// at the latest; nothing is recorded. Only what the proxies have applied is checked.
+//
+// POST /admin/v1/providers/{provider_id}/check
+func (c *Client) CheckProvider(ctx context.Context, providerID string, params *CheckProviderParams, options ...CallOption) (*Response[ProviderCheck], error) {
+	return do[ProviderCheck](ctx, c, call{
+		method: http.MethodPost, path: "/admin/v1/providers/{provider_id}/check", ids: []any{providerID}, params: params,
 	}, options)
 }
 

@@ -39,6 +39,9 @@ const Describe = "mgw.describe"
 // Answer.
 const Explain = "mgw.explain"
 
+// Check asks one proxy to call a provider. It replies on Answer.
+const Check = "mgw.check"
+
 // Pulse is the report of a proxy about what it does, sent with From to every
 // replica of the control plane. Nobody replies.
 const Pulse = "mgw.pulse"

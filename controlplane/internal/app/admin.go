@@ -277,6 +277,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		Usage:        usages,
 		Archive:      archives,
 		Holdings:     holdings,
+		Checker:      a.leasing,
 		Explainer: &explain.Service{
 			Store:    leasestore.NewLeases(a.adminDB),
 			Holdings: holdings,

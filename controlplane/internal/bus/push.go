@@ -56,6 +56,14 @@ func (b *Bus) AskExplain(
 	return requestAll(b, subject.Explain, q, answers)
 }
 
+func (b *Bus) AskCheck(
+	_ context.Context,
+	q wire.CheckRequest,
+	answers func(proxy string, a wire.CheckResponse),
+) (stop func(), err error) {
+	return requestAll(b, subject.Check, q, answers)
+}
+
 // requestAll sends a request to every proxy, and calls handle for each response
 // and the proxy that it comes from, until stop is called.
 func requestAll[R any](b *Bus, name string, request any, handle func(proxy string, response R)) (stop func(), err error) {

@@ -75,6 +75,8 @@ type Config struct {
 	Tails       *traffic.Tails
 	Past        *traffic.Service
 	Explainer   *explain.Service
+	// Checker asks a proxy to call a provider.
+	Checker catalogapi.Checker
 	// Stopping is closed when the server stops: streams end at once.
 	Stopping   <-chan struct{}
 	Log        *slog.Logger
@@ -134,7 +136,7 @@ func newServer(cfg *Config) *server {
 			Quarantine:   cfg.Quarantine,
 			Videos:       cfg.Videos,
 		},
-		catalogHandlers{Accounts: cfg.Accounts, Catalog: cfg.Catalog, Usage: cfg.Usage},
+		catalogHandlers{Accounts: cfg.Accounts, Catalog: cfg.Catalog, Usage: cfg.Usage, Checker: cfg.Checker},
 		operationsHandlers{
 			Sessions:  cfg.Sessions,
 			Finder:    cfg.Search,

@@ -28,6 +28,8 @@ type Pusher interface {
 	AskReserved(ctx context.Context, q wire.ReservedRequest, answers func(proxy string, a wire.ReservedResponse)) (stop func(), err error)
 	// AskExplain asks every proxy how it would answer a request. answers is as for AskReserved.
 	AskExplain(ctx context.Context, q wire.ExplainRequest, answers func(proxy string, a wire.ExplainResponse)) (stop func(), err error)
+	// AskCheck asks one proxy to call a provider. answers is as for AskReserved.
+	AskCheck(ctx context.Context, q wire.CheckRequest, answers func(proxy string, a wire.CheckResponse)) (stop func(), err error)
 	// RecordRevocation records a revocation outside of Postgres, so that it survives a loss of commits. A revocation
 	// counts as confirmed only when it is recorded.
 	RecordRevocation(ctx context.Context, c wire.KeyChange) error

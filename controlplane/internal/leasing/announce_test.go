@@ -27,6 +27,8 @@ type fakePusher struct {
 	fails   error
 	pushes  int
 	stopped int
+	// check answers a check of a provider.
+	check func(q wire.CheckRequest, answer func(string, wire.CheckResponse))
 }
 
 func (p *fakePusher) Connected() bool { return true }
@@ -37,6 +39,13 @@ func (p *fakePusher) RecordRevocation(context.Context, wire.KeyChange) error { r
 
 func (p *fakePusher) AskReserved(context.Context, wire.ReservedRequest, func(string, wire.ReservedResponse)) (func(), error) {
 	return nil, errPush
+}
+
+func (p *fakePusher) AskCheck(_ context.Context, q wire.CheckRequest, answers func(string, wire.CheckResponse)) (func(), error) {
+	if p.check != nil {
+		go p.check(q, answers)
+	}
+	return func() {}, nil
 }
 
 func (p *fakePusher) AskExplain(context.Context, wire.ExplainRequest, func(string, wire.ExplainResponse)) (func(), error) {

@@ -144,6 +144,42 @@ func (s *Service) Explain(
 		})
 }
 
+// checkWait is how long a proxy may take to check a provider: longer than the calls.
+const checkWait = 25 * time.Second
+
+// CheckProvider asks one live proxy to call a provider, the first by name. The name is empty if no proxy is live; answered
+// is false if it did not answer.
+func (s *Service) CheckProvider(ctx context.Context, provider string) (name string, checked wire.CheckResponse, answered bool, err error) {
+	live, err := s.store.LiveSessions(ctx)
+	if err != nil || len(live) == 0 {
+		return "", checked, false, err
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, checkWait)
+	defer cancel()
+	name = slices.Min(slices.Collect(maps.Values(live)))
+	answers := make(chan wire.CheckResponse, 1)
+	stop, err := s.pusher.AskCheck(ctx, wire.CheckRequest{V: wire.Version, Proxy: name, Provider: provider}, func(proxy string, a wire.CheckResponse) {
+		if proxy != name || live[a.Session] != proxy {
+			return // another proxy cannot speak for the session
+		}
+		select {
+		case answers <- a:
+		default:
+		}
+	})
+	if err != nil {
+		return name, checked, false, err
+	}
+	defer stop()
+	select {
+	case checked = <-answers:
+		return name, checked, true, nil
+	case <-ctx.Done():
+		return name, checked, false, nil
+	}
+}
+
 // Running returns the units of an account's pool that running requests reserve.
 // complete is false if a live proxy did not answer.
 func (s *Service) Running(ctx context.Context, account string, pool wire.PoolID) (amount int64, complete bool) {

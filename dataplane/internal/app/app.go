@@ -33,6 +33,7 @@ import (
 	"modelgateway/dataplane/internal/httpapi"
 	"modelgateway/dataplane/internal/httpapi/meter"
 	"modelgateway/dataplane/internal/httpapi/pseudonym"
+	"modelgateway/dataplane/internal/providercheck"
 	"modelgateway/dataplane/internal/reporter"
 	"modelgateway/dataplane/internal/route"
 	"modelgateway/dataplane/internal/session"
@@ -188,7 +189,7 @@ func build(cfg *config.Config, o *output, version string, failed func(error)) (*
 	addBasics(c, cfg, o, probes, events, failed)
 
 	c.Add("NATS", func(context.Context) error {
-		return subscribe(nats, events, keeper, admit, tails, api.Explain, describer(secrets.description(cfg.Name), probes, picker, models))
+		return subscribe(nats, events, keeper, admit, tails, api.Explain, checker(providers, models), describer(secrets.description(cfg.Name), probes, picker, models))
 	}, func(context.Context) error {
 		tails.Close()
 		nats.Close()
@@ -427,6 +428,18 @@ func openSecrets(cfg *config.Secrets) (*secrets, error) {
 	return s, nil
 }
 
+// checker returns a function that checks a provider.
+func checker(providers *upstream.Client, models *catalog.Store) func(*wire.CheckRequest) wire.CheckResponse {
+	return func(q *wire.CheckRequest) wire.CheckResponse {
+		answer := wire.CheckResponse{V: wire.Version}
+		if snapshot := models.Snapshot(); snapshot != nil {
+			answer.CatalogRevision = snapshot.Rev
+			answer.Calls = providercheck.Run(context.Background(), providers, snapshot, q.Provider)
+		}
+		return answer
+	}
+}
+
 // environmentProxy returns the forward proxy that HTTPS_PROXY, HTTP_PROXY and NO_PROXY state for an address; nil for none.
 func environmentProxy(address *url.URL) (*url.URL, error) {
 	return http.ProxyFromEnvironment(&http.Request{URL: address})
@@ -436,7 +449,8 @@ func environmentProxy(address *url.URL) (*url.URL, error) {
 // earlier sessions whose usage is not settled.
 func subscribe(
 	nats *bus.Bus, events *spool.Spool, keeper *session.Keeper, admit *admission.Admission, tails *tail.Tails,
-	explain func(*wire.ExplainRequest) wire.ExplainResponse, describe func() wire.DescribeResponse,
+	explain func(*wire.ExplainRequest) wire.ExplainResponse, check func(*wire.CheckRequest) wire.CheckResponse,
+	describe func() wire.DescribeResponse,
 ) error {
 	handlers := bus.Handlers{KeyChange: keeper.Pushed, Settled: events.Acknowledge}
 	handlers.Recall = func(r wire.Recall) {
@@ -453,6 +467,15 @@ func subscribe(
 		explained := explain(q)
 		explained.Session, explained.Name = s.ID, nats.Name()
 		return explained, true
+	}
+	handlers.Check = func(q *wire.CheckRequest) (wire.CheckResponse, bool) {
+		s := keeper.Current()
+		if s == nil || q.Proxy != nats.Name() {
+			return wire.CheckResponse{}, false
+		}
+		checked := check(q)
+		checked.Session, checked.Name = s.ID, nats.Name()
+		return checked, true
 	}
 	handlers.Tail = func(q pulse.Tail, send func(pulse.Lines)) { tails.Follow(q, send) }
 	handlers.Reserved = func(q wire.ReservedRequest) (wire.ReservedResponse, bool) {

@@ -48,6 +48,8 @@ type Handlers struct {
 	// not reply.
 	Reserved func(q wire.ReservedRequest) (wire.ReservedResponse, bool)
 	Describe func() (wire.DescribeResponse, bool)
+	// Check calls a provider and returns what came, or false if another proxy was asked. It may take long.
+	Check func(q *wire.CheckRequest) (wire.CheckResponse, bool)
 	// Explain returns how a request would be answered, or false without a session.
 	Explain func(q *wire.ExplainRequest) (wire.ExplainResponse, bool)
 	// Tail opens or renews a tail of finished requests. It calls send from any goroutine until the tail ends.
@@ -192,6 +194,17 @@ func (b *Bus) Subscribe(h Handlers) error {
 	})
 	if err != nil {
 		return fmt.Errorf("bus: subscribe to requests for explanations: %w", err)
+	}
+
+	_, err = b.nc.Subscribe(subject.Check, func(m *nats.Msg) {
+		handle(b, m, func(q *wire.CheckRequest) {
+			if checked, ok := h.Check(q); ok {
+				b.reply(m, checked)
+			}
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("bus: subscribe to checks of providers: %w", err)
 	}
 
 	_, err = b.nc.Subscribe(subject.Tail, func(m *nats.Msg) {

@@ -252,6 +252,19 @@ func (s *Snapshot) Provider(id string) *Provider { return s.providers[id] }
 // Route returns the route with an id, even if it is disabled, or nil.
 func (s *Snapshot) Route(id string) *Route { return s.routes[id] }
 
+// RoutesTo returns the enabled routes to a provider in a format, sorted by id.
+func (s *Snapshot) RoutesTo(provider string, f catalogkv.Format) (routes []*Route) {
+	for _, m := range s.sorted {
+		for _, r := range m.Routes[f] {
+			if r.Provider.ID == provider {
+				routes = append(routes, r)
+			}
+		}
+	}
+	slices.SortFunc(routes, func(a, b *Route) int { return strings.Compare(a.ID, b.ID) })
+	return routes
+}
+
 // Store collects entries and provides the newest Snapshot. It is safe for concurrent use.
 type Store struct {
 	fleet     seal.Keys

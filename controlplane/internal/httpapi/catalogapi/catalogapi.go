@@ -7,7 +7,10 @@ import (
 
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/catalog"
+	"modelgateway/controlplane/internal/httpapi/convert"
+	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/usage"
+	"modelgateway/shared/wire"
 )
 
 // Handlers implements the operations of the catalog.
@@ -15,6 +18,53 @@ type Handlers struct {
 	Accounts *account.Service
 	Catalog  *catalog.Service
 	Usage    *usage.Service
+	Checker  Checker
+}
+
+// Checker asks a proxy to call a provider.
+type Checker interface {
+	CheckProvider(ctx context.Context, provider string) (proxy string, checked wire.CheckResponse, answered bool, err error)
+}
+
+// CheckProvider calls a provider and says what comes.
+func (h *Handlers) CheckProvider(
+	ctx context.Context,
+	_ *gen.Call,
+	r gen.CheckProviderRequestObject,
+) (gen.CheckProviderResponseObject, error) {
+	if _, _, err := catalog.Get(ctx, h.Catalog, catalog.ProviderPart(r.ProviderID)); err != nil {
+		return nil, err
+	}
+	proxy, checked, answered, err := h.Checker.CheckProvider(ctx, r.ProviderID)
+	if err != nil {
+		return nil, err
+	}
+
+	return gen.CheckProvider200JSONResponse{
+		ProviderID:      r.ProviderID,
+		Proxy:           convert.Optional(proxy),
+		Answered:        answered,
+		CatalogRevision: &checked.CatalogRevision,
+		Calls:           convert.All(checked.Calls, checkedCallView),
+	}, nil
+}
+
+func checkedCallView(c *wire.CheckedCall) gen.CheckedCall {
+	view := gen.CheckedCall{
+		Format:        c.Format,
+		Result:        gen.CheckedCallResult(c.Result),
+		URL:           c.URL,
+		Route:         c.Route,
+		UpstreamModel: c.UpstreamModel,
+		CredentialID:  c.Credential,
+		Detail:        convert.Optional(c.Detail),
+		Hint:          convert.Optional(c.Hint),
+		MS:            c.MS,
+	}
+	if c.Status != 0 {
+		view.Status = &c.Status
+	}
+	return view
 }
 
 // existingAccount parses the id of an account that exists.

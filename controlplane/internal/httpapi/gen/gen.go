@@ -79,6 +79,18 @@ const (
 	CatalogSecondaryKindSVG       CatalogSecondaryKind = "svg"
 )
 
+// Defines values for CheckedCallResult.
+const (
+	CheckedCallResultBusy           CheckedCallResult = "busy"
+	CheckedCallResultFailed         CheckedCallResult = "failed"
+	CheckedCallResultNoAnswer       CheckedCallResult = "no_answer"
+	CheckedCallResultNotFound       CheckedCallResult = "not_found"
+	CheckedCallResultOtherFormat    CheckedCallResult = "other_format"
+	CheckedCallResultRefusedRequest CheckedCallResult = "refused_request"
+	CheckedCallResultRefusedSecret  CheckedCallResult = "refused_secret"
+	CheckedCallResultWorks          CheckedCallResult = "works"
+)
+
 // Defines values for ConsoleSessionMethod.
 const (
 	ConsoleSessionMethodBootstrap ConsoleSessionMethod = "bootstrap"
@@ -957,6 +969,41 @@ type CatalogUnitPrice struct {
 	Quality *string `json:"quality,omitempty"`
 	Size    *string `json:"size,omitempty"`
 }
+
+// CheckedCall defines model for CheckedCall.
+type CheckedCall struct {
+	CredentialID string `json:"credential_id"`
+
+	// Detail The begin of the provider's text, without secrets, or why no answer came.
+	Detail *string `json:"detail,omitempty"`
+	Format string  `json:"format"`
+
+	// Hint What to change, if that is certain.
+	Hint *string `json:"hint,omitempty"`
+
+	// MS How long the call took, in milliseconds.
+	MS int64 `json:"ms"`
+
+	// Result `works`: the provider answered in the format. `refused_request`: it understood the call and refuses a part of it.
+	// `refused_secret`: it refuses the credential. `not_found`: it has nothing at the address, or does not know the model.
+	// `other_format`: the answer is none of the format, such as a web page. `busy`: it limits the rate, or is overloaded.
+	// `failed`: it reports a failure of its own. `no_answer`: none came.
+	Result CheckedCallResult `json:"result"`
+	Route  string            `json:"route"`
+
+	// Status The status of the answer; absent without one.
+	Status        *int   `json:"status,omitempty"`
+	UpstreamModel string `json:"upstream_model"`
+
+	// URL The address that was called.
+	URL string `json:"url"`
+}
+
+// CheckedCallResult `works`: the provider answered in the format. `refused_request`: it understood the call and refuses a part of it.
+// `refused_secret`: it refuses the credential. `not_found`: it has nothing at the address, or does not know the model.
+// `other_format`: the answer is none of the format, such as a web page. `busy`: it limits the rate, or is overloaded.
+// `failed`: it reports a failure of its own. `no_answer`: none came.
+type CheckedCallResult string
 
 // ConsoleSession defines model for ConsoleSession.
 type ConsoleSession struct {
@@ -2130,6 +2177,22 @@ type Problem struct {
 	//
 	// Examples: /problems/not_found
 	Type string `json:"type"`
+}
+
+// ProviderCheck defines model for ProviderCheck.
+type ProviderCheck struct {
+	// Answered Whether the proxy answered. If not, ask again.
+	Answered bool `json:"answered"`
+
+	// Calls Empty: no enabled route with a credential leads to the provider.
+	Calls []CheckedCall `json:"calls"`
+
+	// CatalogRevision The revision of the catalog at the proxy.
+	CatalogRevision *int64 `json:"catalog_revision,omitempty"`
+	ProviderID      string `json:"provider_id"`
+
+	// Proxy The proxy that was asked; absent if none is live.
+	Proxy *string `json:"proxy,omitempty"`
 }
 
 // Proxy A draining proxy completes running requests and accepts no new ones. It stops when `running` is 0 and the `unsettled`
@@ -3758,6 +3821,12 @@ type PutProviderParams struct {
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
+// CheckProviderParams defines parameters for CheckProvider.
+type CheckProviderParams struct {
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // ListCredentialsParams defines parameters for ListCredentials.
 type ListCredentialsParams struct {
 	// Cursor The `next_cursor` of the previous page.
@@ -4264,6 +4333,7 @@ func RegisterHandlers(e *echo.Echo, server StrictServerInterface, run RunFunc) {
 	e.GET("/admin/v1/providers/:provider_id", h.GetProvider)
 	e.PATCH("/admin/v1/providers/:provider_id", h.UpdateProvider)
 	e.PUT("/admin/v1/providers/:provider_id", h.PutProvider)
+	e.POST("/admin/v1/providers/:provider_id/check", h.CheckProvider)
 	e.GET("/admin/v1/providers/:provider_id/credentials", h.ListCredentials)
 	e.DELETE("/admin/v1/providers/:provider_id/credentials/:credential", h.DeleteCredential)
 	e.GET("/admin/v1/providers/:provider_id/credentials/:credential", h.GetCredential)
@@ -5517,6 +5587,23 @@ func (r PutProvider201JSONResponse) VisitPutProviderResponse(w http.ResponseWrit
 	return writeJSON(w, 201, r)
 }
 
+// CheckProviderRequestObject is the input of CheckProvider.
+type CheckProviderRequestObject struct {
+	ProviderID string
+	Params     CheckProviderParams
+}
+
+// CheckProviderResponseObject is a successful response of CheckProvider.
+type CheckProviderResponseObject interface {
+	VisitCheckProviderResponse(w http.ResponseWriter) error
+}
+
+type CheckProvider200JSONResponse ProviderCheck
+
+func (r CheckProvider200JSONResponse) VisitCheckProviderResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
+}
+
 // ListCredentialsRequestObject is the input of ListCredentials.
 type ListCredentialsRequestObject struct {
 	ProviderID string
@@ -6362,6 +6449,8 @@ type StrictServerInterface interface {
 	UpdateProvider(ctx context.Context, call *Call, request UpdateProviderRequestObject) (UpdateProviderResponseObject, error)
 	// PutProvider Create or replace a provider
 	PutProvider(ctx context.Context, call *Call, request PutProviderRequestObject) (PutProviderResponseObject, error)
+	// CheckProvider Call a provider and say what comes
+	CheckProvider(ctx context.Context, call *Call, request CheckProviderRequestObject) (CheckProviderResponseObject, error)
 	// ListCredentials List the credentials of a provider
 	ListCredentials(ctx context.Context, call *Call, request ListCredentialsRequestObject) (ListCredentialsResponseObject, error)
 	// DeleteCredential Remove a credential
@@ -7210,6 +7299,16 @@ func (h handlers) PutProvider(c echo.Context) error {
 		header(&in, "If-None-Match", &r.Params.IfNoneMatch)
 		body(&in, "", &r.Body)
 		return serve(in, call, r, h.server.PutProvider, PutProviderResponseObject.VisitPutProviderResponse)
+	})
+}
+
+func (h handlers) CheckProvider(c echo.Context) error {
+	return h.run(c, "checkProvider", func(call *Call) error {
+		var r CheckProviderRequestObject
+		in := input{c: c}
+		in.path("provider_id", &r.ProviderID)
+		header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+		return serve(in, call, r, h.server.CheckProvider, CheckProviderResponseObject.VisitCheckProviderResponse)
 	})
 }
 

@@ -102,6 +102,8 @@ type Server struct {
 	// explained are the answers of proxies that explain a request; asked is the last question.
 	Explained map[wire.SessionID]wire.ExplainResponse
 	Asked     *wire.ExplainRequest
+	// Checked is the answer of a proxy that checks a provider; nil: no proxy is live.
+	Checked *wire.CheckResponse
 	// notified are the kinds of checks that found differences.
 	Notified []string
 	// verifier, if set, verifies tokens of an identity provider.
@@ -110,6 +112,14 @@ type Server struct {
 
 func (b *Server) RunningBySession(context.Context, string) (map[wire.SessionID]map[wire.PoolID]int64, []string, error) {
 	return b.Running, b.Silent, nil
+}
+
+// CheckProvider implements catalogapi.Checker.
+func (b *Server) CheckProvider(context.Context, string) (proxy string, checked wire.CheckResponse, answered bool, err error) {
+	if b.Checked == nil {
+		return "", checked, false, nil
+	}
+	return b.Checked.Name, *b.Checked, true, nil
 }
 
 func (b *Server) Explain(_ context.Context, q *wire.ExplainRequest) (map[wire.SessionID]wire.ExplainResponse, []string, error) {
@@ -234,6 +244,7 @@ func StartWith(t *testing.T, v admin.Verifier, others ...func(*httpapi.Config)) 
 		Registerer:      prometheus.NewRegistry(),
 		ResponseTimeout: time.Minute,
 	}
+	cfg.Checker = b
 	cfg.Explainer = &explain.Service{
 		Store:    leasestore.NewLeases(b.DB),
 		Holdings: cfg.Holdings,

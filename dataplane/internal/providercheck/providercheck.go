@@ -1,0 +1,188 @@
+// Package providercheck calls a provider once in each format and says what comes, so that a wrong address, a refused
+// secret or an unknown model shows itself before a customer's request does.
+//
+// A call of a text format asks for one token. Pictures and videos cost much, so the prompt is left out of their calls:
+// a provider that refuses that has the address, and accepts the secret.
+package providercheck
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"modelgateway/dataplane/internal/catalog"
+	"modelgateway/dataplane/internal/provider"
+	"modelgateway/dataplane/internal/route"
+	"modelgateway/shared/catalogkv"
+	"modelgateway/shared/wire"
+)
+
+// Providers performs calls.
+type Providers interface {
+	Do(ctx context.Context, call *provider.Call) (*provider.Answer, error)
+}
+
+const (
+	// timeout bounds all calls of a check together.
+	timeout = 20 * time.Second
+	// maxCalls bounds the calls of a check. More than one of a format are made only for routes with an address of their own.
+	maxCalls = 20
+	// maxText bounds how much of an answer is read, maxDetail how much of it is reported, in bytes.
+	maxText   = 4 << 10
+	maxDetail = 300
+)
+
+// Run checks a provider. It records nothing.
+func Run(ctx context.Context, providers Providers, snapshot *catalog.Snapshot, id string) []wire.CheckedCall {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	calls := plan(snapshot, id)
+	results := make([]wire.CheckedCall, len(calls))
+	var all sync.WaitGroup
+	for i := range calls {
+		all.Go(func() { results[i] = check(ctx, providers, &calls[i]) })
+	}
+	all.Wait()
+	return results
+}
+
+// plan returns the calls that check a provider: in each format of its routes one, and one for each route with an address
+// of its own.
+func plan(snapshot *catalog.Snapshot, id string) (calls []provider.Call) {
+	type place struct {
+		format catalogkv.Format
+		route  string
+	}
+	planned := map[place]bool{}
+	for _, f := range catalogkv.Formats {
+		for _, r := range snapshot.RoutesTo(id, f) {
+			at := place{format: f}
+			if _, own := r.Addresses[f]; own {
+				at.route = r.ID
+			}
+			if planned[at] || len(calls) == maxCalls {
+				continue
+			}
+			planned[at] = true
+			target := r.Target(f, false)
+			calls = append(calls, provider.Call{
+				Choice:      route.Choice{Route: r, Credential: r.Provider.Credentials[0]},
+				Format:      f,
+				Path:        target.Path,
+				Query:       target.Query,
+				ContentType: "application/json",
+			})
+		}
+	}
+	return calls
+}
+
+// body returns the cheapest body of a format.
+func body(f catalogkv.Format, model string) []byte {
+	members := map[string]any{"model": model}
+	switch f {
+	case catalogkv.Chat, catalogkv.Messages:
+		members["messages"], members["max_tokens"] = []map[string]string{{"role": "user", "content": "Hi"}}, 1
+	case catalogkv.Responses:
+		members["input"], members["max_output_tokens"] = "Hi", 16 // fewer are refused
+	case catalogkv.Images, catalogkv.Videos:
+	}
+	text, err := json.Marshal(members)
+	if err != nil { // texts and numbers always marshal
+		panic(err)
+	}
+	return text
+}
+
+func check(ctx context.Context, providers Providers, call *provider.Call) wire.CheckedCall {
+	call.Body = provider.NewBody(body(call.Format, call.UpstreamModel), nil)
+	defer call.Body.Release()
+	result := wire.CheckedCall{
+		Format:        string(call.Format),
+		Route:         call.ID,
+		UpstreamModel: call.UpstreamModel,
+		Credential:    call.Credential.ID,
+		URL:           call.Provider.URL(catalogkv.Target{Path: call.Path, Query: call.Query}),
+	}
+	started := time.Now()
+	answer, err := providers.Do(ctx, call)
+	var text []byte
+	if err == nil {
+		result.Status = answer.Status
+		text, err = io.ReadAll(io.LimitReader(answer.Body, maxText))
+		_ = answer.Body.Close() // the rest is not wanted
+	}
+	result.MS = time.Since(started).Milliseconds()
+	if err != nil {
+		result.Result, result.Detail = wire.CheckNoAnswer, err.Error()
+		return result
+	}
+
+	result.Result = meaning(call.Format, result.Status, text)
+	if result.Result != wire.CheckWorks {
+		result.Detail = detail(text, call.Credential.Hidden())
+	}
+	if result.Result == wire.CheckNotFound || result.Result == wire.CheckOtherFormat {
+		result.Hint = hint(result.URL)
+	}
+	return result
+}
+
+// meaning returns what an answer means.
+func meaning(f catalogkv.Format, status int, text []byte) wire.CheckResult {
+	isObject := strings.HasPrefix(strings.TrimLeft(string(text), " \t\r\n"), "{")
+	switch {
+	case status < http.StatusMultipleChoices && isObject:
+		return wire.CheckWorks
+	case status < http.StatusBadRequest:
+		return wire.CheckOtherFormat
+	case status == http.StatusBadRequest || status == http.StatusUnprocessableEntity:
+		if f.Type() != catalogkv.Text && isObject {
+			return wire.CheckWorks
+		}
+		return wire.CheckRefusedRequest
+	case status == http.StatusUnauthorized || status == http.StatusPaymentRequired || status == http.StatusForbidden:
+		return wire.CheckRefusedSecret
+	case status == http.StatusNotFound || status == http.StatusMethodNotAllowed || status == http.StatusGone:
+		return wire.CheckNotFound
+	case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable || status == 529:
+		return wire.CheckBusy
+	case status < http.StatusInternalServerError:
+		return wire.CheckRefusedRequest
+	default:
+		return wire.CheckFailed
+	}
+}
+
+// detail returns the begin of a provider's text in one line, without secrets.
+func detail(text []byte, hidden []string) string {
+	line := strings.Join(strings.Fields(strings.ToValidUTF8(string(text), "")), " ")
+	for _, secret := range hidden {
+		line = strings.ReplaceAll(line, secret, "[secret]")
+	}
+	if len(line) <= maxDetail {
+		return line
+	}
+	line = line[:maxDetail]
+	for !utf8.ValidString(line) {
+		line = line[:len(line)-1]
+	}
+	return line + "…"
+}
+
+// twoVersions finds an address whose base already has the version that the usual path begins with.
+var twoVersions = regexp.MustCompile(`/v[0-9]+[a-z0-9]*(/openai)?/v1/`)
+
+// hint says what to change if the address can never work.
+func hint(address string) string {
+	if !twoVersions.MatchString(address) {
+		return ""
+	}
+	return "base_url ends with a version, and the usual path begins with another one: name the path of the format in addresses"
+}
