@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -93,10 +94,7 @@ func TestExampleProvidersAreReachedAtTheirAddressesOnly(t *testing.T) {
 			route := r.(map[string]any)
 			provider := route["provider"].(string)
 			route["provider"], route["priority"] = "example-"+provider, 0
-			copied := map[string]any{}
-			for name, value := range m {
-				copied[name] = value
-			}
+			copied := maps.Clone(m)
 			copied["id"], copied["routes"] = fmt.Sprintf("example-%s-%d", m["id"], i), []any{route}
 			models = append(models, copied)
 			for _, f := range route["formats"].([]any) {

@@ -191,6 +191,7 @@ var notProvoked = map[documented]string{
 	{"getVideoContent", "503", "service_unavailable"}: "as above",
 	{"listModels", "503", "service_unavailable"}:      "as above",
 	{"getBalance", "503", "service_unavailable"}:      "as above",
+	{"getVideo", "429", "rate_limit_exceeded"}:        "needs a control plane that is slow: chaos.TestDownloadsOfOneAccountLeaveThoseOfOthers and package httpapi",
 }
 
 // messagesNotProvoked are the messages of such outcomes.
@@ -198,6 +199,7 @@ var messagesNotProvoked = []string{
 	"An internal error occurred. Please try again. If it persists, contact support with the request id.",
 	"The service is temporarily unavailable. Please try again.",
 	"The balance is temporarily unavailable. Please try again.",
+	"This account reads too many video jobs at the same time. Please try again.",
 }
 
 // report returns all mismatches. With complete, these include documented

@@ -27,7 +27,8 @@ func (b *builder) addresses(path string, all catalogkv.Addresses) {
 		b.refuse(a.Path == "" && a.StreamPath == "" && len(a.Query) == 0, at, "", "must have a path or a query")
 		b.addressPath(validation.Member(at, "path"), a.Path)
 		b.addressPath(validation.Member(at, "stream_path"), a.StreamPath)
-		b.refuse(a.StreamPath != "" && f.Type() != catalogkv.Text, at, "stream_path", "is for formats with streams: chat, responses and messages")
+		streamless := a.StreamPath != "" && f.Type() != catalogkv.Text
+		b.refuse(streamless, at, "stream_path", "is for formats with streams: chat, responses and messages")
 
 		query := validation.Member(at, "query")
 		for name, value := range a.Query {

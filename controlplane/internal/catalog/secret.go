@@ -32,8 +32,8 @@ func (t *targetSecret) stored() []byte {
 	if t.further.IsZero() {
 		return []byte(t.secret)
 	}
-	further, err := json.Marshal(t.further)
-	if err != nil { // texts always marshal
+	further, err := json.Marshal(t.further) //nolint:gosec // it is encrypted before it is kept
+	if err != nil {                         // texts always marshal
 		panic(err)
 	}
 	return append([]byte(t.secret+storedMark), further...)
@@ -80,7 +80,8 @@ func (b *builder) secretHeader(path, name string) {
 
 // furtherSecrets checks the secrets of a credential beside its text.
 func (b *builder) furtherSecrets(path string, p *ProviderEntry, c *CredentialEntry) {
-	b.refuse(strings.ContainsAny(c.Secret, "\r\n\x00") || len(c.Secret) > maxSecretLen, path, "secret", "must be in one line of at most 64 KiB")
+	wrong := strings.ContainsAny(c.Secret, "\r\n\x00") || len(c.Secret) > maxSecretLen
+	b.refuse(wrong, path, "secret", "must be in one line of at most 64 KiB")
 
 	used := map[string]string{"Authorization": "the secret"}
 	if p.Auth != "" && p.Auth != catalogkv.Bearer {
@@ -143,5 +144,5 @@ func (b *builder) forwardProxy(path, text string) {
 	u, err := url.Parse(text)
 	wrong := err != nil || u.Scheme != "http" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != ""
 	b.refuse(wrong, path, "", "must be an http address of a host, such as http://proxy.example.com:3128")
-	b.refuse(!wrong && u.User != nil, path, "", "must have no user: give a proxy with a password to the proxies' environment, as HTTPS_PROXY")
+	b.refuse(!wrong && u.User != nil, path, "", "must have no user: one with a password belongs in the proxies' environment, as HTTPS_PROXY")
 }

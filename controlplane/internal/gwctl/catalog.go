@@ -27,7 +27,8 @@ func (t *tool) catalogCommand() *cobra.Command {
 	return group
 }
 
-const variablesHelp = "\n\nThe secrets and parameters of credentials may contain environment variables, such as ${OPENAI_API_KEY}; other values may not."
+const variablesHelp = "\n\nThe secrets and parameters of credentials may contain environment variables, such as ${OPENAI_API_KEY}; " +
+	"other values may not."
 
 func (t *tool) catalogDiff() *cobra.Command {
 	return &cobra.Command{

@@ -442,7 +442,11 @@ func checker(providers *upstream.Client, models *catalog.Store) func(*wire.Check
 
 // environmentProxy returns the forward proxy that HTTPS_PROXY, HTTP_PROXY and NO_PROXY state for an address; nil for none.
 func environmentProxy(address *url.URL) (*url.URL, error) {
-	return http.ProxyFromEnvironment(&http.Request{URL: address})
+	forward, err := http.ProxyFromEnvironment(&http.Request{URL: address})
+	if err != nil {
+		return nil, fmt.Errorf("read the forward proxy of the environment: %w", err)
+	}
+	return forward, nil
 }
 
 // subscribe subscribes to the messages that the control plane sends: those for this process, and the watermarks of

@@ -245,7 +245,7 @@ func forwardProxy(t *testing.T) (address *url.URL, served *atomic.Int64) {
 					return
 				}
 				served.Add(1)
-				far, err := net.Dial("tcp", r.URL.Host) //nolint:noctx // a test
+				far, err := net.Dial("tcp", r.URL.Host)
 				if err != nil {
 					_, _ = io.WriteString(near, "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")
 					return
