@@ -144,5 +144,5 @@ func (b *builder) forwardProxy(path, text string) {
 	u, err := url.Parse(text)
 	wrong := err != nil || u.Scheme != "http" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != ""
 	b.refuse(wrong, path, "", "must be an http address of a host, such as http://proxy.example.com:3128")
-	b.refuse(!wrong && u.User != nil, path, "", "must have no user: one with a password belongs in the proxies' environment, as HTTPS_PROXY")
+	b.refuse(!wrong && u.User != nil, path, "", "must have no user: one with a password belongs in the environment, as HTTPS_PROXY")
 }

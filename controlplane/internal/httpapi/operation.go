@@ -40,7 +40,9 @@ var replayed = map[string]string{ //nolint:gosec // G101: names of operations, n
 func (o *operation) waits() bool { return slices.Contains(o.query, waitParam) }
 
 // unlimited are the operations whose duration grows with the stored data, and those that last until somebody ends them.
-var unlimited = []string{"exportUsage", "exportLedger", "checkLedger", "checkReceipts", "previewPrices", "streamTraffic", "tailRequests", "checkProvider"}
+var unlimited = []string{
+	"exportUsage", "exportLedger", "checkLedger", "checkReceipts", "previewPrices", "streamTraffic", "tailRequests", "checkProvider",
+}
 
 // timeLimit returns how long the operation may take; zero means no limit.
 func (o *operation) timeLimit(id string, limit time.Duration) time.Duration {

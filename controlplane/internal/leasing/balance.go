@@ -159,7 +159,8 @@ func (s *Service) CheckProvider(ctx context.Context, provider string) (name stri
 	defer cancel()
 	name = slices.Min(slices.Collect(maps.Values(live)))
 	answers := make(chan wire.CheckResponse, 1)
-	stop, err := s.pusher.AskCheck(ctx, wire.CheckRequest{V: wire.Version, Proxy: name, Provider: provider}, func(proxy string, a wire.CheckResponse) {
+	q := wire.CheckRequest{V: wire.Version, Proxy: name, Provider: provider}
+	stop, err := s.pusher.AskCheck(ctx, q, func(proxy string, a wire.CheckResponse) {
 		if proxy != name || live[a.Session] != proxy {
 			return // another proxy cannot speak for the session
 		}

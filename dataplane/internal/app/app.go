@@ -189,7 +189,8 @@ func build(cfg *config.Config, o *output, version string, failed func(error)) (*
 	addBasics(c, cfg, o, probes, events, failed)
 
 	c.Add("NATS", func(context.Context) error {
-		return subscribe(nats, events, keeper, admit, tails, api.Explain, checker(providers, models), describer(secrets.description(cfg.Name), probes, picker, models))
+		describe := describer(secrets.description(cfg.Name), probes, picker, models)
+		return subscribe(nats, events, keeper, admit, tails, api.Explain, checker(providers, models), describe)
 	}, func(context.Context) error {
 		tails.Close()
 		nats.Close()

@@ -171,8 +171,8 @@ func New(reg prometheus.Registerer) *Metrics {
 		doubts: tally.NewCounters(
 			"mgw_usage_doubts_total",
 			"Charged answers whose provider reported no usage, or one that is in doubt, by provider and reason: "+
-				"missing, unreadable, no_input, low_input (less than a token for 256 bytes that were sent), low_output (less than half of what "+
-				"was delivered), high_input, high_output, high_other (more than the request allows), "+
+				"missing, unreadable, no_input, low_input (less than a token for 256 bytes that were sent), low_output (less than half of "+
+				"what was delivered), high_input, high_output, high_other (more than the request allows), "+
 				"unpriced, interrupted (the answer broke off), or ambiguous. All but ambiguous ones are charged by an estimate.",
 			[]string{"provider", "reason"},
 			tally.Kind{},
