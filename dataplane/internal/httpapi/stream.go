@@ -355,13 +355,13 @@ func (s *streamRelay) write() {
 
 	now := time.Now()
 	s.recordProgress(now)
-	s.x.conn.ExtendWrite(now)
 
 	if s.last {
 		s.writer.End() // net/http writes the end of the answer
 	}
 	first := !s.flushed
 	s.writer.Lock(now)
+	s.x.conn.ExtendWrite(now)
 	err := s.send()
 	s.writer.Unlock()
 	if err != nil {

@@ -15,7 +15,7 @@ func (r *relay) usage(complete bool) (price.Usage, usagereport.Reason) {
 	evidence := r.reader.Evidence()
 	usage, doubt := usagereport.Judge(usage, reported, complete, &evidence, &usagereport.Request{
 		Input:           r.quote.Input,
-		Text:            r.request.TextLength(),
+		Text:            r.quote.Text,
 		MaxInput:        r.maxInput,
 		MaxOutput:       r.maxOutput,
 		ByToken:         len(r.sheet.Rates) > 0,

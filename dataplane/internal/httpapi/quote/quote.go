@@ -18,6 +18,8 @@ import (
 type Quote struct {
 	// Input is the estimated number of input tokens, for answers without usage.
 	Input int64
+	// Text is how many bytes of text the model has to read at least. The body is gone when a report is compared with it.
+	Text int64
 	// Usage is the usage that the reservation covers. Its input covers documents and audio as if they were plain text.
 	Usage price.Usage
 	// Cost is the price of Usage. Reserve is the same, but zero for a video, which reserves nothing.
@@ -30,7 +32,7 @@ const defaultImageInputTokens = 1000
 // Of returns the quote of a request for a model at the prices of a sheet. tokensPerImage is the estimate for an image in
 // a prompt; zero: the default. The error is that of price.Cost for a usage beyond all bounds.
 func Of(f catalogkv.Format, r *format.Request, m *catalog.Model, sheet *price.Sheet, tokensPerImage int64) (Quote, error) {
-	q := Quote{Input: r.EstimateInput(cmp.Or(tokensPerImage, defaultImageInputTokens))}
+	q := Quote{Input: r.EstimateInput(cmp.Or(tokensPerImage, defaultImageInputTokens)), Text: r.TextLength()}
 	input := q.Input
 	if files, addressed := r.MaxFileTokens(); files > 0 {
 		q.Input += addressed
