@@ -16,6 +16,7 @@ import (
 	"modelgateway/shared/event"
 	"modelgateway/shared/subject"
 	"modelgateway/shared/wire"
+	"modelgateway/shared/wire/checkwire"
 )
 
 var (
@@ -58,8 +59,8 @@ func (b *Bus) AskExplain(
 
 func (b *Bus) AskCheck(
 	_ context.Context,
-	q wire.CheckRequest,
-	answers func(proxy string, a wire.CheckResponse),
+	q checkwire.Request,
+	answers func(proxy string, a checkwire.Response),
 ) (stop func(), err error) {
 	return requestAll(b, subject.Check, q, answers)
 }

@@ -136,7 +136,12 @@ func newServer(cfg *Config) *server {
 			Quarantine:   cfg.Quarantine,
 			Videos:       cfg.Videos,
 		},
-		catalogHandlers{Accounts: cfg.Accounts, Catalog: cfg.Catalog, Usage: cfg.Usage, Checker: cfg.Checker},
+		catalogHandlers{
+			Accounts: cfg.Accounts,
+			Catalog:  cfg.Catalog,
+			Usage:    cfg.Usage,
+			Checker:  cfg.Checker,
+		},
 		operationsHandlers{
 			Sessions:  cfg.Sessions,
 			Finder:    cfg.Search,

@@ -10,6 +10,7 @@ import (
 	"modelgateway/controlplane/internal/propagation"
 	"modelgateway/shared/lease/session"
 	"modelgateway/shared/wire"
+	"modelgateway/shared/wire/checkwire"
 )
 
 // Pusher pushes messages to the proxies, and records revocations outside of
@@ -29,7 +30,7 @@ type Pusher interface {
 	// AskExplain asks every proxy how it would answer a request. answers is as for AskReserved.
 	AskExplain(ctx context.Context, q wire.ExplainRequest, answers func(proxy string, a wire.ExplainResponse)) (stop func(), err error)
 	// AskCheck asks one proxy to call a provider. answers is as for AskReserved.
-	AskCheck(ctx context.Context, q wire.CheckRequest, answers func(proxy string, a wire.CheckResponse)) (stop func(), err error)
+	AskCheck(ctx context.Context, q checkwire.Request, answers func(proxy string, a checkwire.Response)) (stop func(), err error)
 	// RecordRevocation records a revocation outside of Postgres, so that it survives a loss of commits. A revocation
 	// counts as confirmed only when it is recorded.
 	RecordRevocation(ctx context.Context, c wire.KeyChange) error

@@ -17,6 +17,7 @@ import (
 	"modelgateway/controlplane/internal/propagation"
 	"modelgateway/shared/lease/session"
 	"modelgateway/shared/wire"
+	"modelgateway/shared/wire/checkwire"
 )
 
 // fakePusher is a Pusher. It calls proxies for each push, in a new goroutine.
@@ -28,7 +29,7 @@ type fakePusher struct {
 	pushes  int
 	stopped int
 	// check answers a check of a provider.
-	check func(q wire.CheckRequest, answer func(string, wire.CheckResponse))
+	check func(q checkwire.Request, answer func(string, checkwire.Response))
 }
 
 func (p *fakePusher) Connected() bool { return true }
@@ -41,7 +42,7 @@ func (p *fakePusher) AskReserved(context.Context, wire.ReservedRequest, func(str
 	return nil, errPush
 }
 
-func (p *fakePusher) AskCheck(_ context.Context, q wire.CheckRequest, answers func(string, wire.CheckResponse)) (func(), error) {
+func (p *fakePusher) AskCheck(_ context.Context, q checkwire.Request, answers func(string, checkwire.Response)) (func(), error) {
 	if p.check != nil {
 		go p.check(q, answers)
 	}

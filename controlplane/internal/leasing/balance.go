@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"modelgateway/shared/wire"
+	"modelgateway/shared/wire/checkwire"
 )
 
 // reservedWait is how long the proxies may take to answer.
@@ -149,7 +150,7 @@ const checkWait = 25 * time.Second
 
 // CheckProvider asks one live proxy to call a provider, the first by name. The name is empty if no proxy is live; answered
 // is false if it did not answer.
-func (s *Service) CheckProvider(ctx context.Context, provider string) (name string, checked wire.CheckResponse, answered bool, err error) {
+func (s *Service) CheckProvider(ctx context.Context, provider string) (name string, checked checkwire.Response, answered bool, err error) {
 	live, err := s.store.LiveSessions(ctx)
 	if err != nil || len(live) == 0 {
 		return "", checked, false, err
@@ -158,9 +159,9 @@ func (s *Service) CheckProvider(ctx context.Context, provider string) (name stri
 	ctx, cancel := context.WithTimeout(ctx, checkWait)
 	defer cancel()
 	name = slices.Min(slices.Collect(maps.Values(live)))
-	answers := make(chan wire.CheckResponse, 1)
-	q := wire.CheckRequest{V: wire.Version, Proxy: name, Provider: provider}
-	stop, err := s.pusher.AskCheck(ctx, q, func(proxy string, a wire.CheckResponse) {
+	answers := make(chan checkwire.Response, 1)
+	q := checkwire.Request{V: wire.Version, Proxy: name, Provider: provider}
+	stop, err := s.pusher.AskCheck(ctx, q, func(proxy string, a checkwire.Response) {
 		if proxy != name || live[a.Session] != proxy {
 			return // another proxy cannot speak for the session
 		}

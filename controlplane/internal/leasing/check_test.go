@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"modelgateway/shared/wire"
+	"modelgateway/shared/wire/checkwire"
 )
 
 // liveStore is a store with live sessions.
@@ -33,16 +34,16 @@ func TestOneProxyChecksAProvider(t *testing.T) {
 		}
 
 		store.live = map[wire.SessionID]string{1: "b", 2: "a", 3: "c"}
-		pusher.check = func(q wire.CheckRequest, answer func(string, wire.CheckResponse)) {
+		pusher.check = func(q checkwire.Request, answer func(string, checkwire.Response)) {
 			if q.Proxy != "a" || q.Provider != "p" {
 				t.Errorf("asked %+v", q)
 			}
-			answer("b", wire.CheckResponse{Session: 1, Name: "b"}) // was not asked
-			answer("b", wire.CheckResponse{Session: 2, Name: "a"}) // speaks for another
-			answer("a", wire.CheckResponse{Session: 9, Name: "a"}) // has another session
+			answer("b", checkwire.Response{Session: 1, Name: "b"}) // was not asked
+			answer("b", checkwire.Response{Session: 2, Name: "a"}) // speaks for another
+			answer("a", checkwire.Response{Session: 9, Name: "a"}) // has another session
 			time.Sleep(20 * time.Second)
-			answer("a", wire.CheckResponse{Session: 2, Name: "a", CatalogRevision: 7})
-			answer("a", wire.CheckResponse{Session: 2, Name: "a", CatalogRevision: 8})
+			answer("a", checkwire.Response{Session: 2, Name: "a", CatalogRevision: 7})
+			answer("a", checkwire.Response{Session: 2, Name: "a", CatalogRevision: 8})
 		}
 		name, got, answered, err := s.CheckProvider(t.Context(), "p")
 		if name != "a" || !answered || got.CatalogRevision != 7 || err != nil {

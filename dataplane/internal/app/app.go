@@ -52,6 +52,7 @@ import (
 	"modelgateway/shared/pulse"
 	"modelgateway/shared/seal"
 	"modelgateway/shared/wire"
+	"modelgateway/shared/wire/checkwire"
 )
 
 // Run runs the proxy until ctx ends, then drains and stops it. It writes its
@@ -430,9 +431,9 @@ func openSecrets(cfg *config.Secrets) (*secrets, error) {
 }
 
 // checker returns a function that checks a provider.
-func checker(providers *upstream.Client, models *catalog.Store) func(*wire.CheckRequest) wire.CheckResponse {
-	return func(q *wire.CheckRequest) wire.CheckResponse {
-		answer := wire.CheckResponse{V: wire.Version}
+func checker(providers *upstream.Client, models *catalog.Store) func(*checkwire.Request) checkwire.Response {
+	return func(q *checkwire.Request) checkwire.Response {
+		answer := checkwire.Response{V: wire.Version}
 		if snapshot := models.Snapshot(); snapshot != nil {
 			answer.CatalogRevision = snapshot.Rev
 			answer.Calls = providercheck.Run(context.Background(), providers, snapshot, q.Provider)
@@ -454,7 +455,7 @@ func environmentProxy(address *url.URL) (*url.URL, error) {
 // earlier sessions whose usage is not settled.
 func subscribe(
 	nats *bus.Bus, events *spool.Spool, keeper *session.Keeper, admit *admission.Admission, tails *tail.Tails,
-	explain func(*wire.ExplainRequest) wire.ExplainResponse, check func(*wire.CheckRequest) wire.CheckResponse,
+	explain func(*wire.ExplainRequest) wire.ExplainResponse, check func(*checkwire.Request) checkwire.Response,
 	describe func() wire.DescribeResponse,
 ) error {
 	handlers := bus.Handlers{KeyChange: keeper.Pushed, Settled: events.Acknowledge}
@@ -473,10 +474,10 @@ func subscribe(
 		explained.Session, explained.Name = s.ID, nats.Name()
 		return explained, true
 	}
-	handlers.Check = func(q *wire.CheckRequest) (wire.CheckResponse, bool) {
+	handlers.Check = func(q *checkwire.Request) (checkwire.Response, bool) {
 		s := keeper.Current()
 		if s == nil || q.Proxy != nats.Name() {
-			return wire.CheckResponse{}, false
+			return checkwire.Response{}, false
 		}
 		checked := check(q)
 		checked.Session, checked.Name = s.ID, nats.Name()

@@ -29,6 +29,7 @@ import (
 	"modelgateway/shared/platform/testkit/natstest"
 	"modelgateway/shared/subject"
 	"modelgateway/shared/wire"
+	"modelgateway/shared/wire/checkwire"
 )
 
 // The outages.
@@ -171,7 +172,7 @@ func newProxy(t *testing.T, link *natstest.BubbleLink) *proxy {
 	}, log, reg)
 	p.admit = admission.New(p.keeper, anyKey{}, spoolCapacity{p.spool}, p.nats, admission.Units{IdleTimeout: 10 * time.Second, OutageTarget: outageTarget}, admission.NewMetrics(reg), log)
 	p.publisher = spool.NewPublisher(p.spool, p.nats, log, reg)
-	if err := subscribe(p.nats, p.spool, p.keeper, p.admit, tail.New(), func(*wire.ExplainRequest) wire.ExplainResponse { return wire.ExplainResponse{} }, func(*wire.CheckRequest) wire.CheckResponse { return wire.CheckResponse{} }, func() wire.DescribeResponse { return wire.DescribeResponse{} }); err != nil {
+	if err := subscribe(p.nats, p.spool, p.keeper, p.admit, tail.New(), func(*wire.ExplainRequest) wire.ExplainResponse { return wire.ExplainResponse{} }, func(*checkwire.Request) checkwire.Response { return checkwire.Response{} }, func() wire.DescribeResponse { return wire.DescribeResponse{} }); err != nil {
 		t.Fatal(err)
 	}
 	p.publisher.Start(t.Context())

@@ -24,6 +24,7 @@ import (
 	"modelgateway/shared/pulse"
 	"modelgateway/shared/subject"
 	"modelgateway/shared/wire"
+	"modelgateway/shared/wire/checkwire"
 )
 
 // Config has the address of NATS and the credentials for it.
@@ -49,7 +50,7 @@ type Handlers struct {
 	Reserved func(q wire.ReservedRequest) (wire.ReservedResponse, bool)
 	Describe func() (wire.DescribeResponse, bool)
 	// Check calls a provider and returns what came, or false if another proxy was asked. It may take long.
-	Check func(q *wire.CheckRequest) (wire.CheckResponse, bool)
+	Check func(q *checkwire.Request) (checkwire.Response, bool)
 	// Explain returns how a request would be answered, or false without a session.
 	Explain func(q *wire.ExplainRequest) (wire.ExplainResponse, bool)
 	// Tail opens or renews a tail of finished requests. It calls send from any goroutine until the tail ends.
@@ -197,7 +198,7 @@ func (b *Bus) Subscribe(h Handlers) error {
 	}
 
 	_, err = b.nc.Subscribe(subject.Check, func(m *nats.Msg) {
-		handle(b, m, func(q *wire.CheckRequest) {
+		handle(b, m, func(q *checkwire.Request) {
 			if checked, ok := h.Check(q); ok {
 				b.reply(m, checked)
 			}

@@ -20,7 +20,7 @@ import (
 	"modelgateway/dataplane/internal/provider"
 	"modelgateway/dataplane/internal/route"
 	"modelgateway/shared/catalogkv"
-	"modelgateway/shared/wire"
+	"modelgateway/shared/wire/checkwire"
 )
 
 // Providers performs calls.
@@ -39,11 +39,11 @@ const (
 )
 
 // Run checks a provider. It records nothing.
-func Run(ctx context.Context, providers Providers, snapshot *catalog.Snapshot, id string) []wire.CheckedCall {
+func Run(ctx context.Context, providers Providers, snapshot *catalog.Snapshot, id string) []checkwire.Call {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	calls := plan(snapshot, id)
-	results := make([]wire.CheckedCall, len(calls))
+	results := make([]checkwire.Call, len(calls))
 	var all sync.WaitGroup
 	for i := range calls {
 		all.Go(func() { results[i] = check(ctx, providers, &calls[i]) })
@@ -100,10 +100,10 @@ func body(f catalogkv.Format, model string) []byte {
 	return text
 }
 
-func check(ctx context.Context, providers Providers, call *provider.Call) wire.CheckedCall {
+func check(ctx context.Context, providers Providers, call *provider.Call) checkwire.Call {
 	call.Body = provider.NewBody(body(call.Format, call.UpstreamModel), nil)
 	defer call.Body.Release()
-	result := wire.CheckedCall{
+	result := checkwire.Call{
 		Format:        string(call.Format),
 		Route:         call.ID,
 		UpstreamModel: call.UpstreamModel,
@@ -120,43 +120,43 @@ func check(ctx context.Context, providers Providers, call *provider.Call) wire.C
 	}
 	result.MS = time.Since(started).Milliseconds()
 	if err != nil {
-		result.Result, result.Detail = wire.CheckNoAnswer, err.Error()
+		result.Result, result.Detail = checkwire.NoAnswer, err.Error()
 		return result
 	}
 
 	result.Result = meaning(call.Format, result.Status, text)
-	if result.Result != wire.CheckWorks {
+	if result.Result != checkwire.Works {
 		result.Detail = detail(text, call.Credential.Hidden())
 	}
-	if result.Result == wire.CheckNotFound || result.Result == wire.CheckOtherFormat {
+	if result.Result == checkwire.NotFound || result.Result == checkwire.OtherFormat {
 		result.Hint = hint(result.URL)
 	}
 	return result
 }
 
 // meaning returns what an answer means.
-func meaning(f catalogkv.Format, status int, text []byte) wire.CheckResult {
+func meaning(f catalogkv.Format, status int, text []byte) checkwire.Result {
 	isObject := strings.HasPrefix(strings.TrimLeft(string(text), " \t\r\n"), "{")
 	switch {
 	case status < http.StatusMultipleChoices && isObject:
-		return wire.CheckWorks
+		return checkwire.Works
 	case status < http.StatusBadRequest:
-		return wire.CheckOtherFormat
+		return checkwire.OtherFormat
 	case status == http.StatusBadRequest || status == http.StatusUnprocessableEntity:
 		if f.Type() != catalogkv.Text && isObject {
-			return wire.CheckWorks
+			return checkwire.Works
 		}
-		return wire.CheckRefusedRequest
+		return checkwire.RefusedRequest
 	case status == http.StatusUnauthorized || status == http.StatusPaymentRequired || status == http.StatusForbidden:
-		return wire.CheckRefusedSecret
+		return checkwire.RefusedSecret
 	case status == http.StatusNotFound || status == http.StatusMethodNotAllowed || status == http.StatusGone:
-		return wire.CheckNotFound
+		return checkwire.NotFound
 	case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable || status == 529:
-		return wire.CheckBusy
+		return checkwire.Busy
 	case status < http.StatusInternalServerError:
-		return wire.CheckRefusedRequest
+		return checkwire.RefusedRequest
 	default:
-		return wire.CheckFailed
+		return checkwire.Failed
 	}
 }
 

@@ -14,11 +14,11 @@ import (
 	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/seal"
 	"modelgateway/shared/subject"
-	"modelgateway/shared/wire"
+	"modelgateway/shared/wire/checkwire"
 )
 
 // check checks a provider of a catalog and returns the calls by format.
-func check(t *testing.T, p catalogkv.Provider, models ...catalogkv.Model) map[string]wire.CheckedCall {
+func check(t *testing.T, p catalogkv.Provider, models ...catalogkv.Model) map[string]checkwire.Call {
 	t.Helper()
 	fleet, err := seal.NewKey(seal.NewSecret())
 	if err != nil {
@@ -45,7 +45,7 @@ func check(t *testing.T, p catalogkv.Provider, models ...catalogkv.Model) map[st
 	}
 	client := upstream.New(upstream.Limits{})
 	defer client.Close()
-	found := map[string]wire.CheckedCall{}
+	found := map[string]checkwire.Call{}
 	for _, c := range providercheck.Run(t.Context(), client, store.Snapshot(), "p") {
 		name := c.Format
 		if _, twice := found[name]; twice {
@@ -101,7 +101,7 @@ func TestEveryFormatIsCalledOnceAndCheaply(t *testing.T) {
 		t.Errorf("got %d calls: %+v; want one in each format and one for the route with an address of its own", len(got), got)
 	}
 	for name, c := range got {
-		if c.Result != wire.CheckWorks || c.Status == 0 || c.Detail != "" || c.Credential != "crd" {
+		if c.Result != checkwire.Works || c.Status == 0 || c.Detail != "" || c.Credential != "crd" {
 			t.Errorf("%s: got %+v", name, c)
 		}
 	}
@@ -116,22 +116,22 @@ func TestAnswersAreExplained(t *testing.T) {
 		name, base string
 		status     int
 		answer     string
-		want       wire.CheckResult
+		want       checkwire.Result
 		detail     string
 		hint       bool
 	}{
-		{"nothing there", "", 404, "404 page not found\n", wire.CheckNotFound, "404 page not found", false},
-		{"two versions", "/v4", 404, "{}", wire.CheckNotFound, "{}", true},
-		{"two versions before a name", "/v1beta/openai", 404, "", wire.CheckNotFound, "", true},
-		{"a version elsewhere", "/client/v4/accounts/a/ai", 404, "", wire.CheckNotFound, "", false},
-		{"method not allowed", "", 405, "", wire.CheckNotFound, "", false},
-		{"a page", "", 200, "<html>Welcome</html>", wire.CheckOtherFormat, "<html>Welcome</html>", false},
-		{"moved", "", 302, "", wire.CheckOtherFormat, "", false},
-		{"wrong key, which it repeats", "", 401, `{"error": "no key sk-secret"}`, wire.CheckRefusedSecret, `{"error": "no key [secret]"}`, false},
-		{"unknown parameter", "", 400, `{"error": "max_tokens"}`, wire.CheckRefusedRequest, `{"error": "max_tokens"}`, false},
-		{"too many", "", 429, "slow down", wire.CheckBusy, "slow down", false},
-		{"broken", "", 500, "oops", wire.CheckFailed, "oops", false},
-		{"long", "", 500, strings.Repeat("ü", 400), wire.CheckFailed, strings.Repeat("ü", 150) + "…", false},
+		{"nothing there", "", 404, "404 page not found\n", checkwire.NotFound, "404 page not found", false},
+		{"two versions", "/v4", 404, "{}", checkwire.NotFound, "{}", true},
+		{"two versions before a name", "/v1beta/openai", 404, "", checkwire.NotFound, "", true},
+		{"a version elsewhere", "/client/v4/accounts/a/ai", 404, "", checkwire.NotFound, "", false},
+		{"method not allowed", "", 405, "", checkwire.NotFound, "", false},
+		{"a page", "", 200, "<html>Welcome</html>", checkwire.OtherFormat, "<html>Welcome</html>", false},
+		{"moved", "", 302, "", checkwire.OtherFormat, "", false},
+		{"wrong key, which it repeats", "", 401, `{"error": "no key sk-secret"}`, checkwire.RefusedSecret, `{"error": "no key [secret]"}`, false},
+		{"unknown parameter", "", 400, `{"error": "max_tokens"}`, checkwire.RefusedRequest, `{"error": "max_tokens"}`, false},
+		{"too many", "", 429, "slow down", checkwire.Busy, "slow down", false},
+		{"broken", "", 500, "oops", checkwire.Failed, "oops", false},
+		{"long", "", 500, strings.Repeat("ü", 400), checkwire.Failed, strings.Repeat("ü", 150) + "…", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -147,7 +147,7 @@ func TestAnswersAreExplained(t *testing.T) {
 		})
 	}
 	got := check(t, catalogkv.Provider{BaseURL: "http://127.0.0.1:1"}, each[0])["chat"]
-	if got.Result != wire.CheckNoAnswer || !strings.Contains(got.Detail, "refused") || got.Status != 0 {
+	if got.Result != checkwire.NoAnswer || !strings.Contains(got.Detail, "refused") || got.Status != 0 {
 		t.Errorf("without a server: got %+v", got)
 	}
 	if got := check(t, catalogkv.Provider{BaseURL: "http://127.0.0.1:1"}); len(got) != 0 {

@@ -10,7 +10,7 @@ import (
 	"modelgateway/controlplane/internal/httpapi/convert"
 	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/usage"
-	"modelgateway/shared/wire"
+	"modelgateway/shared/wire/checkwire"
 )
 
 // Handlers implements the operations of the catalog.
@@ -23,7 +23,7 @@ type Handlers struct {
 
 // Checker asks a proxy to call a provider.
 type Checker interface {
-	CheckProvider(ctx context.Context, provider string) (proxy string, checked wire.CheckResponse, answered bool, err error)
+	CheckProvider(ctx context.Context, provider string) (proxy string, checked checkwire.Response, answered bool, err error)
 }
 
 // CheckProvider calls a provider and says what comes.
@@ -49,7 +49,7 @@ func (h *Handlers) CheckProvider(
 	}, nil
 }
 
-func checkedCallView(c *wire.CheckedCall) gen.CheckedCall {
+func checkedCallView(c *checkwire.Call) gen.CheckedCall {
 	view := gen.CheckedCall{
 		Format:        c.Format,
 		Result:        gen.CheckedCallResult(c.Result),

@@ -7,6 +7,7 @@ import (
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/httpapi/servertest"
 	"modelgateway/shared/wire"
+	"modelgateway/shared/wire/checkwire"
 )
 
 func TestCheckOfAProviderReportsWhatCame(t *testing.T) {
@@ -17,9 +18,9 @@ func TestCheckOfAProviderReportsWhatCame(t *testing.T) {
 	if err != nil || none.Value.Answered || none.Value.Proxy != nil || len(none.Value.Calls) != 0 {
 		t.Errorf("without a proxy: got %s, %v", none.Body, err)
 	}
-	b.Checked = &wire.CheckResponse{V: wire.Version, Name: "proxy-1", CatalogRevision: 7, Calls: []wire.CheckedCall{
-		{Format: "chat", Route: "rte", UpstreamModel: "u", Credential: "crd", URL: "https://p/v4/v1/x", Result: wire.CheckNotFound, Status: 404, Detail: "no", Hint: "do", MS: 3},
-		{Format: "images", Route: "rte_2", UpstreamModel: "u", Credential: "crd", URL: "https://p/v1/y", Result: wire.CheckNoAnswer, Detail: "refused"},
+	b.Checked = &checkwire.Response{V: wire.Version, Name: "proxy-1", CatalogRevision: 7, Calls: []checkwire.Call{
+		{Format: "chat", Route: "rte", UpstreamModel: "u", Credential: "crd", URL: "https://p/v4/v1/x", Result: checkwire.NotFound, Status: 404, Detail: "no", Hint: "do", MS: 3},
+		{Format: "images", Route: "rte_2", UpstreamModel: "u", Credential: "crd", URL: "https://p/v1/y", Result: checkwire.NoAnswer, Detail: "refused"},
 	}}
 	got, err := b.API.CheckProvider(t.Context(), "sim", nil)
 	if err != nil {

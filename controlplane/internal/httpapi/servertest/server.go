@@ -56,6 +56,7 @@ import (
 	"modelgateway/shared/pulse"
 	"modelgateway/shared/seal"
 	"modelgateway/shared/wire"
+	"modelgateway/shared/wire/checkwire"
 )
 
 // Discard is a log that nobody reads.
@@ -103,7 +104,7 @@ type Server struct {
 	Explained map[wire.SessionID]wire.ExplainResponse
 	Asked     *wire.ExplainRequest
 	// Checked is the answer of a proxy that checks a provider; nil: no proxy is live.
-	Checked *wire.CheckResponse
+	Checked *checkwire.Response
 	// notified are the kinds of checks that found differences.
 	Notified []string
 	// verifier, if set, verifies tokens of an identity provider.
@@ -115,7 +116,7 @@ func (b *Server) RunningBySession(context.Context, string) (map[wire.SessionID]m
 }
 
 // CheckProvider implements catalogapi.Checker.
-func (b *Server) CheckProvider(context.Context, string) (proxy string, checked wire.CheckResponse, answered bool, err error) {
+func (b *Server) CheckProvider(context.Context, string) (proxy string, checked checkwire.Response, answered bool, err error) {
 	if b.Checked == nil {
 		return "", checked, false, nil
 	}
