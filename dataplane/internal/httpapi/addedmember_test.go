@@ -1,9 +1,13 @@
 package httpapi_test
 
 import (
+	"bufio"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
+
+	"modelgateway/shared/event"
 )
 
 const refusedInclude = `{"error":{"message":"Encrypted content is not supported with this model.","type":"invalid_request_error","param":"include","code":null}}`
@@ -67,5 +71,47 @@ func TestForcedParameterThatTheProviderRefusesIsNotTheClientsError(t *testing.T)
 	own := newGateway(t, refuses)
 	if got := own.post("/v1/chat/completions", strings.Replace(chatBody, "{", `{"store":false,`, 1)).apiError(t); got.Status != http.StatusBadRequest || got.Param != "store" {
 		t.Errorf("the client's own: got %+v", got)
+	}
+}
+
+// Once the client has a part of the answer the body of the request is gone: nothing may call a provider with it again, whatever
+// the stream says afterwards, or the client would get a second answer made of the bytes of another request.
+func TestRefusalAfterTheTextIsNoReasonForASecondCall(t *testing.T) {
+	t.Parallel()
+	for _, refusal := range []string{
+		`{"type":"error","code":"unsupported_parameter","message":"Encrypted content is not supported with this model.","param":"include"}`,
+		`{"type":"error","code":"unsupported_parameter","message":"Unsupported parameter: store","param":"store"}`,
+		`{"type":"error","code":"invalid_encrypted_content","message":"The encrypted content for item rs_1 could not be verified.","param":null}`,
+	} {
+		read := make(chan struct{})
+		answer := func(w http.ResponseWriter, _ *http.Request) {
+			sendEvents(w,
+				"event: response.created\ndata: {\"type\":\"response.created\",\"response\":{\"id\":\"r1\",\"status\":\"in_progress\"}}\n\n",
+				"event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"delta\":\"Hello\"}\n\n",
+			)
+			<-read
+			sendEvents(w, "event: error\ndata: "+refusal+"\n\n")
+		}
+		g := newGateway(t, answer, answer)
+		got := g.begin(t.Context(), http.MethodPost, "/v1/responses", strings.NewReader(`{"model":"text","input":"hi","stream":true}`))
+		head := bufio.NewReader(got.Body)
+		for line := ""; !strings.Contains(line, "Hello"); {
+			var err error
+			if line, err = head.ReadString('\n'); err != nil {
+				t.Fatal(err)
+			}
+		}
+		close(read)
+		rest, err := io.ReadAll(head)
+		if err != nil || strings.Contains(string(rest), "Hello") || !strings.Contains(string(rest), `"type":"error"`) {
+			t.Errorf("after the text: got %s, %v; want an error and no second answer", rest, err)
+		}
+		_ = got.Body.Close()
+		if calls := len(g.sims[0].received()) + len(g.sims[1].received()); calls != 1 {
+			t.Errorf("%d calls; want one", calls)
+		}
+		if e := g.spool.next(t); e.Status != event.Failed {
+			t.Errorf("got event %+v", e)
+		}
 	}
 }

@@ -58,7 +58,7 @@ func (g *generationRequest) Call(choice route.Choice, attempt *route.Attempt, la
 			Class:      failure.Class,
 			MS:         (g.x.upstream - before).Milliseconds(),
 		})
-		if failure.OfAccount {
+		if failure.OfAccount && !g.body.Gone() {
 			g.foreignItem, _ = affinity.Item(g.key.AccountID, g.body.Bytes())
 		}
 	} else if err == nil && g.foreignItem != 0 {
@@ -78,10 +78,14 @@ func (g *generationRequest) call(choice route.Choice, attempt *route.Attempt) er
 	place := addedPlace{choice.ID, choice.UpstreamModel}
 	_, without := g.server.refusesAdded.Load(place)
 	err := g.callOnce(choice, attempt, without)
-	if failure := failover.FailureOf(err); failure != nil && g.isOwn(failure) {
+	failure := failover.FailureOf(err)
+	if failure == nil || g.body.Gone() {
+		return err
+	}
+	if g.isOwn(failure) {
 		failure.BlameGateway()
 	}
-	if without || !g.request.Added() || !refusesAdded(err) || g.Ready() != nil {
+	if without || !g.request.Added() || !refusesAdded(failure) || g.Ready() != nil {
 		return err
 	}
 	if err = g.callOnce(choice, attempt, true); err == nil {
@@ -94,7 +98,7 @@ func (g *generationRequest) call(choice route.Choice, attempt *route.Attempt) er
 func (g *generationRequest) isOwn(f *provider.Failure) bool {
 	switch f.Client.Param {
 	case "store", "service_tier", "stream_options":
-		return f.Client.Code == apierr.UnsupportedParameter && !g.x.wrote && g.request.Value(f.Client.Param) == nil
+		return f.Client.Code == apierr.UnsupportedParameter && g.request.Value(f.Client.Param) == nil
 	}
 	return false
 }
@@ -103,9 +107,8 @@ func (g *generationRequest) isOwn(f *provider.Failure) bool {
 type addedPlace struct{ route, upstreamModel string }
 
 // refusesAdded reports whether a provider has refused the addition to the answer that the gateway asks for.
-func refusesAdded(err error) bool {
-	failure := failover.FailureOf(err)
-	if failure == nil || failure.Client.Status != http.StatusBadRequest && failure.Client.Status != http.StatusUnprocessableEntity {
+func refusesAdded(failure *provider.Failure) bool {
+	if failure.Client.Status != http.StatusBadRequest && failure.Client.Status != http.StatusUnprocessableEntity {
 		return false
 	}
 	text := strings.ToLower(failure.Client.Message)
@@ -158,8 +161,8 @@ func (g *generationRequest) callOnce(choice route.Choice, attempt *route.Attempt
 	defer r.reader.Release()
 
 	if err := r.run(); err != nil {
-		if failure := failover.FailureOf(err); failure != nil && (g.x.wrote || r.yielded) {
-			failure.Failover = false // the client has a part of this answer, or the request body is gone
+		if failure := failover.FailureOf(err); failure != nil && g.body.Gone() {
+			failure.Failover = false // the client has a part of this answer, or the room was needed for it
 		}
 		return g.endOfCall(err)
 	}

@@ -27,8 +27,6 @@ type relay struct {
 	first *pace.FirstToken
 	// held is the room of an answer in one piece.
 	held room.Answer
-	// yielded reports whether the request body was given up, so that no other route can serve the request.
-	yielded bool
 }
 
 // maxAnswer bounds a non-streaming answer in bytes. Such an answer can contain images.
@@ -100,10 +98,7 @@ func (r *relay) relayJSON() error {
 }
 
 // Yield implements room.Owner. It gives up the request body: the answer is worth more than another attempt.
-func (r *relay) Yield() {
-	r.yielded = true
-	r.body.Done()
-}
+func (r *relay) Yield() { r.body.Done() }
 
 // lost returns the error for an answer that had no room. The provider has been paid for it, and the account may be the
 // reason, so the account is charged what it was expected to cost.

@@ -181,6 +181,10 @@ func (b *Body) Done() {
 	}
 }
 
+// Gone reports whether the handler has dropped its reference: it must not read the body or what was parsed of it, or send it
+// again, because its memory may hold another request.
+func (b *Body) Gone() bool { return b.done }
+
 // Retain adds a reference.
 func (b *Body) Retain() { b.users.Add(1) }
 
