@@ -110,7 +110,7 @@ func (k *key) messages(raw []byte) {
 		var role []byte
 		content := -1
 		c := jsonspan.ObjectAt(raw, it.Start())
-		for c.Next() {
+		for (role == nil || content < 0) && c.Next() {
 			switch string(c.Name()) {
 			case "role":
 				role = text(c.Value())
@@ -118,26 +118,28 @@ func (k *key) messages(raw []byte) {
 				content = c.Start()
 			}
 		}
-		it.SetEnd(c.SkipRest())
-		if content < 0 {
-			continue
-		}
 		switch string(role) {
 		case "system", "developer":
-			k.mark(partSystem)
-			k.content(raw, content)
+			if content >= 0 {
+				k.mark(partSystem)
+				k.content(raw, content)
+			}
 		case "user":
-			k.mark(partUser)
-			k.content(raw, content)
-			return
+			if content >= 0 { // its end is not looked for: it may be long
+				k.mark(partUser)
+				k.content(raw, content)
+				return
+			}
 		}
+		it.SetEnd(c.SkipRest())
 	}
 }
 
 // content adds the texts of a message: the one that begins at index at, or those of a list of parts.
 func (k *key) content(raw []byte, at int) {
 	if jsonspan.KindOf(raw[at:]) == jsonspan.KindString {
-		k.text(raw[at:jsonspan.SkipValue(raw, at)], maxHashed)
+		most := raw[:min(len(raw), at+maxHashed+2)] // with its quotes
+		k.text(raw[at:jsonspan.SkipString(most, at)], maxHashed)
 		return
 	}
 	left := maxHashed

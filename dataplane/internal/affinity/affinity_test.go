@@ -32,6 +32,7 @@ func keyOf(t testing.TB, d format.Dialect, account, session, body string) uint64
 
 func TestTurnsOfAConversationShareAKey(t *testing.T) {
 	t.Parallel()
+	long := strings.Repeat("a", 8191) + `\"\"b` // an escaped quote stands where the reading ends
 	tests := []struct {
 		name          string
 		dialect       format.Dialect
@@ -48,6 +49,12 @@ func TestTurnsOfAConversationShareAKey(t *testing.T) {
 			chat.Dialect{},
 			`{"messages":[{"content":"Hello","role":"user"}],"model":"m"}`,
 			`{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"Hello","prompt_cache_breakpoint":{}}]},{"role":"user","content":"More"}]}`,
+		},
+		{
+			"chat, whose long text becomes a part",
+			chat.Dialect{},
+			`{"model":"m","messages":[{"role":"user","content":"` + long + `"}]}`,
+			`{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"` + long + `"}]},{"role":"user","content":"More"}]}`,
 		},
 		{
 			"messages, whose mark of the cache moves",
@@ -170,6 +177,24 @@ func BenchmarkKey(b *testing.B) {
 	object := jsonspan.Acquire()
 	defer object.Release()
 	r := readLong(b, object)
+	defer r.Release()
+	b.ReportAllocs()
+	for b.Loop() {
+		affinity.Key("acc_1", "", r)
+	}
+}
+
+// The costs of a long first message do not grow with it.
+func BenchmarkKeyOfALongMessage(b *testing.B) {
+	object := jsonspan.Acquire()
+	defer object.Release()
+	if err := object.Parse([]byte(`{"model":"m","messages":[{"role":"user","content":"` + strings.Repeat("some words ", 100_000) + `"}]}`)); err != nil {
+		b.Fatal(err)
+	}
+	r, refused := chat.Dialect{}.Read(object)
+	if refused != nil {
+		b.Fatal(refused)
+	}
 	defer r.Release()
 	b.ReportAllocs()
 	for b.Loop() {
