@@ -17,8 +17,9 @@ var lengths = []string{
 // milliseconds are the names of a length in thousandths of a second.
 var milliseconds = []string{"duration_ms", "duration_millis", "durationMs", "duration_milliseconds"}
 
-// parts are the members of a job that describe its video, each an object or a list with one.
-var parts = []string{"video", "videos", "usage", "output", "outputs", "result", "data", "metadata", "content", "task_result", "generation"}
+// parts are the members of a job that describe its video, each an object or a list with one. Its metadata is none of them: where
+// an operator forwards that of clients, a job repeats it, and a client could state the length that it pays for.
+var parts = []string{"video", "videos", "usage", "output", "outputs", "result", "data", "content", "task_result", "generation"}
 
 // maxParts bounds how deep a length is looked for.
 const maxParts = 3

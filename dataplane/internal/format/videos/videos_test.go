@@ -422,7 +422,7 @@ func TestLengthIsReadWhereverTheProviderStatesIt(t *testing.T) {
 		`"output":["https://x/y.mp4"],"usage":{"video_duration":8}`:        8,
 		`"usage":{"output_video_duration":8,"video_count":1}`:              8,
 		`"usage":{"details":{"duration":8}}`:                               0,
-		`"metadata":{"duration":"8s"},"content":{"video_url":"u"}`:         8,
+		`"metadata":{"duration":"1s"},"content":{"video_url":"u"}`:         0, // what a client may have sent
 		`"data":{"data":{"data":{"data":{"duration":8}}}}`:                 0,
 	} {
 		if j, ok := ReadJob([]byte(`{"id":"v","status":"completed",` + members + `}`)); !ok || j.Seconds != want {
