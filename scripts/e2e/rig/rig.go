@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -24,6 +25,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -255,7 +257,7 @@ func (r *Rig) start(ctx context.Context, layout devstack.Layout, options Options
 
 		r.links.close()
 		faults = append(faults, err)
-		if !errors.Is(err, devstack.ErrPortInUse) {
+		if !isPortTaken(err) {
 			break
 		}
 	}
@@ -309,6 +311,12 @@ func (r *Rig) settings(part string, options Options) []string {
 	}
 }
 
+// isPortTaken reports whether a stack did not start because another process has taken one of its ports: before the start, or
+// while its parts were starting, which only the text of the part's own error says.
+func isPortTaken(err error) bool {
+	return errors.Is(err, devstack.ErrPortInUse) || strings.Contains(err.Error(), syscall.EADDRINUSE.Error())
+}
+
 // searches is how many searches for free ports this process has begun.
 var searches atomic.Int64
 
@@ -317,15 +325,22 @@ var searches atomic.Int64
 // search in different ranges, and so do concurrent searches of one: a stack listens on its
 // ports only after a while.
 func freePorts(ctx context.Context, planes devstack.Planes) (devstack.Ports, error) {
-	const lowest, highest, apart = 20000, 32000, 17
+	const lowest, highest = 20000, 32000
 	step := max(64, 2*(planes.Data+planes.Control)+4) // more than there are ports
 	slots := (highest - lowest) / step
 	for range slots {
-		slot := (os.Getpid()*apart + int(searches.Add(1))) % slots
-		ports := devstack.PortsFrom(lowest+slot*step, planes)
+		ports := devstack.PortsFrom(lowest+slotOf(os.Getpid(), int(searches.Add(1)), slots)*step, planes)
 		if ports.CheckFree(ctx) == nil {
 			return ports, nil
 		}
 	}
 	return devstack.Ports{}, errors.New("no free ports")
+}
+
+// slotOf returns the slot of a search of a process. The processes are spread over all slots by a golden section, which has no
+// factor in common with any number of slots.
+func slotOf(process, search, slots int) int {
+	const section = 0.6180339887498949
+	_, spread := math.Modf(float64(process) * section)
+	return (int(spread*float64(slots)) + search) % slots
 }
