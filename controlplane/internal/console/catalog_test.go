@@ -46,7 +46,7 @@ func TestEveryPageOfTheCatalogIsShown(t *testing.T) {
 		"/console/providers/acme": "small-2026", "/console/catalog": "example-small", "/console/catalog/file": "example-small", "/console/maintenance": "Nothing is closed",
 		"/console/models/example-small/edit": "Review", "/console/models/example-small/price": "0.40", "/console/models/example-small/routes/small-main/edit": "small-2026",
 		"/console/providers/acme/edit": "https://api.example.com", "/console/providers/acme/credentials/new": "never shown again",
-		"/console/providers/acme/credentials/main/replace": "New secret", "/console/providers/acme/credentials/main/enable": "Disable main",
+		"/console/providers/acme/credentials/main/replace": "takes the place of all that is stored", "/console/providers/acme/credentials/main/enable": "Disable main",
 		"/console/catalog/new-model": "The name that clients send", "/console/catalog/new-provider": "never shown again", "/console/models/example-small/new-route": "what the model has: 1 route",
 		"/console/models/example-small/delete": "Nobody has used it", "/console/models/example-small/routes/small-main/delete": "No enabled route is left",
 		"/console/providers/acme/delete": "2 credentials", "/console/providers/acme/credentials/main/delete": "1 enabled credential",

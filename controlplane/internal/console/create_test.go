@@ -237,20 +237,26 @@ func TestAddressesOfProvidersAndRoutesAreSetInForms(t *testing.T) {
 	b := w.signedIn(bootstrapToken)
 	provider := []string{
 		"id", "acme", "base_url", "https://api.example.com", "auth", "bearer", "credentials[0].name", "main", "credentials[0].secret", "sk-acme-main",
-		"addresses", `{"chat": {"path": "/v4/{model}/chat", "query": {"a": "b"}}, "messages": {"path": "/gone"}}`,
+		"addresses.messages.path", "/gone", "addresses.chat.query", "a: b", "addresses.chat.path",
 	}
-	b.refused("/console/catalog/new-provider", http.StatusBadRequest, "cannot be read", append(provider[:len(provider)-1:len(provider)-1], "{")...)
-	b.refused("/console/catalog/new-provider", http.StatusBadRequest, "must begin with a slash", append(provider[:len(provider)-1:len(provider)-1], `{"chat": {"path": "v4"}}`)...)
+	b.refused("/console/catalog/new-provider", http.StatusBadRequest, "must begin with a slash", append(slices.Clip(provider), "v4")...)
+	provider = append(provider, "/v4/{model}/chat")
+	b.refused("/console/catalog/new-provider", http.StatusBadRequest, "must have one NAME: VALUE in a line", append(slices.Clip(provider), "headers", "x")...)
 	b.done("/console/catalog/new-provider", "/console/providers/acme", "The provider was added.", provider...)
 	b.done("/console/catalog/new-model", "/console/models/small", "The model was added.",
 		"id", "small", "type", "text", "public", "yes", "price.input", "0.10", "price.output", "0.40",
 		"routes[0].provider", "acme", "routes[0].upstream_model", "u/2", "routes[0].formats", "chat")
+	b.done("/console/models/small/new-route", "/console/models/small", "The route was added.",
+		"id", "second", "provider", "acme", "upstream_model", "u3", "formats", "chat", "addresses.chat.path", "/of/{model}", "first_token_timeout", "20s")
+	if _, page := b.get("/console/providers/acme"); !strings.Contains(page, "https://api.example.com/of/u3") {
+		t.Errorf("the page of the provider does not have the address of the new route: %s", page)
+	}
 	if _, page := b.get("/console/providers/acme"); !strings.Contains(page, "https://api.example.com/v4/u%2F2/chat?a=b") {
 		t.Errorf("the page of the provider does not have the address that is called: %s", page)
 	}
 
 	b.done("/console/providers/acme/edit", "/console/providers/acme", "The provider was saved.",
-		"base_url", "https://api.example.com", "enabled", "yes", "addresses", `{"chat": {"path": "/v5/chat"}}`)
+		"base_url", "https://api.example.com", "enabled", "yes", "addresses.chat.path", "/v5/chat")
 	now, err := w.api.GetProvider(t.Context(), "acme")
 	check(t, err)
 	if a := now.Value.Addresses; a == nil || len(*a) != 1 || *(*a)["chat"].Path != "/v5/chat" || (*a)["chat"].Query != nil {
@@ -261,11 +267,11 @@ func TestAddressesOfProvidersAndRoutesAreSetInForms(t *testing.T) {
 	check(t, err)
 	route := *model.Value.Routes[0].ID
 	b.done("/console/models/small/routes/"+route+"/edit", "/console/models/small", "The route was saved.",
-		"upstream_model", "u", "enabled", "yes", "addresses", `{"chat": {"path": "/own"}}`)
+		"upstream_model", "u", "enabled", "yes", "addresses.chat.path", "/own")
 	if _, page := b.get("/console/providers/acme"); !strings.Contains(page, "https://api.example.com/own") {
 		t.Errorf("the page of the provider does not have the address of the route: %s", page)
 	}
-	b.done("/console/models/small/routes/"+route+"/edit", "/console/models/small", "The route was saved.", "upstream_model", "u", "enabled", "yes", "addresses", "")
+	b.done("/console/models/small/routes/"+route+"/edit", "/console/models/small", "The route was saved.", "upstream_model", "u", "enabled", "yes")
 	if _, page := b.get("/console/providers/acme"); !strings.Contains(page, "https://api.example.com/v5/chat") {
 		t.Errorf("the page of the provider does not have its own address again: %s", page)
 	}

@@ -1,10 +1,13 @@
 package catalogpages
 
 import (
+	"encoding/json"
+	"fmt"
 	"slices"
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/console/kit"
+	"modelgateway/shared/catalogkv"
 )
 
 // onlyNew is the value of If-None-Match with which an operation creates an object of the catalog and never replaces one.
@@ -18,75 +21,65 @@ func inUse(field string, err error) error {
 	return err
 }
 
+// ofNewProvider are the members of a provider that the form of a new one has: it is enabled.
+var ofNewProvider = without(providerMembers, "enabled")
+
+// ofNewRoute are those of a new route.
+var ofNewRoute = without(routeMembers, "enabled")
+
+// newCredential is the path of the credential of a new provider in its body, with a dot.
+const newCredential = "credentials[0]."
+
+func without(all []member, path string) []member {
+	return slices.DeleteFunc(slices.Clone(all), func(m member) bool { return m.path == path })
+}
+
 // createProvider is the form that adds a provider with its first credential.
 func createProvider(*kit.Request) (*kit.Form, error) {
-	addresses, err := addressField("addresses", nil)
-	if err != nil {
-		return nil, err
-	}
+	fields := slices.Concat(
+		[]kit.Field{{Name: "id", Label: "Id", Mono: true, Required: true, Hint: "Made of a-z, 0-9 and -. It cannot be changed."}},
+		fieldsOf(ofNewProvider, "", nil),
+		[]kit.Field{{Name: newCredential + "name", Label: "Name of the credential", Required: true, Value: "main"}},
+		credentialFields(newCredential, catalogkv.SecretCredential),
+	)
 	return &kit.Form{
 		Title:   "Add a provider",
 		Crumbs:  providerCrumbs,
 		Submit:  "Add provider",
 		Back:    "/console/providers",
 		Command: "gwctl providers put ID",
-		Fields: []kit.Field{
-			{Name: "id", Label: "Id", Mono: true, Required: true, Hint: "Made of a-z, 0-9 and -. It cannot be changed."},
-			{Name: "name", Label: "Name"},
-			{
-				Name:     "base_url",
-				Label:    "Base URL",
-				Mono:     true,
-				Required: true,
-				Hint:     "The address before /v1, or before the paths in addresses, such as https://api.example.com.",
-			},
-			addresses,
-			{
-				Name:     "auth",
-				Label:    "Authentication",
-				Mono:     true,
-				Value:    "bearer",
-				Required: true,
-				Hint:     "bearer, or the name of the header of the secret, such as x-api-key.",
-			},
-			{Name: "credentials[0].name", Label: "Name of the credential", Required: true, Value: "main"},
-			{
-				Name:     "credentials[0].secret",
-				Label:    "Secret",
-				Kind:     "password",
-				Required: true,
-				Hint:     "The key of the provider. It is stored encrypted and never shown again.",
-			},
-		},
+		Fields:  fields,
 		Effects: []string{"No request goes to the provider until a model has a route to it."},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
-			addresses, err := readAddresses(in, "addresses")
+			p, err := readMembers(ofNewProvider, in, "")
 			if err != nil {
 				return nil, err
 			}
-			p := adminclient.CatalogProvider{
-				ID:        in.Text("id"),
-				Name:      in.Optional("name"),
-				BaseURL:   in.Text("base_url"),
-				Addresses: addresses,
-				Auth:      in.Optional("auth"),
-				Credentials: []adminclient.CatalogCredential{
-					{Name: in.Text("credentials[0].name"), Secret: in.Optional("credentials[0].secret")},
-				},
+			credential, err := readCredential(in, newCredential)
+			if err != nil {
+				return nil, err
 			}
-			if p.ID == "" {
+			id := in.Text("id")
+			if id == "" {
 				return nil, kit.Invalid("id", "must be set")
+			}
+			credential["name"] = in.Text(newCredential + "name")
+			p["id"], p["credentials"] = id, []any{credential}
+			body, err := patch(p).body()
+			if err != nil {
+				return nil, err
 			}
 			done, err := r.API.PutProvider(
 				r.Context(),
-				p.ID,
+				id,
 				&adminclient.PutProviderParams{Wait: kit.Wait(), IfNoneMatch: new(onlyNew)},
-				p,
+				adminclient.CatalogProvider{},
+				body,
 			)
 			if err != nil {
 				return nil, inUse("id", err)
 			}
-			return kit.Go(kit.Path("providers", p.ID), kit.Applied("The provider was added.", done.Header))
+			return kit.Go(kit.Path("providers", id), kit.Applied("The provider was added.", done.Header))
 		},
 	}, nil
 }
@@ -111,42 +104,32 @@ func routeFields(r *kit.Request, at string) ([]kit.Field, error) {
 		formats = append(formats, kit.Option{Value: string(f)})
 	}
 
-	return []kit.Field{
+	return append([]kit.Field{
 		{Name: at + "provider", Label: "Provider", Kind: "select", Required: true, Options: options},
-		{Name: at + "upstream_model", Label: "Name of the model there", Mono: true, Required: true},
 		{Name: at + "formats", Label: "Formats that the provider has for it", Kind: "checks", Options: formats},
-		{Name: at + "priority", Label: "Priority", Kind: "number", Hint: "Routes with the lowest priority are tried first."},
-		{
-			Name:  at + "weight",
-			Label: "Weight",
-			Kind:  "number",
-			Hint:  "Share of the conversations among routes of one priority; empty and 0 count as 1.",
-		},
-	}, nil
+	}, fieldsOf(ofNewRoute, at, nil)...), nil
 }
 
 // routeOf reads the fields of a new route.
 func routeOf(in *kit.Input, at string) (adminclient.CatalogRoute, error) {
-	route := adminclient.CatalogRoute{
-		Provider: in.Text(at + "provider"), UpstreamModel: in.Text(at + "upstream_model"), Formats: []adminclient.CatalogRouteFormats{},
+	route := adminclient.CatalogRoute{}
+	read, err := readMembers(ofNewRoute, in, at)
+	if err != nil {
+		return route, err
 	}
 
-	for _, format := range in.All(at + "formats") {
-		route.Formats = append(route.Formats, adminclient.CatalogRouteFormats(format))
-	}
-
-	if len(route.Formats) == 0 {
+	formats := in.All(at + "formats")
+	if len(formats) == 0 {
 		return route, kit.Invalid(at+"formats", "must have at least one")
 	}
 
-	for field, into := range map[string]**int{"priority": &route.Priority, "weight": &route.Weight} {
-		n, err := in.Int(at + field)
-		if err != nil {
-			return route, err
-		}
-		if n != nil {
-			*into = new(int(*n))
-		}
+	read["provider"], read["formats"] = in.Text(at+"provider"), formats
+	text, err := json.Marshal(read)
+	if err != nil {
+		return route, fmt.Errorf("encode a route: %w", err)
+	}
+	if err := json.Unmarshal(text, &route); err != nil {
+		return route, fmt.Errorf("read a route: %w", err)
 	}
 
 	return route, nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/console/kit"
@@ -287,11 +288,16 @@ func editRoute(r *kit.Request) (*kit.Form, error) {
 
 	route := now.Value
 	back := kit.Path("models", id)
-	addresses, err := addressField("addresses", route.Addresses)
+	object, err := objectOf(route)
 	if err != nil {
 		return nil, err
 	}
-	addresses.Hint += " They take the place of those of the provider."
+	formats := route.Formats
+	members := slices.DeleteFunc(slices.Clone(routeMembers), func(m member) bool {
+		format, ofAddress := strings.CutPrefix(m.path, "addresses.")
+		format, _, _ = strings.Cut(format, ".")
+		return ofAddress && !slices.Contains(formats, adminclient.CatalogRouteFormats(format))
+	})
 	return &kit.Form{
 		Title:   "Change route " + routeID,
 		Crumbs:  belowModel(id),
@@ -299,51 +305,12 @@ func editRoute(r *kit.Request) (*kit.Form, error) {
 		Back:    back,
 		Match:   now.Header.Get("ETag"),
 		Command: "gwctl routes update " + kit.Quote(id) + " " + kit.Quote(routeID),
-		Fields: []kit.Field{
-			{Name: "enabled", Label: "Enabled: requests may use it", Kind: "check", Value: checked(isSet(route.Enabled))},
-			{
-				Name:  "priority",
-				Label: "Priority",
-				Kind:  "number",
-				Value: decimal(route.Priority),
-				Hint:  "Routes with the lowest priority are tried first.",
-			},
-			{
-				Name:  "weight",
-				Label: "Weight",
-				Kind:  "number",
-				Value: decimal(route.Weight),
-				Hint:  "Share of the conversations among routes of one priority; empty and 0 count as 1.",
-			},
-			{
-				Name:  "first_token_timeout",
-				Label: "Time to the first token",
-				Mono:  true,
-				Value: name(route.FirstTokenTimeout),
-				Hint:  "Such as 20s. A stream whose output begins later goes to the next route, if one is left. Empty means no limit.",
-			},
-			{
-				Name:     "upstream_model",
-				Label:    "Name of the model at " + route.Provider,
-				Mono:     true,
-				Required: true,
-				Value:    route.UpstreamModel,
-			},
-			addresses,
-		},
+		Fields:  fieldsOf(members, "", object),
 		Effects: []string{"Requests that begin afterwards choose their routes by the new values."},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
-			p := patch{"enabled": in.Checked("enabled")}
-			p.text(in, "upstream_model")
-			p.text(in, "first_token_timeout")
-			if err := p.addresses(in, route.Addresses); err != nil {
+			p, err := changeMembers(members, in, object)
+			if err != nil {
 				return nil, err
-			}
-
-			for _, field := range []string{"priority", "weight"} {
-				if err := p.number(in, field); err != nil {
-					return nil, err
-				}
 			}
 
 			body, err := p.body()

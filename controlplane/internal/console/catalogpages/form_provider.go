@@ -5,15 +5,8 @@ import (
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/console/kit"
+	"modelgateway/shared/catalogkv"
 )
-
-// timeouts are the time limits of a provider.
-var timeouts = []struct{ name, label string }{
-	{"connect_timeout", "Time to connect"},
-	{"first_byte_timeout", "Time to the first byte"},
-	{"idle_timeout", "Time between bytes"},
-	{"total_timeout", "Time in all"},
-}
 
 // editProvider is the form that changes a provider, without its credentials.
 func editProvider(r *kit.Request) (*kit.Form, error) {
@@ -24,50 +17,18 @@ func editProvider(r *kit.Request) (*kit.Form, error) {
 
 	p := now.Value
 	back := kit.Path("providers", p.ID)
-	addresses, err := addressField("addresses", p.Addresses)
+	object, err := objectOf(p)
 	if err != nil {
 		return nil, err
 	}
 
-	fields := []kit.Field{
-		{Name: "name", Label: "Name", Value: name(p.Name)},
-		{Name: "base_url", Label: "Base URL", Mono: true, Required: true, Value: p.BaseURL},
-		addresses,
-	}
-
-	for i, c := range p.Credentials {
-		fields = append(fields, kit.Field{
-			Name:  secretOf(i),
-			Label: "Secret of " + c.Name,
-			Kind:  "password",
-			Hint:  "Needed only if the base URL changes to another server. Empty keeps the stored one.",
-		})
-	}
-
-	fields = append(fields, kit.Field{
-		Name:  "enabled",
-		Label: "Enabled: routes may use it",
-		Kind:  "check",
-		Value: checked(isSet(p.Enabled)),
-	})
-
-	fields = append(fields, kit.Field{
-		Name:  "proxy",
-		Label: "Forward proxy",
-		Mono:  true,
-		Value: name(p.Proxy),
-		Hint:  "Such as http://proxy.example.com:3128. Empty means that of the proxies' environment, if there is one.",
-	})
-
-	values := []*string{p.ConnectTimeout, p.FirstByteTimeout, p.IdleTimeout, p.TotalTimeout}
-	for i, t := range timeouts {
-		fields = append(fields, kit.Field{
-			Name:  t.name,
-			Label: t.label,
-			Mono:  true,
-			Value: name(values[i]),
-			Hint:  "Such as 30s. Empty means the default.",
-		})
+	fields := fieldsOf(providerMembers, "", object)
+	for i := range p.Credentials {
+		c := &p.Credentials[i]
+		for _, m := range membersOf(secretMembers, kindOf(c)) {
+			m.kinds, m.group = nil, "Secrets of "+c.Name
+			fields = append(fields, m.field(credentialAt(i), nil))
+		}
 	}
 
 	return &kit.Form{
@@ -80,23 +41,17 @@ func editProvider(r *kit.Request) (*kit.Form, error) {
 		Command: "gwctl providers update " + kit.Quote(p.ID),
 		Effects: []string{
 			"Requests that begin afterwards use the new values. Running requests keep the old ones.",
-			"A stored secret is never sent to another server than the one it was entered for: with a base URL of another server, " +
-				"enter the secret of every credential again.",
+			"A stored secret is never sent to another server than the one it was entered for: with a base URL of another server, other " +
+				"trusted issuers, or another forward proxy without TLS, enter the secrets of every credential again. Empty keeps them.",
 		},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
-			change := patch{"enabled": in.Checked("enabled")}
-			change.text(in, "name")
-			change.text(in, "base_url")
-			change.text(in, "proxy")
-			if err := change.addresses(in, p.Addresses); err != nil {
+			change, err := changeMembers(providerMembers, in, object)
+			if err != nil {
 				return nil, err
 			}
-
-			for _, t := range timeouts {
-				change.text(in, t.name)
+			if err := change.secrets(in, p.Credentials); err != nil {
+				return nil, err
 			}
-
-			change.secrets(in, p.Credentials)
 			body, err := change.body()
 			if err != nil {
 				return nil, err
@@ -113,20 +68,27 @@ func editProvider(r *kit.Request) (*kit.Form, error) {
 	}, nil
 }
 
-// secretOf is the field of a credential's secret, as the API names it in its problems.
-func secretOf(i int) string { return fmt.Sprintf("credentials[%d].secret", i) }
+// credentialAt is the path of a credential in the body of its provider, with a dot.
+func credentialAt(i int) string { return fmt.Sprintf("credentials[%d].", i) }
 
 // secrets sets the credentials if a secret was entered for one of them. Those without one keep theirs.
-func (p patch) secrets(in *kit.Input, credentials []adminclient.CatalogCredential) {
+func (p patch) secrets(in *kit.Input, credentials []adminclient.CatalogCredential) error {
 	entered := false
-	after := make([]adminclient.CatalogCredential, len(credentials))
-	for i, c := range credentials {
-		after[i] = adminclient.CatalogCredential{Name: c.Name, Enabled: c.Enabled, Secret: in.Optional(secretOf(i))}
-		entered = entered || after[i].Secret != nil
+	after := make([]map[string]any, len(credentials))
+	for i := range credentials {
+		c := &credentials[i]
+		read, err := readMembers(membersOf(secretMembers, kindOf(c)), in, credentialAt(i))
+		if err != nil {
+			return err
+		}
+		entered = entered || len(read) > 0
+		read["name"], read[kindMember], read["enabled"] = c.Name, kindOf(c), isSet(c.Enabled)
+		after[i] = read
 	}
 	if entered {
 		p["credentials"] = after
 	}
+	return nil
 }
 
 // addCredential is the form that adds a credential to a provider.
@@ -143,28 +105,31 @@ func addCredential(r *kit.Request) (*kit.Form, error) {
 		Submit:  "Add credential",
 		Back:    back,
 		Command: "gwctl credentials put " + kit.Quote(id) + " NAME",
-		Fields: []kit.Field{
-			{Name: "name", Label: "Name", Required: true, Hint: "Such as main: it helps to recognize the credential."},
-			{
-				Name:     "secret",
-				Label:    "Secret",
-				Kind:     "password",
-				Required: true,
-				Hint:     "The key of the provider. It is stored encrypted and never shown again.",
-			},
-		},
+		Fields: append(
+			[]kit.Field{{Name: "name", Label: "Name", Required: true, Hint: "Such as main: it helps to recognize the credential."}},
+			credentialFields("", catalogkv.SecretCredential)...,
+		),
 		Effects: []string{"The load is spread over all enabled credentials of the provider."},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
 			credential := in.Text("name")
 			if credential == "" {
 				return nil, kit.Invalid("name", "must be set")
 			}
-			body := adminclient.CatalogCredential{Name: credential, Secret: in.Optional("secret")}
+			read, err := readCredential(in, "")
+			if err != nil {
+				return nil, err
+			}
+			read["name"] = credential
+			body, err := patch(read).body()
+			if err != nil {
+				return nil, err
+			}
 			done, err := r.API.PutCredential(
 				r.Context(),
 				id,
 				credential,
 				&adminclient.PutCredentialParams{Wait: kit.Wait(), IfNoneMatch: new(onlyNew)},
+				adminclient.CatalogCredential{},
 				body,
 			)
 			if err != nil {
@@ -191,20 +156,26 @@ func replaceCredential(r *kit.Request) (*kit.Form, error) {
 		Back:    back,
 		Match:   now.Header.Get("ETag"),
 		Command: "gwctl credentials update " + kit.Quote(id) + " " + kit.Quote(credential),
-		Fields: []kit.Field{
-			{Name: "secret", Label: "New secret", Kind: "password", Required: true, Hint: "It is stored encrypted and never shown again."},
-		},
+		Fields:  credentialFields("", kindOf(now.Value)),
 		Effects: []string{
 			"Requests that begin afterwards use the new secret. If the provider refused the old one, the credential is tried again.",
+			"What is entered here takes the place of all that is stored: also of secret headers and of the client certificate.",
 			"Revoke the old secret at the provider when all proxies have applied the change and running requests have ended.",
 		},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
-			patch := adminclient.CatalogCredentialPatch{Secret: in.Optional("secret")}
-			if patch.Secret == nil {
+			read, err := readCredential(in, "")
+			if err != nil {
+				return nil, err
+			}
+			if len(read) == 1 { // only the kind
 				return nil, kit.Invalid("secret", "must be set")
 			}
+			body, err := patch(read).body()
+			if err != nil {
+				return nil, err
+			}
 			params := &adminclient.UpdateCredentialParams{Wait: kit.Wait(), IfMatch: in.Match()}
-			done, err := r.API.UpdateCredential(r.Context(), id, credential, params, patch)
+			done, err := r.API.UpdateCredential(r.Context(), id, credential, params, adminclient.CatalogCredentialPatch{}, body)
 			if err != nil {
 				return nil, err
 			}

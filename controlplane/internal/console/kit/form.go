@@ -45,8 +45,8 @@ type Form struct {
 type Field struct {
 	// Name is the name of the API's member, so that its problems are shown in place.
 	Name, Label, Hint string
-	// Kind is that of an input element, or "select", "area", "check", "checks" (several of the options), "file" or "hidden";
-	// empty means text.
+	// Kind is that of an input element, or "select", "area", SecretArea, "check", "checks" (several of the options), "file" or
+	// "hidden"; empty means text.
 	Kind     string
 	Value    string
 	Values   []string
@@ -61,9 +61,12 @@ type Field struct {
 	// Placeholder says what an empty value means.
 	Placeholder string
 	// Group is the title of the group that the field and its neighbours with the same group are shown in, one a line, or three
-	// a line if Column is set. A field that is seldom needed is folded while it is empty.
-	Group          string
-	Column, Seldom bool
+	// a line if Column is set. Wide is set for entries that are longer than an amount. A field that is seldom needed is folded
+	// while it is empty.
+	Group                string
+	Column, Seldom, Wide bool
+	// When are the choices of the form with which the field is shown; nil for all.
+	When []string
 
 	// Error is the problem of the value, Now the present value if it was changed in the meantime. The form sets them.
 	Error, Now string
@@ -77,8 +80,11 @@ func (f *Field) Chosen(value string) bool {
 	return f.Value == value || slices.Contains(f.Values, value)
 }
 
+// SecretArea is the kind of a field for a secret with several lines.
+const SecretArea = "secret-area"
+
 // Secret reports whether the page must not contain the value.
-func (f *Field) Secret() bool { return f.Kind == "password" || f.Kind == "file" }
+func (f *Field) Secret() bool { return f.Kind == "password" || f.Kind == "file" || f.Kind == SecretArea }
 
 // Input is what a person has sent with a form.
 type Input struct {
@@ -139,7 +145,7 @@ type FormView struct {
 // FieldGroup is a row of fields that are shown together. Folded are those that are shown when somebody asks for them.
 type FieldGroup struct {
 	Title         string
-	Column        bool
+	Column, Wide  bool
 	Shown, Folded []Field
 }
 
@@ -149,7 +155,7 @@ func (v *FormView) Groups() []FieldGroup {
 	for _, f := range v.Fields {
 		last := len(groups) - 1
 		if f.Group == "" || last < 0 || groups[last].Title != f.Group {
-			groups = append(groups, FieldGroup{Title: f.Group, Column: f.Column})
+			groups = append(groups, FieldGroup{Title: f.Group, Column: f.Column, Wide: f.Wide})
 			last++
 		}
 		g := &groups[last]
@@ -373,12 +379,16 @@ func (v *FormView) refuse(e *adminclient.Error, now *Form) {
 	}
 }
 
-// field returns the field of a member such as "name", or "model_multipliers.example-large" of "model_multipliers".
+// field returns the field of a member such as "name", or "model_multipliers.example-large" of "model_multipliers". A problem of an
+// object that has fields of its own is that of the first of them.
 func (v *FormView) field(member string) *Field {
 	at := slices.IndexFunc(v.Fields, func(f Field) bool {
 		rest, ok := strings.CutPrefix(member, f.Name)
 		return ok && f.Kind != "hidden" && (rest == "" || rest[0] == '.' || rest[0] == '[')
 	})
+	if at < 0 && member != "" {
+		at = slices.IndexFunc(v.Fields, func(f Field) bool { return f.Kind != "hidden" && strings.HasPrefix(f.Name, member+".") })
+	}
 	if at < 0 {
 		return nil
 	}

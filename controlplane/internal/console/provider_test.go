@@ -1,0 +1,174 @@
+package console_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"math/big"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// certificate returns a new certificate and its key, in the form PEM with the line ends of a browser.
+func certificate(t testing.TB) (public, private string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	check(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "example"}, NotAfter: time.Now().AddDate(1, 0, 0)}
+	signed, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	check(t, err)
+	encoded, err := x509.MarshalPKCS8PrivateKey(key)
+	check(t, err)
+	public = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed}))
+	private = string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded}))
+	return strings.ReplaceAll(public, "\n", "\r\n"), strings.ReplaceAll(private, "\n", "\r\n")
+}
+
+// members returns an object of the API by the names of its members, without those that tests do not set.
+func members(t testing.TB, body []byte) map[string]any {
+	t.Helper()
+	var object map[string]any
+	check(t, json.Unmarshal(body, &object))
+	delete(object, "credentials")
+	return object
+}
+
+func (w *world) oneProxy() {
+	w.t.Helper()
+	_, err := w.pool.Exec(w.t.Context(), `
+		insert into proxy_sessions (name, boot_id, window_ms, valid_until, applied_revision, catalog_revision)
+		values ('proxy-1', 'boot', 20000, now() + interval '1 hour', 1000000, 1000000)`)
+	check(w.t, err)
+}
+
+func TestProviderFormsSayWhatTheCatalogFileCanSay(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.oneProxy()
+	b := w.signedIn(bootstrapToken)
+	ca, _ := certificate(t)
+	all := []string{
+		"name", "Acme", "base_url", "https://api.example.com", "kind", "vertex", "auth", "x-key",
+		"addresses.chat.path", "/v4/{model}/chat", "addresses.chat.stream_path", "/v4/{model}/stream", "addresses.chat.query", "api-version: preview\r\nx.y: z:1\r\n",
+		"addresses.videos.path", "/films", "anthropic_version", "2023-06-01", "headers", "x-region: eu", "proxy", "http://proxy.example.com:3128", "ca", ca,
+		"http2", "yes", "connect_timeout", "3s", "first_byte_timeout", "20m0s", "idle_timeout", "9m0s", "total_timeout", "1h0m0s",
+		"keeps_billing", "yes", "recognises_repeats", "yes", "wants_user", "yes",
+	}
+	b.done("/console/catalog/new-provider", "/console/providers/acme", "The provider was added.",
+		append([]string{"id", "acme", "credentials[0].name", "main", "credentials[0].kind", "secret", "credentials[0].secret", "sk-acme-main"}, all...)...)
+	now, err := w.api.GetProvider(t.Context(), "acme")
+	check(t, err)
+	want := map[string]any{
+		"id": "acme", "name": "Acme", "base_url": "https://api.example.com", "kind": "vertex", "auth": "x-key", "anthropic_version": "2023-06-01",
+		"addresses": map[string]any{
+			"chat":   map[string]any{"path": "/v4/{model}/chat", "stream_path": "/v4/{model}/stream", "query": map[string]any{"api-version": "preview", "x.y": "z:1"}},
+			"videos": map[string]any{"path": "/films"},
+		},
+		"headers": map[string]any{"x-region": "eu"}, "proxy": "http://proxy.example.com:3128", "ca": strings.TrimSpace(strings.ReplaceAll(ca, "\r\n", "\n")), "http2": true,
+		"connect_timeout": "3s", "first_byte_timeout": "20m0s", "idle_timeout": "9m0s", "total_timeout": "1h0m0s",
+		"keeps_billing": true, "recognises_repeats": true, "wants_user": true,
+	}
+	if d := cmp.Diff(want, members(t, now.Body)); d != "" {
+		t.Errorf("the new provider (-want +got):\n%s", d)
+	}
+
+	// What the form shows is what the provider is: sent as it is, it changes nothing.
+	b.done("/console/providers/acme/edit", "/console/providers/acme", "The provider was saved.", append([]string{"enabled", "yes"}, all...)...)
+	same, err := w.api.GetProvider(t.Context(), "acme")
+	check(t, err)
+	if same.Header.Get("ETag") != now.Header.Get("ETag") {
+		t.Errorf("the form sent as it is changed %s to %s", now.Body, same.Body)
+	}
+
+	b.done("/console/providers/acme/edit", "/console/providers/acme", "The provider was saved.",
+		"base_url", "https://api.example.com", "enabled", "yes", "addresses.chat.path", "/v5/chat", "addresses.chat.query", "x.y: z")
+	now, err = w.api.GetProvider(t.Context(), "acme")
+	check(t, err)
+	want = map[string]any{
+		"id": "acme", "base_url": "https://api.example.com",
+		"addresses": map[string]any{"chat": map[string]any{"path": "/v5/chat", "query": map[string]any{"x.y": "z"}}},
+	}
+	got := members(t, now.Body)
+	delete(got, "name") // the id, as none is given
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("after emptying fields (-want +got):\n%s", d)
+	}
+}
+
+// errorAt returns the problem that a page shows at a field.
+func errorAt(page, field string) string {
+	at := regexp.MustCompile(`(?s)name="` + regexp.QuoteMeta(field) + `".*?</label>`).FindString(page)
+	return regexp.MustCompile(`role="alert">([^<]*)`).FindString(at)
+}
+
+func TestCredentialsOfEveryKindAreSetInForms(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.catalog()
+	w.oneProxy()
+	b := w.signedIn(bootstrapToken)
+	public, private := certificate(t)
+	const path = "/console/providers/acme/credentials/new"
+	for _, c := range []struct {
+		kind, wrongAt, wrong string
+		values               []string
+	}{
+		{"secret", "secret", "is required", []string{"secret", "hush-secret", "headers", "cf-aig-authorization: hush-header", "certificate", public, "private_key", private}},
+		{"oauth", "parameters.token_url", "is required", []string{
+			"parameters.token_url", "https://tokens.example.com/token", "parameters.client_id", "c", "parameters.client_secret", "hush-oauth",
+			"parameters.scopes", "a b", "parameters.form", "grant_type: hush-grant\r\nresource: r",
+		}},
+		{"google", "", "", nil},
+		{"azure", "parameters.authority", "must be a URL", []string{"parameters.authority", "", "parameters.tenant_id", "t", "parameters.client_id", "c", "parameters.client_secret", "hush-azure"}},
+		{"aws", "parameters.region", "is required", []string{"parameters.region", "eu-west-1", "parameters.access_key_id", "AKIA", "parameters.secret_access_key", "hush-aws"}},
+	} {
+		name := "by-" + c.kind
+		if c.wrongAt != "" {
+			// A value for another kind, which the form hides, is not sent.
+			answer, page := b.fill(path, "name", name, "kind", c.kind, "parameters.authority", "no-address")
+			if got := errorAt(page, c.wrongAt); answer.StatusCode != http.StatusBadRequest || !strings.Contains(got, c.wrong) {
+				t.Errorf("%s: got %d with %q at %s; want %q: %s", c.kind, answer.StatusCode, got, c.wrongAt, c.wrong, page)
+			}
+		}
+		b.done(path, "/console/providers/acme", "The credential was added.", append([]string{"name", name, "kind", c.kind}, c.values...)...)
+		stored, err := w.api.GetCredential(t.Context(), "acme", name)
+		check(t, err)
+		if kind := stored.Value.Kind; (kind == nil) != (c.kind == "secret") || (kind != nil && string(*kind) != c.kind) {
+			t.Errorf("%s: got %s", c.kind, stored.Body)
+		}
+	}
+
+	for _, path := range []string{"/console/providers/acme", "/console/providers/acme/edit", "/console/providers/acme/credentials/by-oauth/replace"} {
+		if _, page := b.get(path); strings.Contains(page, "hush-") || strings.Contains(page, "PRIVATE KEY") {
+			t.Errorf("%s shows a secret", path)
+		}
+	}
+	_, page := b.fill(path, "name", "refused", "kind", "oauth", "parameters.client_secret", "hush-again", "parameters.form", "hush: again", "private_key", "hush-key")
+	if strings.Contains(page, "hush") {
+		t.Errorf("a refused form shows a secret: %s", page)
+	}
+
+	replace := "/console/providers/acme/credentials/by-oauth/replace"
+	b.refused(replace, http.StatusBadRequest, "must be set", "kind", "secret")
+	b.done(replace, "/console/providers/acme", "The secret was replaced.", "kind", "azure", "parameters.tenant_id", "t")
+	stored, err := w.api.GetCredential(t.Context(), "acme", "by-oauth")
+	check(t, err)
+	if *stored.Value.Kind != "azure" {
+		t.Errorf("after replacing it by another kind: got %s", stored.Body)
+	}
+
+	// Another server: every credential has to be entered again, by its own kind.
+	answer, page := b.fill("/console/providers/acme/edit", "enabled", "yes", "base_url", "https://other.example.com", "credentials[0].secret", "sk-other")
+	if got := errorAt(page, "credentials[1].parameters.region"); answer.StatusCode != http.StatusBadRequest || !strings.Contains(got, "is required") {
+		t.Errorf("another server without all secrets: got %d with %q: %s", answer.StatusCode, got, page)
+	}
+}
