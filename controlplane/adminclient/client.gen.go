@@ -5603,7 +5603,8 @@ func (c *Client) PutProvider(ctx context.Context, providerID string, params *Put
 //
 // A proxy calls the provider in each format of its enabled routes, and on each route with an address of its own: one token of
 // text, or a picture or video without a prompt, which the provider refuses. The provider may charge the tokens. The answer is there after 25 seconds
-// at the latest; nothing is recorded. Only what the proxies have applied is checked.
+// at the latest; nothing is recorded but who checked, in the audit log. Only what the
+// proxies have applied is checked.
 //
 // POST /admin/v1/providers/{provider_id}/check
 func (c *Client) CheckProvider(ctx context.Context, providerID string, params *CheckProviderParams, options ...CallOption) (*Response[ProviderCheck], error) {

@@ -10,12 +10,15 @@ import (
 	"encoding/pem"
 	"math/big"
 	"net/http"
+	"net/url"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/controlplane/adminclient"
 )
 
 // certificate returns a new certificate and its key, in the form PEM with the line ends of a browser.
@@ -170,5 +173,35 @@ func TestCredentialsOfEveryKindAreSetInForms(t *testing.T) {
 	answer, page := b.fill("/console/providers/acme/edit", "enabled", "yes", "base_url", "https://other.example.com", "credentials[0].secret", "sk-other")
 	if got := errorAt(page, "credentials[1].parameters.region"); answer.StatusCode != http.StatusBadRequest || !strings.Contains(got, "is required") {
 		t.Errorf("another server without all secrets: got %d with %q: %s", answer.StatusCode, got, page)
+	}
+}
+
+func TestProviderIsCheckedFromItsPage(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.catalog()
+	b := w.signedIn(bootstrapToken)
+	if _, page := b.get("/console/providers/acme"); !strings.Contains(page, `href="/console/providers/acme/check"`) {
+		t.Error("the page of the provider has no button that checks it")
+	}
+	answer, page := b.fill("/console/providers/acme/check")
+	for _, want := range []string{"1 of 2 calls works.", "not found", "&lt;b&gt;no such path&lt;/b&gt;", "Correct the path.", "https://api.example.com/v1/messages"} {
+		if answer.StatusCode != http.StatusOK || !strings.Contains(page, want) {
+			t.Errorf("got %d without %q: %s", answer.StatusCode, want, page)
+		}
+	}
+	log, err := w.api.ListAudit(t.Context(), &adminclient.ListAuditParams{Action: new("provider.check")})
+	check(t, err)
+	if len(log.Value.Data) != 1 {
+		t.Errorf("the audit log has %s; want one check", log.Body)
+	}
+	if answer, _ := b.send(http.MethodPost, "/console/providers/acme/check", url.Values{"step": {"do"}}, http.Header{"Sec-Fetch-Site": {"cross-site"}}); answer.StatusCode != http.StatusForbidden {
+		t.Errorf("from another site: got %d", answer.StatusCode)
+	}
+
+	_, err = w.api.PutProvider(t.Context(), "other", nil, adminclient.CatalogProvider{ID: "other", BaseURL: "https://other.example.com"})
+	check(t, err)
+	if _, page := b.fill("/console/providers/other/check"); !strings.Contains(page, "No proxy is live") {
+		t.Errorf("without a proxy: %s", page)
 	}
 }

@@ -60,6 +60,7 @@ import (
 	"modelgateway/shared/pulse"
 	"modelgateway/shared/seal"
 	"modelgateway/shared/wire"
+	"modelgateway/shared/wire/checkwire"
 )
 
 const bootstrapToken = "the bootstrap token of tests"
@@ -92,6 +93,20 @@ func (proxies) Explain(_ context.Context, q *wire.ExplainRequest) (map[wire.Sess
 		}
 	}
 	return answers, []string{"proxy-3"}, nil
+}
+
+// CheckProvider answers as a proxy would: one call works, and one finds nothing at its address. No proxy is live for others.
+func (proxies) CheckProvider(_ context.Context, provider string) (proxy string, checked checkwire.Response, answered bool, err error) {
+	if provider != "acme" {
+		return "", checked, false, nil
+	}
+	return "proxy-1", checkwire.Response{V: wire.Version, Name: "proxy-1", CatalogRevision: 7, Calls: []checkwire.Call{
+		{Format: "chat", Route: "small-main", UpstreamModel: "small-2026", URL: "https://api.example.com/v1/chat/completions", Result: checkwire.Works, Status: 200, MS: 12},
+		{
+			Format: "messages", Route: "small-main", UpstreamModel: "small-2026", URL: "https://api.example.com/v1/messages", Result: checkwire.NotFound, Status: 404,
+			Detail: "<b>no such path</b>", Hint: "Correct the path.", MS: 3,
+		},
+	}}, true, nil
 }
 
 // Tail has one refused request whenever somebody watches.
@@ -161,6 +176,7 @@ func newAPI(t testing.TB, db *postgres.DB, now func() time.Time) (http.Handler, 
 		Tokens:     tokens,
 		Sessions:   sessions,
 		Fleet:      leasestore.NewFleet(db),
+		Checker:    proxies{},
 		Applied:    fleet.NewWaiter(leasestore.NewFleet(db), proxies{}, log),
 		Audit:      changestore.NewAudit(db),
 		Rotations: rotation.NewService(rotation.Config{

@@ -25,9 +25,9 @@ type operation struct {
 	once bool
 }
 
-// audited are the operations that disclose much and change nothing, with their actions in the audit
-// log.
-var audited = map[string]string{"exportUsage": "usage.export", "exportLedger": "ledger.export"}
+// audited are the operations that disclose or cost something and change nothing, with their actions
+// in the audit log.
+var audited = map[string]string{"exportUsage": "usage.export", "exportLedger": "ledger.export", "checkProvider": "provider.check"}
 
 // replayed are the operations whose stored responses contain a secret, with the actions of a replay
 // in the audit log.

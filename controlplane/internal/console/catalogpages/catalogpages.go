@@ -48,6 +48,7 @@ func Section() kit.Section {
 			kit.FormRoutes("/console/models/{id}/prices/{price}/cancel", kit.Operator, cancelPrice),
 			kit.FormRoutes("/console/models/{id}/routes/{route}/edit", kit.Operator, editRoute),
 			kit.FormRoutes("/console/providers/{id}/edit", kit.Operator, editProvider),
+			kit.FormRoutes("/console/providers/{id}/check", kit.Operator, checkProvider),
 			kit.FormRoutes("/console/providers/{id}/credentials/new", kit.Operator, addCredential),
 			kit.FormRoutes("/console/providers/{id}/credentials/{credential}/replace", kit.Operator, replaceCredential),
 			kit.FormRoutes("/console/providers/{id}/credentials/{credential}/enable", kit.Operator, enableCredential),

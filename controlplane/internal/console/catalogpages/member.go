@@ -414,7 +414,7 @@ var credentialMembers = []member{
 		shape:    asChoice,
 		required: true,
 		options: []kit.Option{
-			{Value: string(catalogkv.SecretCredential), Text: "with a secret"},
+			{Value: string(catalogkv.SecretCredential), Text: "secret"},
 			{Value: string(catalogkv.OAuthCredential), Text: "OAuth 2.0, client credentials"},
 			{Value: string(catalogkv.GoogleCredential), Text: "Google Cloud"},
 			{Value: string(catalogkv.AzureCredential), Text: "Microsoft Entra ID (Azure)"},
@@ -524,6 +524,13 @@ func kindOf(c *adminclient.CatalogCredential) catalogkv.CredentialKind {
 		return catalogkv.SecretCredential
 	}
 	return catalogkv.CredentialKind(*c.Kind)
+}
+
+// kindWord is how people call the kind of a credential.
+func kindWord(c *adminclient.CatalogCredential) string {
+	options := credentialMembers[0].options
+	at := slices.IndexFunc(options, func(o kit.Option) bool { return o.Value == string(kindOf(c)) })
+	return options[at].Text
 }
 
 // readCredential returns the credential that was entered, without its name.

@@ -9,8 +9,8 @@ import (
 )
 
 type credentialRow struct {
-	Name string
-	On   bool
+	Name, Kind string
+	On         bool
 	// Refused tells who refuses it and why; nil if no proxy reports that.
 	Refused *adminclient.RefusedCredential
 }
@@ -45,7 +45,7 @@ func refused(r *kit.Request) ([]adminclient.RefusedCredential, error) {
 func newProviderRow(p *adminclient.CatalogProvider, all *adminclient.MaintenanceList, reports []adminclient.RefusedCredential) providerRow {
 	row := providerRow{CatalogProvider: p, State: stateOf(p.Enabled, all, adminclient.MaintenanceScopeProvider, p.ID)}
 	for _, c := range p.Credentials {
-		credential := credentialRow{Name: c.Name, On: isSet(c.Enabled)}
+		credential := credentialRow{Name: c.Name, Kind: kindWord(&c), On: isSet(c.Enabled)}
 		for i := range reports {
 			if reports[i].ProviderID == p.ID && reports[i].Credential == c.Name {
 				credential.Refused = &reports[i]

@@ -372,7 +372,7 @@ func (v *FormView) refuse(e *adminclient.Error, now *Form) {
 
 	for _, problem := range e.Problem.Errors {
 		if f := v.field(problem.Field); f != nil {
-			f.Error = strings.TrimPrefix(strings.TrimPrefix(problem.Field, f.Name)+" "+problem.Detail, " ")
+			f.Error = strings.TrimLeft(strings.TrimPrefix(problem.Field, f.Name)+" "+problem.Detail, ". ")
 		} else {
 			v.Others = append(v.Others, problem)
 		}

@@ -29,6 +29,10 @@ func TestCheckOfAProviderReportsWhatCame(t *testing.T) {
 	if !got.Value.Answered || *got.Value.Proxy != "proxy-1" || *got.Value.CatalogRevision != 7 || len(got.Value.Calls) != 2 {
 		t.Fatalf("got %s", got.Body)
 	}
+	log, err := b.API.ListAudit(t.Context(), &adminclient.ListAuditParams{Action: new("provider.check")})
+	if err != nil || len(log.Value.Data) != 2 || log.Value.Data[0].Object != "/admin/v1/providers/sim/check" {
+		t.Errorf("the audit log has %v, %v; want both checks", log, err)
+	}
 	first, second := got.Value.Calls[0], got.Value.Calls[1]
 	if first.Result != "not_found" || *first.Status != 404 || *first.Detail != "no" || *first.Hint != "do" || first.URL != "https://p/v4/v1/x" || first.MS != 3 {
 		t.Errorf("got %+v", first)
