@@ -64,7 +64,9 @@ var elements = map[shape]string{
 }
 
 // of reports whether credentials of a kind have the member.
-func (m *member) of(kind catalogkv.CredentialKind) bool { return m.kinds == nil || slices.Contains(m.kinds, kind) }
+func (m *member) of(kind catalogkv.CredentialKind) bool {
+	return m.kinds == nil || slices.Contains(m.kinds, kind)
+}
 
 // membersOf returns the members that credentials of a kind have.
 func membersOf(all []member, kind catalogkv.CredentialKind) (some []member) {
@@ -98,18 +100,20 @@ func (m *member) field(at string, now map[string]any) kit.Field {
 
 	value := valueAt(now, m.path)
 	switch m.shape {
+	case asText, asNumber, asChoice, asArea:
+		if value != nil {
+			f.Value = fmt.Sprint(value)
+		}
 	case asFlag:
 		f.Value = checked(value == true)
 	case asOn:
 		f.Value = checked(value != false)
 	case asLines:
-		f.Rows = 2
 		f.Value = linesText(value)
-	case asArea, asSecretArea, asSecretLines:
-		f.Rows = 3
+	case asSecret, asSecretArea, asSecretLines:
 	}
-	if texts := m.shape == asText || m.shape == asArea || m.shape == asNumber || m.shape == asChoice; texts && value != nil {
-		f.Value = fmt.Sprint(value)
+	if f.Kind == "area" || f.Kind == kit.SecretArea {
+		f.Rows = 3
 	}
 
 	return f

@@ -84,7 +84,9 @@ func (f *Field) Chosen(value string) bool {
 const SecretArea = "secret-area"
 
 // Secret reports whether the page must not contain the value.
-func (f *Field) Secret() bool { return f.Kind == "password" || f.Kind == "file" || f.Kind == SecretArea }
+func (f *Field) Secret() bool {
+	return f.Kind == "password" || f.Kind == "file" || f.Kind == SecretArea
+}
 
 // Input is what a person has sent with a form.
 type Input struct {
