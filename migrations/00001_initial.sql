@@ -726,6 +726,8 @@ create table provider_credentials (
     sealed bytea not null,
     cipher_key_id text not null,
     enabled boolean not null default true,
+    -- when the first of its client certificates expires; null if it has none
+    certificate_expires_at timestamptz,
     -- since when and why the provider refuses it, as a live proxy reports; null while no proxy does
     refused_at timestamptz,
     refused_reason text not null default '',

@@ -23,6 +23,39 @@ var fleetAlertTests = []alertTest{
 	{"MgwCredentialRefused", "6m", []history{
 		{`mgw_credential_refused{provider="one",credential="main",reason="key_rejected",pod="a"}`, "1+0x6", "1 1 1 stale"},
 	}, []firing{{"provider=one,credential=main,reason=key_rejected", "one refuses the credential main: key_rejected."}}},
+	{"MgwCredentialNotRenewed", "14m", []history{ // with the two that fail: a token that nobody needs, and one that is valid for long
+		{`mgw_credential_expiry_timestamp_seconds{provider="one",credential="main",kind="oauth",pod="a"}`, "1200+0x14", "1200+0x14"},
+		{`mgw_credential_expiry_timestamp_seconds{provider="two",credential="idle",kind="oauth",pod="a"}`, "600+0x14", "600+0x14"},
+		{`mgw_credential_expiry_timestamp_seconds{provider="two",credential="long",kind="oauth",pod="a"}`, "9000+0x14", "9000+0x14"},
+		{`mgw_credential_renewals_total{kind="oauth",result="failed",pod="a"}`, "0+1x14", "0+0x14"},
+		{`mgw_credential_refused{provider="one",credential="main",reason="source_failing",pod="a"}`, "1+0x14", "1+0x14"},
+		{`mgw_credential_refused{provider="two",credential="long",reason="source_failing",pod="a"}`, "1+0x14", "1+0x14"},
+	}, []firing{{"provider=one,credential=main,kind=oauth", "Proxies cannot renew the credential main (oauth) of one. Without a valid token no call is made with it."}}},
+	{"MgwCredentialNotRenewed", "14m", []history{ // after the end of the token; an operator has closed the other provider
+		{`mgw_credential_expiry_timestamp_seconds{provider="one",credential="main",kind="aws",pod="a"}`, "60+0x14", "60+0x8 4000+0x6"},
+		{`mgw_credential_expiry_timestamp_seconds{provider="two",credential="main",kind="aws",pod="a"}`, "60+0x14", "60+0x8 4000+0x6"},
+		{`mgw_credential_renewals_total{kind="aws",result="failed",pod="a"}`, "0+1x14", "0+1x8 8+0x6"},
+		{`mgw_credential_refused{provider="one",credential="main",reason="source_failed",pod="a"}`, "1+0x14", "1+0x8 stale"},
+		{`mgw_credential_refused{provider="two",credential="main",reason="source_failed",pod="a"}`, "1+0x14", "1+0x8 stale"},
+		{`mgw_maintenance_active{scope="provider",id="two",pod="a"}`, "1+0x14", "1+0x14"},
+	}, []firing{{"provider=one,credential=main,kind=aws", "Proxies cannot renew the credential main (aws) of one. Without a valid token no call is made with it."}}},
+	{"MgwProviderCertificateExpires", "70m", []history{
+		{`mgw_provider_certificate_expiry_timestamp_seconds{provider="one",credential="crd_1",certificate="client",pod="a"}`, "868200+0x70", "9000000+0x70"},
+		{`mgw_provider_certificate_expiry_timestamp_seconds{provider="two",credential="",certificate="issuer",pod="a"}`, "9000000+0x70", "9000000+0x70"},
+	}, []firing{{"provider=one,credential=crd_1,certificate=client", "The client certificate for one expires in 10d 0h 0m 0s."}}},
+	{"MgwProviderCertificateExpires", "70m", []history{
+		{`mgw_provider_certificate_expiry_timestamp_seconds{provider="one",credential="crd_1",certificate="client",pod="a"}`, "868200+0x70", "868200+0x70"},
+		{`mgw_provider_certificate_expiry_timestamp_seconds{provider="two",credential="",certificate="issuer",pod="a"}`, "868200+0x70", "9000000+0x70"},
+		{`mgw_maintenance_active{scope="provider",id="one",pod="a"}`, "1+0x70", "1+0x70"},
+	}, []firing{{"provider=two,certificate=issuer", "The issuer certificate for two expires in 10d 0h 0m 0s."}}},
+	{"MgwProviderCertificateExpiresSoon", "20m", []history{
+		{`mgw_provider_certificate_expiry_timestamp_seconds{provider="one",credential="crd_1",certificate="client",pod="a"}`, "174000+0x20", "868200+0x20"},
+	}, []firing{{"provider=one,credential=crd_1,certificate=client", "The client certificate for one expires in 2d 0h 0m 0s."}}},
+	{"MgwProviderCertificateExpiresSoon", "20m", []history{
+		{`mgw_provider_certificate_expiry_timestamp_seconds{provider="one",credential="crd_1",certificate="client",pod="a"}`, "174000+0x20", "174000+0x20"},
+		{`mgw_provider_certificate_expiry_timestamp_seconds{provider="two",credential="",certificate="issuer",pod="a"}`, "174000+0x20", "868200+0x20"},
+		{`mgw_maintenance_active{scope="provider",id="one",pod="a"}`, "1+0x20", "1+0x20"},
+	}, []firing{{"provider=two,certificate=issuer", "The issuer certificate for two expires in 2d 0h 0m 0s."}}},
 	{"MgwRouteOpen", "21m", []history{ // it is half-open while it waits for the request that is its probe
 		{`mgw_route_breaker_state{route="m/one",pod="a"}`, "2 1 2 2 1 2 2 2 1 2 2 2 2 2 1 2 1 2 1 2 2 2", "2 1 2 2 1 2 0 0 0 2 2 2 2 2 1 2 1 2 1 2 2 2"},
 		{`mgw_route_breaker_state{route="m/one",pod="b"}`, "0+0x21", "1+0x21"},

@@ -294,6 +294,12 @@ func providers() Dashboard {
 						"Attempts per second that followed a failed one, by the provider and the error class of the failed one.",
 						rates("mgw_failovers_total", "from, class"),
 					),
+					graph(
+						"Calls ended by a time limit",
+						"",
+						"Calls within an hour that a time limit has ended, by provider and limit.",
+						Query{sum("increase(mgw_call_timeouts_total[1h])", "provider, limit"), "{{provider}} {{limit}}"},
+					),
 					graph("Refused credentials", "", "1 for a credential that its provider refused when it was used last.",
 						Query{highest("mgw_credential_refused", "provider, credential, reason"), "{{provider}} {{credential}} {{reason}}"}),
 					graph(
@@ -314,6 +320,16 @@ func providers() Dashboard {
 						"State of the circuit breaker of a route that has failed: 0 closed, 1 half-open, 2 open, on the proxy that is "+
 							"worst off.",
 						Query{highest("mgw_route_breaker_state", "route"), "{{route}}"},
+					),
+					graph(
+						"Share of cached input tokens",
+						"percentunit",
+						"Share of the input tokens that providers have read from their prompt caches, by route. One that falls means that "+
+							"conversations do not stay where their cache is.",
+						Query{
+							share(`mgw_route_input_tokens_total{cache="hit"}`, "mgw_route_input_tokens_total", "route"),
+							"{{route}}",
+						},
 					),
 					graph("Openings", "", "Openings of circuit breakers within an hour, by route.",
 						Query{sum("increase(mgw_route_breaker_openings_total[1h])", "route"), "{{route}}"}),

@@ -46,6 +46,17 @@ func Expiry(file string) (time.Time, error) {
 	return certificate.NotAfter, nil
 }
 
+// FirstExpiry returns the time at which the first of the certificates of a text in PEM expires, whatever their order; zero if it
+// has none.
+func FirstExpiry(text string) (first time.Time) {
+	for block, rest := pem.Decode([]byte(text)); block != nil; block, rest = pem.Decode(rest) {
+		if certificate, err := x509.ParseCertificate(block.Bytes); err == nil && (first.IsZero() || certificate.NotAfter.Before(first)) {
+			first = certificate.NotAfter
+		}
+	}
+	return first
+}
+
 // checkEvery is how often the files are looked at, at most.
 const checkEvery = time.Second
 

@@ -10,11 +10,13 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/validation"
 	"modelgateway/controlplane/internal/vault"
 	"modelgateway/shared/catalogkv"
+	"modelgateway/shared/certfile"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/price"
 )
@@ -77,6 +79,8 @@ type NewCredential struct {
 	Kind     catalogkv.CredentialKind
 	Sealed   vault.Sealed
 	Enabled  bool
+	// CertificateExpires is when the first of its client certificates expires; zero if it has none.
+	CertificateExpires time.Time
 }
 
 // NewPrice is a new price version of a model.
@@ -220,6 +224,8 @@ func (s *Service) planCredential(p *Plan, before Provider, t targetProvider, nam
 		Kind:     wanted.kind,
 		Enabled:  wanted.enabled,
 		Sealed:   s.cfg.Vault.Seal(wanted.stored(), catalogkv.CredentialContext(id)),
+
+		CertificateExpires: certfile.FirstExpiry(wanted.further.Certificate),
 	})
 	p.note(action, "credential", t.spec.ID+"/"+name, nil, nil)
 

@@ -138,6 +138,9 @@ func findings(ctx context.Context, api *adminclient.Client) ([]kit.Need, int, er
 			case "usable_credential":
 				n.Text, n.Provider = "Provider "+n.Text, *f.Subject
 				n.Link = kit.Link{Text: "Provider", URL: kit.Path("providers", *f.Subject)}
+			case "certificate":
+				provider, _, _ := strings.Cut(*f.Subject, "/")
+				n.Link = kit.Link{Text: "Provider", URL: kit.Path("providers", provider)}
 			case "usable_route", "tool_price":
 				n.Link = kit.Link{Text: "Model", URL: kit.Path("models", *f.Subject)}
 			}

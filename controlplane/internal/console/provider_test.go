@@ -24,9 +24,14 @@ import (
 // certificate returns a new certificate and its key, in the form PEM with the line ends of a browser.
 func certificate(t testing.TB) (public, private string) {
 	t.Helper()
+	return certificateUntil(t, time.Now().AddDate(1, 0, 0))
+}
+
+func certificateUntil(t testing.TB, end time.Time) (public, private string) {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	check(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "example"}, NotAfter: time.Now().AddDate(1, 0, 0)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "example"}, NotAfter: end}
 	signed, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	check(t, err)
 	encoded, err := x509.MarshalPKCS8PrivateKey(key)
@@ -203,5 +208,29 @@ func TestProviderIsCheckedFromItsPage(t *testing.T) {
 	check(t, err)
 	if _, page := b.fill("/console/providers/other/check"); !strings.Contains(page, "No proxy is live") {
 		t.Errorf("without a proxy: %s", page)
+	}
+}
+
+func TestCertificatesThatExpireNeedSomebody(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.catalog()
+	w.oneProxy()
+	b := w.signedIn(bootstrapToken)
+	ca, _ := certificateUntil(t, time.Now().AddDate(0, 0, 10))
+	public, private := certificateUntil(t, time.Now().AddDate(0, 0, 2))
+	_, err := w.api.PutProvider(t.Context(), "other", nil, adminclient.CatalogProvider{ID: "other", BaseURL: "https://other.example.com", Ca: &ca})
+	check(t, err)
+	_, page := b.get("/console/")
+	if want := "other: the certificate of a trusted issuer expires at "; !strings.Contains(page, want) || strings.Contains(page, "the client certificate") {
+		t.Errorf("the overview does not say %q, or more: %s", want, page)
+	}
+	b.done("/console/providers/acme/credentials/new", "/console/providers/acme", "The credential was added.", "name", "tls", "kind", "secret", "certificate", public, "private_key", private)
+	if _, page := b.get("/console/diagnosis"); !strings.Contains(page, "the client certificate expires at ") {
+		t.Errorf("the diagnosis does not name the client certificate: %s", page)
+	}
+	b.done("/console/providers/acme/credentials/tls/enable", "/console/providers/acme", "The credential was disabled.")
+	if _, page := b.get("/console/diagnosis"); strings.Contains(page, "the client certificate expires at ") {
+		t.Error("the diagnosis names the client certificate of a disabled credential")
 	}
 }

@@ -183,6 +183,7 @@ func (s *Service) postgres(ctx context.Context) []Finding {
 	}
 
 	findings := append(checkPostgres(&facts), checkCatalog(&facts)...)
+	findings = append(findings, checkCertificates(facts.Certificates, time.Now())...)
 	if s.cfg.Promises != nil {
 		findings = append(findings, checkCommits(facts.Settings, s.cfg.Promises.KeepsCommits))
 	}

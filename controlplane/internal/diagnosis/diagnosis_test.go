@@ -162,6 +162,18 @@ func TestFactsGiveFindings(t *testing.T) {
 			w.fleet.RefusedCredentials = []fleet.RefusedCredential{{Provider: "p", Credential: "main", Reason: wire.SourceFailed}}
 		}, "failure proxies credentials"},
 		{"last credential refused", func(w *world) { w.postgres.RefusingProviders = []string{"p"} }, "failure catalog usable_credential"},
+		{"client certificate expires", func(w *world) {
+			w.postgres.Certificates = []diagnosis.Certificate{{Provider: "p", Credential: "main", Expires: time.Now().Add(13 * 24 * time.Hour)}}
+		}, "warning catalog certificate"},
+		{"issuer expires soon", func(w *world) {
+			w.postgres.Certificates = []diagnosis.Certificate{{Provider: "p", Expires: time.Now().Add(2 * 24 * time.Hour)}}
+		}, "failure catalog certificate"},
+		{"certificate has expired", func(w *world) {
+			w.postgres.Certificates = []diagnosis.Certificate{{Provider: "p", Expires: time.Now().Add(-time.Hour)}}
+		}, "failure catalog certificate"},
+		{"certificate lasts", func(w *world) {
+			w.postgres.Certificates = []diagnosis.Certificate{{Provider: "p", Expires: time.Now().Add(15 * 24 * time.Hour)}}
+		}, ""},
 		{"usage in doubt", func(w *world) {
 			w.doubts = []traffic.UsageDoubt{{Provider: "p", Reason: "low_output", Answers: 4, Of: 500}, {Provider: "p", Reason: "missing", Answers: 2, Of: 500}}
 		}, "warning catalog usage"},

@@ -38,6 +38,15 @@ type Postgres struct {
 	UnpricedTools []UnpricedTools
 	// Providers are the enabled providers.
 	Providers []Provider
+	// Certificates are those that calls of enabled providers need.
+	Certificates []Certificate
+}
+
+// Certificate is the first that expires of the certificates of a credential, or of the trusted issuers of a provider: then
+// Credential is empty.
+type Certificate struct {
+	Provider, Credential string
+	Expires              time.Time
 }
 
 // Provider is a provider with its address.
@@ -54,6 +63,9 @@ const (
 	// The thresholds for warnings and failures.
 	skewWarning, skewFailure     = 100 * time.Millisecond, time.Second
 	outboxWarning, outboxFailure = 10 * time.Second, time.Minute
+
+	// The alerts have the same, in days: MgwProviderCertificateExpires and MgwProviderCertificateExpiresSoon.
+	certificateWarning, certificateFailure = 14 * 24 * time.Hour, 3 * 24 * time.Hour
 )
 
 func checkPostgres(p *Postgres) []Finding {
@@ -193,6 +205,33 @@ func checkCatalog(p *Postgres) []Finding {
 		add.check(false, OK, "usable_route", "", "every model has a route to a provider with a usable credential", "", "")
 	}
 
+	return add.findings
+}
+
+// checkCertificates reports the certificates that expire soon.
+func checkCertificates(all []Certificate, now time.Time) []Finding {
+	add := collect("catalog")
+	for i := range all {
+		c := &all[i]
+		left := c.Expires.Sub(now)
+		status := Warning
+		if left < certificateFailure {
+			status = Failure
+		}
+		verb := "expires"
+		if left <= 0 {
+			verb = "expired"
+		}
+		subject, detail := c.Provider+"/"+c.Credential, "the client certificate "+verb+" at "
+		meaning := "Afterwards the provider refuses the connections of the proxies with this credential."
+		advice := "Get a new certificate from the provider, then replace it together with the secrets: `gwctl credentials put`."
+		if c.Credential == "" {
+			subject, detail = c.Provider, "the certificate of a trusted issuer "+verb+" at "
+			meaning = "Afterwards the proxies refuse the servers of the provider whose certificates are from this issuer."
+			advice = "Add the certificate of the new issuer to `ca` of the provider. When its servers use it, remove the old one."
+		}
+		add.check(left < certificateWarning, status, "certificate", subject, detail+c.Expires.UTC().Format(time.RFC3339), meaning, advice)
+	}
 	return add.findings
 }
 

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"modelgateway/shared/catalogkv"
+	"modelgateway/shared/certfile"
 	"modelgateway/shared/price"
 	"modelgateway/shared/seal"
 	"modelgateway/shared/subject"
@@ -121,6 +122,8 @@ type secrets struct {
 	headers       map[string]string
 	certificate   *tls.Certificate
 	certificateID string
+	// certificateExpiry is when the first certificate of the chain expires.
+	certificateExpiry time.Time
 }
 
 // NewCredential returns the credential with an id and its secret.
@@ -492,6 +495,7 @@ func (b *builder) secrets(c *catalogkv.Credential) (*secrets, error) {
 			return nil, fmt.Errorf("read the certificate: %w", err)
 		}
 		opened.certificate, opened.certificateID = &certificate, fingerprint(read.Certificate+read.PrivateKey)
+		opened.certificateExpiry = certfile.FirstExpiry(read.Certificate)
 	}
 	return opened, nil
 }

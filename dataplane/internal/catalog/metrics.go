@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"modelgateway/shared/catalogkv"
+	"modelgateway/shared/certfile"
 )
 
 var (
@@ -18,12 +19,20 @@ var (
 		[]string{"scope", "id"},
 		nil,
 	)
+	certificateDesc = prometheus.NewDesc(
+		"mgw_provider_certificate_expiry_timestamp_seconds",
+		"Unix time at which the first of the certificates expires that the calls of an enabled provider need: client, those of a "+
+			"credential, or issuer, those of its trusted issuers, which have no credential.",
+		[]string{"provider", "credential", "certificate"},
+		nil,
+	)
 )
 
 func (s *Store) Describe(descriptions chan<- *prometheus.Desc) {
 	descriptions <- revisionDesc
 	descriptions <- ageDesc
 	descriptions <- maintenanceDesc
+	descriptions <- certificateDesc
 }
 
 func (s *Store) Collect(metrics chan<- prometheus.Metric) {
@@ -43,9 +52,29 @@ func (s *Store) Collect(metrics chan<- prometheus.Metric) {
 
 	for id, p := range current.providers {
 		active("provider", id, p.Maintenance)
+		if p.Enabled {
+			p.certificates(metrics)
+		}
 	}
 
 	for id, m := range current.models {
 		active("model", id, m.Maintenance)
+	}
+}
+
+// certificates exports when the certificates expire that the calls of the provider need.
+func (p *Provider) certificates(metrics chan<- prometheus.Metric) {
+	expiry := func(credential, certificate string, at time.Time) {
+		if !at.IsZero() {
+			metrics <- prometheus.MustNewConstMetric(
+				certificateDesc, prometheus.GaugeValue, float64(at.Unix()), p.ID, credential, certificate,
+			)
+		}
+	}
+	expiry("", "issuer", certfile.FirstExpiry(p.CA))
+	for _, c := range p.Credentials {
+		if c.secrets != nil {
+			expiry(c.ID, "client", c.secrets.certificateExpiry)
+		}
 	}
 }

@@ -1,6 +1,13 @@
 package catalog
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"math/big"
 	"strings"
 	"testing"
 	"time"
@@ -52,4 +59,46 @@ mgw_catalog_revision 7
 	s.set(subject.KindModel, "m", m)
 	s.apply(8)
 	compare("")
+}
+
+func TestExpiryOfCertificatesForProvidersIsExported(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Unix(2_000_000_000, 0)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	further, err := json.Marshal(catalogkv.Secrets{
+		Certificate: public, PrivateKey: string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, disabled, plain := s.provider("p"), s.provider("disabled"), s.provider("plain")
+	p.CA, disabled.CA, disabled.Enabled = public, public, false
+	p.Credentials[0].SealedSecrets = s.fleet.Seal(further, catalogkv.SecretsContext("crd_p"))
+	for _, p := range []catalogkv.Provider{p, disabled, plain} {
+		s.set(subject.KindProvider, p.ID, p)
+	}
+	s.apply(7)
+	const name = "mgw_provider_certificate_expiry_timestamp_seconds"
+	want := `
+# HELP ` + name + ` Unix time at which the first of the certificates expires that the calls of an enabled provider need: client, those of a credential, or issuer, those of its trusted issuers, which have no credential.
+# TYPE ` + name + ` gauge
+` + name + `{certificate="client",credential="crd_p",provider="p"} 2e+09
+` + name + `{certificate="issuer",credential="",provider="p"} 2e+09
+`
+	if err := testutil.CollectAndCompare(s.store, strings.NewReader(want), name); err != nil {
+		t.Error(err)
+	}
 }

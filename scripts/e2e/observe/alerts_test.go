@@ -2,8 +2,14 @@ package observe
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"math/big"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -119,6 +126,7 @@ func TestPageAlertsFireOnFaults(t *testing.T) {
 	p.awaitHistory(t)
 	p.awaitEnd(t, "MgwLedgerCheckSilent") // no other fires on a healthy stack with traffic
 	p.failProviders(t, account.Key)
+	p.endCertificate(t)
 	p.fillUsageStream(t)
 	p.await(t, "MgwLedgerCheckSilent")
 	unblock()
@@ -161,6 +169,30 @@ func (p *pager) checkAll(t *testing.T) {
 	if pages < 10 {
 		t.Errorf("there are only %d page alerts", pages)
 	}
+}
+
+// endCertificate adds a provider whose only trusted issuer expires in two days, and removes the issuer again.
+func (p *pager) endCertificate(t *testing.T) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().AddDate(0, 0, 2)}
+	issuer, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const id = "expires"
+	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: issuer}))
+	provider := map[string]any{
+		"id": id, "base_url": "https://expires.example.com", "credentials": []any{map[string]any{"name": "main", "secret": "sk-test"}}, "ca": ca,
+	}
+	p.r.Add(t, []any{provider}, nil)
+	p.await(t, "MgwProviderCertificateExpiresSoon")
+	delete(provider, "ca")
+	p.r.Model(t, rig.Model{}) // applies the catalog again
+	p.awaitEnd(t)
 }
 
 // falsifyPool adds a unit to a pool of an account that nobody uses.

@@ -357,6 +357,9 @@ func (w *planWriter) credentials() error {
 			CipherKeyID: c.Sealed.KeyID,
 			Enabled:     c.Enabled,
 		}
+		if !c.CertificateExpires.IsZero() {
+			row.CertificateExpiresAt = &c.CertificateExpires
+		}
 		if err := w.q.InsertCredential(w.ctx, row); err != nil {
 			return err
 		}

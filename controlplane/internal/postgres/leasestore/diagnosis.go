@@ -8,6 +8,7 @@ import (
 
 	"modelgateway/controlplane/internal/diagnosis"
 	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/shared/certfile"
 )
 
 // Diagnosis reads the facts about the database.
@@ -101,6 +102,20 @@ func (s *Diagnosis) contents(ctx context.Context, facts *diagnosis.Postgres) err
 
 	for _, row := range providers {
 		facts.Providers = append(facts.Providers, diagnosis.Provider{ID: row.ID, BaseURL: row.BaseUrl})
+		if expires := certfile.FirstExpiry(row.Ca); !expires.IsZero() {
+			facts.Certificates = append(facts.Certificates, diagnosis.Certificate{Provider: row.ID, Expires: expires})
+		}
+	}
+
+	certificates, err := s.db.Queries().ClientCertificates(ctx)
+	if err != nil {
+		return err
+	}
+
+	for _, row := range certificates {
+		facts.Certificates = append(facts.Certificates, diagnosis.Certificate{
+			Provider: row.ProviderID, Credential: row.Name, Expires: row.ExpiresAt,
+		})
 	}
 
 	unpriced, err := s.db.Queries().UnpricedTools(ctx)

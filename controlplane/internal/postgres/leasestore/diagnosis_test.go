@@ -44,6 +44,7 @@ func TestDiagnose(t *testing.T) {
 		('free', '{"free_server_tool": true}', now()), ('priced now', '{}', now()), ('priced now', '{"server_tool": 5}', now())`)
 	exec(`insert into usage_daily_models select (now() at time zone 'utc')::date - case when model = 'before' then 2 else 0 end, model, shard, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0
 		from unnest(array['no price', 'free', 'priced now', 'before']) as model, generate_series(1, 2) as shard`)
+	exec(`update provider_credentials set certificate_expires_at = '2030-01-01Z' where id in ('crd_1', 'crd_4', 'crd_5')`)
 	// One that cannot be renewed is usable while it has a valid token.
 	exec(`update provider_credentials set refused_at = now(), refused_reason = 'source_failing' where id in ('crd_1', 'crd_2', 'crd_3')`)
 	facts, err := store.Diagnose(t.Context())
@@ -58,6 +59,10 @@ func TestDiagnose(t *testing.T) {
 	}
 	if diff := cmp.Diff([]diagnosis.Provider{{ID: "refusing", BaseURL: "https://refusing.example"}, {ID: "sim"}}, facts.Providers); diff != "" {
 		t.Errorf("enabled providers, -want +got:\n%s", diff)
+	}
+	expires := []diagnosis.Certificate{{Provider: "sim", Credential: "main", Expires: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)}}
+	if diff := cmp.Diff(expires, facts.Certificates); diff != "" {
+		t.Errorf("certificates, -want +got:\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"refusing"}, facts.RefusingProviders); diff != "" {
 		t.Errorf("refusing providers, -want +got:\n%s", diff)

@@ -52,10 +52,17 @@ having bool_and(c.refused_at is not null and c.refused_reason <> 'source_failing
 order by p.id;
 
 -- name: EnabledProviders :many
--- The enabled providers and their addresses.
-select p.id, coalesce(p.spec ->> 'base_url', '')::text as base_url from providers p
+-- The enabled providers, their addresses and the certificates of their issuers.
+select p.id, coalesce(p.spec ->> 'base_url', '')::text as base_url, coalesce(p.spec ->> 'ca', '')::text as ca from providers p
 where coalesce((p.spec ->> 'enabled')::boolean, true)
 order by p.id;
+
+-- name: ClientCertificates :many
+-- When the client certificates of enabled credentials of enabled providers expire.
+select c.provider_id, c.name, c.certificate_expires_at::timestamptz as expires_at from provider_credentials c
+join providers p on p.id = c.provider_id
+where c.certificate_expires_at is not null and c.enabled and coalesce((p.spec ->> 'enabled')::boolean, true)
+order by c.provider_id, c.name;
 
 -- name: UnpricedTools :many
 -- The models whose providers have reported calls of hosted tools since yesterday, and whose price in force has none for them.
@@ -77,8 +84,8 @@ on conflict (id) do update set name = excluded.name, spec = excluded.spec, revis
 delete from providers where id = any(@ids::text[]);
 
 -- name: InsertCredential :exec
-insert into provider_credentials (id, provider_id, name, kind, sealed, cipher_key_id, enabled)
-values (@id, @provider_id, @name, @kind, @sealed, @cipher_key_id, @enabled);
+insert into provider_credentials (id, provider_id, name, kind, sealed, cipher_key_id, enabled, certificate_expires_at)
+values (@id, @provider_id, @name, @kind, @sealed, @cipher_key_id, @enabled, sqlc.narg('certificate_expires_at'));
 
 -- name: RemoveCredentials :exec
 delete from provider_credentials where id = any(@ids::text[]);

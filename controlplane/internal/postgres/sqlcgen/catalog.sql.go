@@ -76,6 +76,40 @@ func (q *Queries) AnyPriceDue(ctx context.Context) (bool, error) {
 	return exists, err
 }
 
+const clientCertificates = `-- name: ClientCertificates :many
+select c.provider_id, c.name, c.certificate_expires_at::timestamptz as expires_at from provider_credentials c
+join providers p on p.id = c.provider_id
+where c.certificate_expires_at is not null and c.enabled and coalesce((p.spec ->> 'enabled')::boolean, true)
+order by c.provider_id, c.name
+`
+
+type ClientCertificatesRow struct {
+	ProviderID string
+	Name       string
+	ExpiresAt  time.Time
+}
+
+// When the client certificates of enabled credentials of enabled providers expire.
+func (q *Queries) ClientCertificates(ctx context.Context) ([]ClientCertificatesRow, error) {
+	rows, err := q.db.Query(ctx, clientCertificates)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ClientCertificatesRow
+	for rows.Next() {
+		var i ClientCertificatesRow
+		if err := rows.Scan(&i.ProviderID, &i.Name, &i.ExpiresAt); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const deleteModels = `-- name: DeleteModels :exec
 update models set deleted_at = now(), revision = $1 where id = any($2::text[])
 `
@@ -106,7 +140,7 @@ func (q *Queries) EnableCredential(ctx context.Context, arg EnableCredentialPara
 }
 
 const enabledProviders = `-- name: EnabledProviders :many
-select p.id, coalesce(p.spec ->> 'base_url', '')::text as base_url from providers p
+select p.id, coalesce(p.spec ->> 'base_url', '')::text as base_url, coalesce(p.spec ->> 'ca', '')::text as ca from providers p
 where coalesce((p.spec ->> 'enabled')::boolean, true)
 order by p.id
 `
@@ -114,9 +148,10 @@ order by p.id
 type EnabledProvidersRow struct {
 	ID      string
 	BaseUrl string
+	Ca      string
 }
 
-// The enabled providers and their addresses.
+// The enabled providers, their addresses and the certificates of their issuers.
 func (q *Queries) EnabledProviders(ctx context.Context) ([]EnabledProvidersRow, error) {
 	rows, err := q.db.Query(ctx, enabledProviders)
 	if err != nil {
@@ -126,7 +161,7 @@ func (q *Queries) EnabledProviders(ctx context.Context) ([]EnabledProvidersRow, 
 	var items []EnabledProvidersRow
 	for rows.Next() {
 		var i EnabledProvidersRow
-		if err := rows.Scan(&i.ID, &i.BaseUrl); err != nil {
+		if err := rows.Scan(&i.ID, &i.BaseUrl, &i.Ca); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -160,18 +195,19 @@ func (q *Queries) HasLedgerTransactions(ctx context.Context) (bool, error) {
 }
 
 const insertCredential = `-- name: InsertCredential :exec
-insert into provider_credentials (id, provider_id, name, kind, sealed, cipher_key_id, enabled)
-values ($1, $2, $3, $4, $5, $6, $7)
+insert into provider_credentials (id, provider_id, name, kind, sealed, cipher_key_id, enabled, certificate_expires_at)
+values ($1, $2, $3, $4, $5, $6, $7, $8)
 `
 
 type InsertCredentialParams struct {
-	ID          string
-	ProviderID  string
-	Name        string
-	Kind        string
-	Sealed      []byte
-	CipherKeyID string
-	Enabled     bool
+	ID                   string
+	ProviderID           string
+	Name                 string
+	Kind                 string
+	Sealed               []byte
+	CipherKeyID          string
+	Enabled              bool
+	CertificateExpiresAt *time.Time
 }
 
 func (q *Queries) InsertCredential(ctx context.Context, arg InsertCredentialParams) error {
@@ -183,6 +219,7 @@ func (q *Queries) InsertCredential(ctx context.Context, arg InsertCredentialPara
 		arg.Sealed,
 		arg.CipherKeyID,
 		arg.Enabled,
+		arg.CertificateExpiresAt,
 	)
 	return err
 }

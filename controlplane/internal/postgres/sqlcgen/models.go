@@ -278,16 +278,17 @@ type Provider struct {
 }
 
 type ProviderCredential struct {
-	ID            string
-	ProviderID    string
-	Name          string
-	Kind          string
-	Sealed        []byte
-	CipherKeyID   string
-	Enabled       bool
-	RefusedAt     *time.Time
-	RefusedReason string
-	CreatedAt     time.Time
+	ID                   string
+	ProviderID           string
+	Name                 string
+	Kind                 string
+	Sealed               []byte
+	CipherKeyID          string
+	Enabled              bool
+	CertificateExpiresAt *time.Time
+	RefusedAt            *time.Time
+	RefusedReason        string
+	CreatedAt            time.Time
 }
 
 type ProxySession struct {
