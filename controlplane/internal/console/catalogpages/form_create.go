@@ -7,6 +7,7 @@ import (
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/console/kit"
+	"modelgateway/controlplane/internal/console/priceform"
 	"modelgateway/shared/catalogkv"
 )
 
@@ -216,7 +217,7 @@ func createModel(r *kit.Request) (*kit.Form, error) {
 	if err != nil {
 		return nil, err
 	}
-	price := newPriceFields(r, settings.Value.Currency, "", nil)
+	price := priceform.New(r, settings.Value.Currency, "", nil)
 
 	return &kit.Form{
 		Title:   "Add a model",
@@ -224,7 +225,7 @@ func createModel(r *kit.Request) (*kit.Form, error) {
 		Submit:  "Add model",
 		Back:    "/console/models",
 		Command: "gwctl models put ID",
-		Fields:  slices.Concat(fields, price.all, routes),
+		Fields:  slices.Concat(fields, price.All, routes),
 		Effects: []string{"Clients can use it when the proxies have applied it, which takes moments."},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
 			m, err := modelOf(in, price)
@@ -233,7 +234,7 @@ func createModel(r *kit.Request) (*kit.Form, error) {
 			}
 			done, err := r.API.PutModel(r.Context(), m.ID, &adminclient.PutModelParams{Wait: kit.Wait(), IfNoneMatch: new(onlyNew)}, *m)
 			if err != nil {
-				return nil, inUse("id", price.atField(err))
+				return nil, inUse("id", price.AtField(err))
 			}
 			return kit.Go(kit.Path("models", m.ID), kit.Applied("The model was added.", done.Header))
 		},
@@ -241,7 +242,7 @@ func createModel(r *kit.Request) (*kit.Form, error) {
 }
 
 // modelOf reads the fields of a new model.
-func modelOf(in *kit.Input, price *priceFields) (*adminclient.CatalogModel, error) {
+func modelOf(in *kit.Input, price *priceform.Fields) (*adminclient.CatalogModel, error) {
 	m := &adminclient.CatalogModel{
 		ID:          in.Text("id"),
 		Type:        adminclient.CatalogModelType(in.Text("type")),
@@ -260,7 +261,7 @@ func modelOf(in *kit.Input, price *priceFields) (*adminclient.CatalogModel, erro
 		*into = n
 	}
 
-	entered, err := price.read(in)
+	entered, err := price.Read(in)
 	if err != nil {
 		return nil, err
 	}

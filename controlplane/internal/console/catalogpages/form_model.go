@@ -9,6 +9,7 @@ import (
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/console/kit"
+	"modelgateway/controlplane/internal/console/priceform"
 )
 
 func belowModel(id string) []kit.Link {
@@ -177,9 +178,9 @@ func changePrice(r *kit.Request) (*kit.Form, error) {
 		return nil, err
 	}
 
-	price := newPriceFields(r, settings.Value.Currency, m.Type, m.Price)
+	price := priceform.New(r, settings.Value.Currency, m.Type, m.Price)
 	fields := append(
-		slices.Clip(price.all),
+		slices.Clip(price.All),
 		kit.Field{
 			Name:  "effective_from",
 			Label: "In force from (UTC)",
@@ -199,20 +200,20 @@ func changePrice(r *kit.Request) (*kit.Form, error) {
 		Fields:  fields,
 		Effects: []string{"Requests that begin afterwards are charged by it. Past requests and versions never change."},
 		Review: func(r *kit.Request, in *kit.Input) ([]string, error) {
-			body, err := price.create(in)
+			body, err := price.Create(in)
 			if err != nil {
 				return nil, err
 			}
 
-			effects := priceChanges(&m.Price, &body.Price)
+			effects := priceform.Changes(&m.Price, &body.Price)
 			if len(effects) == 0 {
 				effects = []string{"No amount differs from the price in force."}
 			}
-			effects = append(effects, "The whole price then: "+priceText(&body.Price)+".")
+			effects = append(effects, "The whole price then: "+priceform.Text(&body.Price)+".")
 
 			past, err := preview(r, m.ID, &body.Price, in)
 			if err != nil {
-				return nil, price.atField(err)
+				return nil, price.AtField(err)
 			}
 
 			effects = append(effects, past...)
@@ -223,14 +224,14 @@ func changePrice(r *kit.Request) (*kit.Form, error) {
 			return append(effects, "In force at once, for requests that begin afterwards."), nil
 		},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
-			body, err := price.create(in)
+			body, err := price.Create(in)
 			if err != nil {
 				return nil, err
 			}
 			params := &adminclient.CreatePriceParams{Wait: kit.Wait(), IdempotencyKey: in.Key(), IfMatch: in.Match()}
 			done, err := r.API.CreatePrice(r.Context(), m.ID, params, *body)
 			if err != nil {
-				return nil, price.atField(err)
+				return nil, price.AtField(err)
 			}
 			return kit.Go(back, kit.Applied("The price was set.", done.Header))
 		},
@@ -265,7 +266,7 @@ func cancelPrice(r *kit.Request) (*kit.Form, error) {
 			"The price of " + v.EffectiveFrom.UTC().
 				Format("2006-01-02 15:04 UTC") +
 				" does not come into force: " +
-				priceText(&v.Price) + ".",
+				priceform.Text(&v.Price) + ".",
 			"The price before it stays in force.",
 		},
 		Do: func(r *kit.Request, _ *kit.Input) (*kit.Page, error) {

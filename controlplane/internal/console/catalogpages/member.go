@@ -164,7 +164,7 @@ func readMembers(members []member, in *kit.Input, at string) (map[string]any, er
 			if err != nil {
 				return nil, err
 			}
-			set(object, m.path, n)
+			kit.SetMember(object, m.path, n)
 		case m.shape == asLines || m.shape == asSecretLines:
 			values, err := readLines(name, entered)
 			if err != nil {
@@ -172,7 +172,7 @@ func readMembers(members []member, in *kit.Input, at string) (map[string]any, er
 			}
 			m.setLines(object, values)
 		default:
-			set(object, m.path, entered)
+			kit.SetMember(object, m.path, entered)
 		}
 	}
 	return object, nil
@@ -182,7 +182,7 @@ func readMembers(members []member, in *kit.Input, at string) (map[string]any, er
 func (m *member) setLines(object map[string]any, values map[string]any) {
 	parent, prefixed := strings.CutSuffix(m.path, "."+strings.TrimSuffix(catalogkv.FormParameter, "."))
 	if !prefixed {
-		set(object, m.path, values)
+		kit.SetMember(object, m.path, values)
 		return
 	}
 	if _, ok := object[parent].(map[string]any); !ok {
@@ -243,7 +243,7 @@ func changeMembers(members []member, in *kit.Input, now map[string]any) (patch, 
 		// A browser sends a text without its last line end. That alone is no change.
 		was, isText := valueAt(now, m.path).(string)
 		if entered, ok := valueAt(wanted, m.path).(string); ok && isText && strings.TrimSpace(was) == entered {
-			set(wanted, m.path, was)
+			kit.SetMember(wanted, m.path, was)
 		}
 	}
 

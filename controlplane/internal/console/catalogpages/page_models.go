@@ -6,6 +6,7 @@ import (
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/console/kit"
+	"modelgateway/controlplane/internal/console/priceform"
 	"modelgateway/controlplane/internal/console/view"
 )
 
@@ -14,7 +15,7 @@ type modelRow struct {
 	State    view.Badge
 	Everyone bool
 	// Price has the two most important lines.
-	Price []priceLine
+	Price []priceform.Line
 	// Others is the number of further lines.
 	Others int
 	// Providers are those of its routes.
@@ -54,7 +55,7 @@ func listModels(r *kit.Request) (*kit.Page, error) {
 			Everyone:     isSet(m.Public),
 			State:        stateOf(m.Enabled, maintenance.Value, adminclient.MaintenanceScopeModel, m.ID),
 		}
-		row.Price, row.Others = mainLines(priceLines(&m.Price))
+		row.Price, row.Others = mainLines(priceform.Lines(&m.Price))
 		providers := map[string]bool{}
 		for _, route := range m.Routes {
 			providers[route.Provider] = true
@@ -122,7 +123,7 @@ type paramRow struct {
 type versionRow struct {
 	*adminclient.PriceVersion
 	Badge view.Badge
-	Lines []priceLine
+	Lines []priceform.Line
 	// Changes tell how it differs from the version before it, if that is known.
 	Changes []string
 }
@@ -136,7 +137,7 @@ type modelView struct {
 	Everyone bool
 	Currency string
 	Closed   *adminclient.Maintenance
-	Price    []priceLine
+	Price    []priceform.Line
 	Versions []versionRow
 	// Line is nil on further pages of the list, and if there is one price.
 	Line   *timeLine
@@ -178,7 +179,7 @@ func showModel(r *kit.Request) (*kit.Page, error) {
 		Everyone:     isSet(m.Public),
 		Currency:     settings.Value.Currency,
 		Closed:       maintenanceOf(maintenance.Value, adminclient.MaintenanceScopeModel, m.ID),
-		Price:        priceLines(&m.Price),
+		Price:        priceform.Lines(&m.Price),
 		Versions:     versions(prices.Value.Data),
 		Routes:       routes(m, maintenance.Value),
 		Pages:        kit.PagesOf(r, prices.Value.NextCursor),
@@ -234,9 +235,9 @@ func versions(all []adminclient.PriceVersion) []versionRow {
 	slices.SortStableFunc(sorted, func(a, b adminclient.PriceVersion) int { return b.EffectiveFrom.Compare(a.EffectiveFrom) })
 	rows := make([]versionRow, len(sorted))
 	for i := range sorted {
-		rows[i] = versionRow{PriceVersion: &sorted[i], Badge: priceBadge(sorted[i].Status), Lines: priceLines(&sorted[i].Price)}
+		rows[i] = versionRow{PriceVersion: &sorted[i], Badge: priceBadge(sorted[i].Status), Lines: priceform.Lines(&sorted[i].Price)}
 		if i+1 < len(sorted) {
-			rows[i].Changes = priceChanges(&sorted[i+1].Price, &sorted[i].Price)
+			rows[i].Changes = priceform.Changes(&sorted[i+1].Price, &sorted[i].Price)
 		}
 	}
 	return rows

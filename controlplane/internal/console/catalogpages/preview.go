@@ -9,6 +9,7 @@ import (
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/console/kit"
+	"modelgateway/controlplane/internal/console/priceform"
 	"modelgateway/controlplane/internal/console/view"
 )
 
@@ -181,5 +182,5 @@ func priceForm(c *adminclient.CatalogChange) string {
 	if c.Kind != adminclient.CatalogChangeKindPrice || c.Before == nil || c.After == nil {
 		return ""
 	}
-	return kit.Path("models", c.ID) + "/price?" + priceQuery(c.Before, c.After).Encode()
+	return kit.Path("models", c.ID) + "/price?" + priceform.Query(c.Before, c.After).Encode()
 }

@@ -10,6 +10,7 @@ import (
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/console/kit"
+	"modelgateway/controlplane/internal/console/priceform"
 )
 
 // maxShown bounds the entries of a price list that a page names, of those that change nothing.
@@ -181,7 +182,7 @@ func proposal(p *adminclient.PriceListProposal) *proposalView {
 
 	for i := range p.Unknown[:min(len(p.Unknown), maxShown)] {
 		u := &p.Unknown[i]
-		v.Unknown = append(v.Unknown, unknownRow{u, priceText(&u.Price), addForm(u)})
+		v.Unknown = append(v.Unknown, unknownRow{u, priceform.Text(&u.Price), addForm(u)})
 	}
 
 	return v
@@ -189,7 +190,7 @@ func proposal(p *adminclient.PriceListProposal) *proposalView {
 
 // addForm returns the address of the form that adds a model, filled with an entry of a price list.
 func addForm(u *adminclient.PriceListUnknown) string {
-	query := priceQuery(nil, u.Price)
+	query := priceform.Query(nil, u.Price)
 	maps.Copy(query, url.Values{
 		"id":                       {u.Model},
 		"type":                     {string(u.Type)},

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/console/priceform"
 	"modelgateway/controlplane/internal/console/view"
 )
 
@@ -14,7 +15,7 @@ const maxPastPrices, maxScheduledPrices = 2, 3
 type priceStep struct {
 	*versionRow
 	// Main are the most important lines, Others the number of further ones.
-	Main    []priceLine
+	Main    []priceform.Line
 	Others  int
 	InForce bool
 }
@@ -56,9 +57,9 @@ func priceBadge(status adminclient.PriceVersionStatus) view.Badge {
 }
 
 // mainLines returns the most important lines of a price and the number of the others.
-func mainLines(lines []priceLine) (most []priceLine, others int) {
+func mainLines(lines []priceform.Line) (most []priceform.Line, others int) {
 	for _, line := range lines {
-		if line.Name == "input" || line.Name == "output" || line.Per != perTokens && len(most) < 2 {
+		if line.Name == "input" || line.Name == "output" || line.Per != priceform.PerTokens && len(most) < 2 {
 			most = append(most, line)
 		}
 	}

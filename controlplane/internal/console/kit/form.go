@@ -399,3 +399,17 @@ func (v *FormView) field(member string) *Field {
 
 // Label returns the text of an option.
 func (o Option) Label() string { return cmp.Or(o.Text, o.Value) }
+
+// SetMember sets the member with a path. The entries of a list are members named by their indices.
+func SetMember(members map[string]any, path string, value any) {
+	names := strings.FieldsFunc(path, func(c rune) bool { return strings.ContainsRune(".[]", c) })
+	for _, name := range names[:len(names)-1] {
+		below, ok := members[name].(map[string]any)
+		if !ok {
+			below = map[string]any{}
+			members[name] = below
+		}
+		members = below
+	}
+	members[names[len(names)-1]] = value
+}

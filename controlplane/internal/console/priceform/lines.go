@@ -1,4 +1,4 @@
-package catalogpages
+package priceform
 
 import (
 	"fmt"
@@ -7,11 +7,12 @@ import (
 	"modelgateway/controlplane/adminclient"
 )
 
-// priceLine is one line of a price. Amount is the text of the API.
-type priceLine struct{ Name, Per, Amount string }
+// Line is one line of a price. Amount is the text of the API.
+type Line struct{ Name, Per, Amount string }
 
 const (
-	perTokens = "1M tokens"
+	// PerTokens is what the price of a kind of tokens is for.
+	PerTokens = "1M tokens"
 	perImage  = "image"
 	perSecond = "second"
 	perCall   = "call"
@@ -40,19 +41,19 @@ var tokenLines = [...]struct {
 
 // tokenPrices returns the lines of the prices of tokens, which prices, tiers and secondary models have in common: in values by
 // the paths of members, those below a path.
-func tokenPrices(values map[string]string, path, suffix string) []priceLine {
-	var all []priceLine
+func tokenPrices(values map[string]string, path, suffix string) []Line {
+	var all []Line
 	for _, line := range tokenLines {
 		if amount, ok := values[path+"."+line.member]; ok {
-			all = append(all, priceLine{line.name + suffix, perTokens, amount})
+			all = append(all, Line{line.name + suffix, PerTokens, amount})
 		}
 	}
 	return all
 }
 
-// priceLines returns the lines of a price in the order of a receipt.
-func priceLines(p *adminclient.CatalogPrice) []priceLine {
-	values := priceValues(p)
+// Lines returns the lines of a price in the order of a receipt.
+func Lines(p *adminclient.CatalogPrice) []Line {
+	values := textsOf(p)
 	all := tokenPrices(values, "price", "")
 	for i := range p.Tiers {
 		suffix := fmt.Sprintf(", above %d input tokens", p.Tiers[i].AboveInput)
@@ -62,7 +63,7 @@ func priceLines(p *adminclient.CatalogPrice) []priceLine {
 	all = append(all, unitLines("image", perImage, p.Images)...)
 	all = append(all, unitLines("video", perSecond, p.Seconds)...)
 	if p.ServerTool != nil {
-		all = append(all, priceLine{"server tool", perCall, *p.ServerTool})
+		all = append(all, Line{"server tool", perCall, *p.ServerTool})
 	}
 
 	for i := range p.Secondary {
@@ -78,8 +79,8 @@ func priceLines(p *adminclient.CatalogPrice) []priceLine {
 	return all
 }
 
-func unitLines(name, per string, units []adminclient.CatalogUnitPrice) []priceLine {
-	var all []priceLine
+func unitLines(name, per string, units []adminclient.CatalogUnitPrice) []Line {
+	var all []Line
 	for _, u := range units {
 		parts := []string{name}
 		for _, part := range []*string{u.Size, u.Quality} {
@@ -87,14 +88,14 @@ func unitLines(name, per string, units []adminclient.CatalogUnitPrice) []priceLi
 				parts = append(parts, *part)
 			}
 		}
-		all = append(all, priceLine{strings.Join(parts, ", "), per, u.Price})
+		all = append(all, Line{strings.Join(parts, ", "), per, u.Price})
 	}
 	return all
 }
 
-// priceText returns a price in one line, such as "input 0.10 · output 0.40".
-func priceText(p *adminclient.CatalogPrice) string {
-	lines := priceLines(p)
+// Text returns a price in one line, such as "input 0.10 · output 0.40".
+func Text(p *adminclient.CatalogPrice) string {
+	lines := Lines(p)
 	texts := make([]string, len(lines))
 	for i, line := range lines {
 		texts[i] = line.Name + " " + line.Amount
@@ -102,15 +103,15 @@ func priceText(p *adminclient.CatalogPrice) string {
 	return strings.Join(texts, " · ")
 }
 
-// priceChanges tells how a price differs from another, one line each.
-func priceChanges(before, after *adminclient.CatalogPrice) []string {
-	old := map[string]priceLine{}
-	for _, line := range priceLines(before) {
+// Changes tells how a price differs from another, one line each.
+func Changes(before, after *adminclient.CatalogPrice) []string {
+	old := map[string]Line{}
+	for _, line := range Lines(before) {
 		old[line.Name] = line
 	}
 
 	var changes []string
-	for _, line := range priceLines(after) {
+	for _, line := range Lines(after) {
 		was, ok := old[line.Name]
 		delete(old, line.Name)
 		switch {
@@ -121,7 +122,7 @@ func priceChanges(before, after *adminclient.CatalogPrice) []string {
 		}
 	}
 
-	for _, line := range priceLines(before) {
+	for _, line := range Lines(before) {
 		if _, gone := old[line.Name]; gone {
 			changes = append(changes, fmt.Sprintf("%s: %s per %s is removed", line.Name, line.Amount, line.Per))
 		}

@@ -1,4 +1,5 @@
-package catalogpages
+// Package priceform shows prices as lines, and as forms with a field for every amount.
+package priceform
 
 import (
 	"bytes"
@@ -25,8 +26,8 @@ const spareUnits = 2
 // maxEntries bounds the entries of a list, whatever an address asks for.
 const maxEntries = 50
 
-// priceValues returns the texts of a price by the paths of its members.
-func priceValues(price any) map[string]string {
+// textsOf returns the texts of a price by the paths of its members.
+func textsOf(price any) map[string]string {
 	values := map[string]string{}
 	text, err := json.Marshal(price)
 	if err != nil {
@@ -57,35 +58,35 @@ func flatten(values map[string]string, path string, tree any) {
 	}
 }
 
-// priceQuery returns the values of an address that fill the form of a price in. What only the price in force has is emptied.
-func priceQuery(inForce, price any) url.Values {
+// Query returns the values of an address that fill the form of a price in. What only the price in force has is emptied.
+func Query(inForce, price any) url.Values {
 	query := url.Values{}
-	for path := range priceValues(inForce) {
+	for path := range textsOf(inForce) {
 		query.Set(path, "")
 	}
-	for path, value := range priceValues(price) {
+	for path, value := range textsOf(price) {
 		query.Set(path, value)
 	}
 	return query
 }
 
-// priceFields makes the fields of a price and reads them.
-type priceFields struct {
+// Fields makes the fields of a price and reads them.
+type Fields struct {
 	currency string
 	// inForce are the values of the price in force by the paths of members.
 	inForce map[string]string
 	// paths are those of the price in force and of the request. They tell how many entries a list has.
 	paths []string
-	// all are the fields that were made.
-	all []kit.Field
+	// All are the fields that were made.
+	All []kit.Field
 	// moved are the paths of entries that were read, as the API names them, with those of the form if they differ: an entry
 	// that was left empty is none of the API's.
 	moved map[string]string
 }
 
-// newPriceFields returns the form of a price for models of a type, or of every type if it is empty.
-func newPriceFields(r *kit.Request, currency string, t adminclient.CatalogModelType, inForce any) *priceFields {
-	f := &priceFields{currency: currency, inForce: priceValues(inForce), moved: map[string]string{}}
+// New returns the form of a price for models of a type, or of every type if it is empty.
+func New(r *kit.Request, currency string, t adminclient.CatalogModelType, inForce any) *Fields {
+	f := &Fields{currency: currency, inForce: textsOf(inForce), moved: map[string]string{}}
 	f.paths = slices.AppendSeq(f.paths, maps.Keys(f.inForce))
 	f.paths = slices.AppendSeq(f.paths, maps.Keys(r.URL.Query()))
 	f.paths = slices.AppendSeq(f.paths, maps.Keys(r.PostForm))
@@ -119,7 +120,7 @@ func newPriceFields(r *kit.Request, currency string, t adminclient.CatalogModelT
 }
 
 // entries returns how many entries a list has in the price in force or the request.
-func (f *priceFields) entries(path string) int {
+func (f *Fields) entries(path string) int {
 	index := regexp.MustCompile(`^` + regexp.QuoteMeta(path) + `\[(\d{1,3})\]`)
 	n := 0
 	for _, p := range f.paths {
@@ -132,21 +133,21 @@ func (f *priceFields) entries(path string) int {
 	return n
 }
 
-func (f *priceFields) add(group string, seldom bool, field kit.Field) {
+func (f *Fields) add(group string, seldom bool, field kit.Field) {
 	field.Group, field.Seldom = group, seldom
 	field.Mono, field.Value = true, f.inForce[field.Name]
-	f.all = append(f.all, field)
+	f.All = append(f.All, field)
 }
 
 // tokens adds the fields of the prices of tokens, one for each kind of usage.
-func (f *priceFields) tokens(path, group string, seldom bool) {
+func (f *Fields) tokens(path, group string, seldom bool) {
 	for _, line := range tokenLines {
 		f.add(group, seldom || !line.usual, kit.Field{Name: path + "." + line.member, Label: line.name})
 	}
 }
 
 // units adds the fields of a list of prices per image or second.
-func (f *priceFields) units(path, group string, seldom bool) {
+func (f *Fields) units(path, group string, seldom bool) {
 	for i := range f.entries(path) + spareUnits {
 		for _, part := range []string{"size", "quality", "price"} {
 			field := kit.Field{Name: fmt.Sprintf("%s[%d].%s", path, i, part), Label: part, Column: true}
@@ -158,11 +159,11 @@ func (f *priceFields) units(path, group string, seldom bool) {
 	}
 }
 
-// read returns the price that was entered.
-func (f *priceFields) read(in *kit.Input) (*adminclient.CatalogPrice, error) {
+// Read returns the price that was entered.
+func (f *Fields) Read(in *kit.Input) (*adminclient.CatalogPrice, error) {
 	entered := map[string]any{}
-	for i := range f.all {
-		field := &f.all[i]
+	for i := range f.All {
+		field := &f.All[i]
 		var value any = in.Text(field.Name)
 		if value == "" {
 			continue
@@ -174,7 +175,7 @@ func (f *priceFields) read(in *kit.Input) (*adminclient.CatalogPrice, error) {
 			}
 			value = n
 		}
-		set(entered, strings.TrimPrefix(field.Name, "price."), value)
+		kit.SetMember(entered, strings.TrimPrefix(field.Name, "price."), value)
 	}
 
 	text, err := json.Marshal(f.listed(entered, "price", "price"))
@@ -188,9 +189,9 @@ func (f *priceFields) read(in *kit.Input) (*adminclient.CatalogPrice, error) {
 	return price, nil
 }
 
-// create returns the body that sets or schedules the price that was entered.
-func (f *priceFields) create(in *kit.Input) (*adminclient.PriceCreate, error) {
-	price, err := f.read(in)
+// Create returns the body that sets or schedules the price that was entered.
+func (f *Fields) Create(in *kit.Input) (*adminclient.PriceCreate, error) {
+	price, err := f.Read(in)
 	if err != nil {
 		return nil, err
 	}
@@ -198,23 +199,9 @@ func (f *priceFields) create(in *kit.Input) (*adminclient.PriceCreate, error) {
 	return &adminclient.PriceCreate{Price: *price, EffectiveFrom: from}, err
 }
 
-// set sets the member with a path. The entries of a list are members named by their indices.
-func set(members map[string]any, path string, value any) {
-	names := strings.FieldsFunc(path, func(c rune) bool { return strings.ContainsRune(".[]", c) })
-	for _, name := range names[:len(names)-1] {
-		below, ok := members[name].(map[string]any)
-		if !ok {
-			below = map[string]any{}
-			members[name] = below
-		}
-		members = below
-	}
-	members[names[len(names)-1]] = value
-}
-
 // listed returns members with lists in place of entries named by their indices. form and api are the paths by which the form
 // and the API call them.
-func (f *priceFields) listed(value any, form, api string) any {
+func (f *Fields) listed(value any, form, api string) any {
 	members, ok := value.(map[string]any)
 	if !ok {
 		return value
@@ -246,8 +233,8 @@ func (f *priceFields) listed(value any, form, api string) any {
 	return list
 }
 
-// atField returns an error of the API with the names that the form has for the fields.
-func (f *priceFields) atField(err error) error {
+// AtField returns an error of the API with the names that the form has for the fields.
+func (f *Fields) AtField(err error) error {
 	refused, ok := errors.AsType[*adminclient.Error](err)
 	if !ok {
 		return err
