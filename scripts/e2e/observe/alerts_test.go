@@ -171,7 +171,7 @@ func (p *pager) checkAll(t *testing.T) {
 	}
 }
 
-// endCertificate adds a provider whose only trusted issuer expires in two days, and removes the issuer again.
+// endCertificate adds a provider whose only trusted issuer expires in two days, and removes it again.
 func (p *pager) endCertificate(t *testing.T) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -190,9 +190,10 @@ func (p *pager) endCertificate(t *testing.T) {
 	}
 	p.r.Add(t, []any{provider}, nil)
 	p.await(t, "MgwProviderCertificateExpiresSoon")
-	delete(provider, "ca")
-	p.r.Model(t, rig.Model{}) // applies the catalog again
-	p.awaitEnd(t)
+	if _, err := p.r.Admin.DeleteProvider(t.Context(), id, nil); err != nil {
+		t.Fatal(err)
+	}
+	p.awaitEnd(t, "MgwLedgerCheckSilent")
 }
 
 // falsifyPool adds a unit to a pool of an account that nobody uses.
