@@ -11,12 +11,14 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -320,6 +322,17 @@ func TestCallsGoThroughTheForwardProxy(t *testing.T) {
 }
 
 // A forward proxy that cannot be reached has sent nothing, so that the failure is no other account's doing.
+func TestForwardProxyThatIsNoAddressIsNamedOnce(t *testing.T) {
+	t.Parallel()
+	c := New(Limits{})
+	t.Cleanup(c.Close)
+	call := applied(t, catalogkv.Provider{BaseURL: "https://p.example", Proxy: "http://%zz"}, "secret", catalogkv.Secrets{})
+	_, err := c.transportOf(call.Provider, call.Credential, time.Second)
+	if text := fmt.Sprint(err); strings.Count(text, "forward proxy") != 1 || strings.Count(text, "upstream:") != 1 {
+		t.Errorf("got %s; want the forward proxy once", text)
+	}
+}
+
 func TestUnreachableForwardProxyHasSentNothing(t *testing.T) {
 	t.Parallel()
 	c := New(Limits{})
