@@ -197,6 +197,14 @@ func partForms(action string) []partForm {
 			Reviewed: true,
 			Typed:    "Type example-small to confirm.",
 		}},
+		{"In groups", &kit.FormView{
+			Form: kit.Form{
+				Fields: partGroups(),
+				Submit: "Set the price",
+				Back:   action,
+			},
+			Action: action,
+		}},
 		{"After an old sign-in", &kit.FormView{
 			Form: kit.Form{
 				Fields: []kit.Field{{Name: "reason", Label: "Reason", Value: "A customer asked for it."}},
@@ -206,5 +214,43 @@ func partForms(action string) []partForm {
 			Action: action,
 			Stale:  true,
 		}},
+	}
+}
+
+// partGroups are groups of fields: rows of prices with a folded rest, prices per image three in a line, wide entries, and one that
+// is folded as a whole.
+func partGroups() []kit.Field {
+	const tokens, images, addresses, folded = "USD per 1 million tokens", "USD per image", "Addresses of formats", "Time limits"
+	return []kit.Field{
+		{Name: "price.input", Label: "input", Mono: true, Group: tokens, Value: "1.25"},
+		{Name: "price.cached_input", Label: "cached input", Mono: true, Group: tokens, Value: "0.125"},
+		{Name: "price.output", Label: "output", Mono: true, Group: tokens, Value: "10,00", Error: "must be a decimal"},
+		{Name: "price.reasoning", Label: "reasoning", Mono: true, Group: tokens, Seldom: true},
+		{Name: "price.audio_in", Label: "audio in", Mono: true, Group: tokens, Seldom: true},
+		{Name: "price.images[0].size", Label: "size", Mono: true, Group: images, Column: true, Value: "1024x1024"},
+		{Name: "price.images[0].quality", Label: "quality", Mono: true, Group: images, Column: true, Placeholder: "any"},
+		{Name: "price.images[0].price", Label: "price", Mono: true, Group: images, Column: true, Value: "0.04"},
+		{
+			Name:  "addresses.chat.path",
+			Label: "chat: path",
+			Mono:  true,
+			Group: addresses,
+			Wide:  true,
+			Value: "/openai/deployments/{model}/chat/completions",
+			Hint:  "Empty means the usual path.",
+		},
+		{
+			Name:  "addresses.chat.query",
+			Label: "chat: query",
+			Kind:  "area",
+			Rows:  2,
+			Mono:  true,
+			Group: addresses,
+			Wide:  true,
+			Value: "api-version: preview",
+		},
+		{Name: "certificate", Label: "Client certificate", Kind: kit.SecretArea, Rows: 2, Group: addresses, Wide: true},
+		{Name: "connect_timeout", Label: "To connect", Mono: true, Group: folded, Wide: true, Seldom: true},
+		{Name: "idle_timeout", Label: "Between two parts of an answer", Mono: true, Group: folded, Wide: true, Seldom: true},
 	}
 }
