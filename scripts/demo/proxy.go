@@ -167,7 +167,7 @@ func (p *proxy) lease(ctx context.Context, number int64, account string, keys ma
 		}
 		needs := []wire.Need{{Pool: pools.BalancePool, Kind: wire.Balance, Amount: int64(cost)}}
 		if pools.Limited {
-			needs = append(needs, wire.Need{Pool: pools.LimitPool, Kind: wire.KeyLimit, Amount: int64(cost)})
+			needs = append(needs, wire.Need{Pool: pools.LimitPool, Kind: wire.Limit, Amount: int64(cost)})
 		}
 		request.Needs = append(request.Needs, needs)
 	}

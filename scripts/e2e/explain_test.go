@@ -159,7 +159,7 @@ func TestExplanationPredictsRefusals(t *testing.T) {
 	}
 	limitedID, limited := a.account.NewKey(t, "0.000001")
 	got = a.predict(t, limitedID, limited, chat, chat.body(model), http.StatusForbidden)
-	if step(t, got, "admission"); len(got.Needs) != 3 || *got.Refusal.Reason != "key_limit_spent" {
+	if step(t, got, "admission"); len(got.Needs) != 3 || *got.Refusal.Reason != "limit_spent" {
 		t.Errorf("needs %+v, refusal %+v", got.Needs, got.Refusal)
 	}
 	other := a.Account(t, rig.AccountSpec{})

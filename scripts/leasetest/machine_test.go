@@ -65,7 +65,7 @@ func newMachine(t *rapid.T) *machine {
 		allocator: allocator.New(), sessions: map[wire.SessionID]*session.Record{}, results: map[allocator.RequestKey]*allocator.Result{}, pending: map[*wire.LeaseRequest]*allocator.PendingRequest{},
 		settled: map[[16]byte]bool{}, before: map[allocator.LeaseKey]allocator.Lease{}, gens: map[wire.PoolID]int64{},
 	}
-	for id, kind := range map[wire.PoolID]wire.PoolKind{balance: wire.Balance, limit: wire.KeyLimit, slots: wire.Slots} {
+	for id, kind := range map[wire.PoolID]wire.PoolKind{balance: wire.Balance, limit: wire.Limit, slots: wire.Slots} {
 		m.allocator.Pools[id] = &allocator.Pool{ID: id, Kind: kind, Account: account, Central: true, Generation: 1}
 	}
 	m.allocator.Pools[balance].Adjust(rapid.Int64Range(0, 5000).Draw(t, "balance"))
@@ -109,7 +109,7 @@ func (m *machine) ask(t *rapid.T) {
 	p := pick(t, "proxy", m.proxies)
 	amount := rapid.Int64Range(1, 400).Draw(t, "amount")
 	waiter := p.holder.Reserve([]wire.Need{
-		{Pool: balance, Kind: wire.Balance, Amount: amount}, {Pool: limit, Kind: wire.KeyLimit, Amount: amount}, {Pool: slots, Kind: wire.Slots, Amount: 1},
+		{Pool: balance, Kind: wire.Balance, Amount: amount}, {Pool: limit, Kind: wire.Limit, Amount: amount}, {Pool: slots, Kind: wire.Slots, Amount: 1},
 	})
 	if waiter.Granted() {
 		p.running = append(p.running, waiter)
@@ -200,7 +200,7 @@ func (m *machine) event(session wire.SessionID, cost int64) {
 	if m.next == 0 {
 		m.serial++
 	}
-	m.events = append(m.events, settlement.Charge{Request: [16]byte{m.serial, m.next}, Session: session, Cost: cost, Pools: [2]wire.PoolID{balance, limit}})
+	m.events = append(m.events, settlement.Charge{Request: [16]byte{m.serial, m.next}, Session: session, Cost: cost, Pools: []wire.PoolID{balance, limit}})
 }
 
 func remove(waiters []*holder.Waiter, gone *holder.Waiter) []*holder.Waiter {

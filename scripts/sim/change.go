@@ -101,7 +101,7 @@ func (w *world) newKey(d *database, account string) *key {
 	}
 	p := &allocator.Pool{
 		ID:         k.limit,
-		Kind:       wire.KeyLimit,
+		Kind:       wire.Limit,
 		Account:    account,
 		Central:    true,
 		Generation: 1,

@@ -60,6 +60,7 @@ type outcome struct {
 	session wire.SessionID
 	limit   wire.PoolID
 	balance wire.PoolID
+	windows []wire.PoolID
 	// used is what counts in oracle.used.
 	used int64
 	// spoolLost and pgLost mean that the event was lost with a spool or with commits of Postgres, excused that no copy of
@@ -128,6 +129,9 @@ func (o *oracle) destroyed() {
 		if _, settled := o.w.pg.usage[id]; !settled && !kept[id] && (e.spoolLost || e.pgLost) && !e.excused {
 			e.excused = true
 			o.used[e.limit] -= e.used // the control plane never learns of it
+			for _, pool := range e.windows {
+				o.used[pool] -= e.used
+			}
 			o.w.stats.count("events of which no copy is left")
 		}
 	}
@@ -210,9 +214,9 @@ func (w *world) checkClosing(id wire.SessionID) {
 }
 
 var heldKind = map[wire.RefusalReason]wire.PoolKind{
-	wire.NoSlot:           wire.Slots,
-	wire.KeyLimitReserved: wire.KeyLimit,
-	wire.BalanceReserved:  wire.Balance,
+	wire.NoSlot:          wire.Slots,
+	wire.LimitReserved:   wire.Limit,
+	wire.BalanceReserved: wire.Balance,
 }
 
 // checkForgotten checks that no proxy has a queue of an account that had no
@@ -272,7 +276,7 @@ func (w *world) checkEnd() {
 		e := o.events[id]
 		settled, ok := w.pg.usage[id]
 		switch {
-		case !ok && w.pg.pools[e.limit] == nil && w.pg.quarantine[id] > 0: // Postgres has lost the key
+		case !ok && w.pg.lacks(e) && w.pg.quarantine[id] > 0: // Postgres has lost the key or a limit
 		case !ok && !e.excused:
 			w.fail("I6: request %x of session %d was never settled", id[8:], e.session)
 		case ok && settled.cost != e.cost && (!o.altered[id] || !o.lost): // after a loss, the altered one may come first
@@ -289,6 +293,7 @@ func (w *world) checkEnd() {
 		}
 	}
 
+	w.checkWindowCharges()
 	for _, id := range sortedKeys(w.pg.sessions) {
 		if r := w.pg.sessions[id]; r.state != session.Closed {
 			w.fail("I8: session %d is still in state %d at the end", id, r.state)
@@ -307,4 +312,9 @@ func (w *world) checkEnd() {
 			w.fail("I6: %s still has %d unsettled events", p.name, n)
 		}
 	}
+}
+
+// lacks reports whether a pool is missing that an event charges.
+func (d *database) lacks(e *outcome) bool {
+	return d.pools[e.limit] == nil || slices.ContainsFunc(e.windows, func(id wire.PoolID) bool { return d.pools[id] == nil })
 }

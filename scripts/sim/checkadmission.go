@@ -53,20 +53,23 @@ func (w *world) checkAdmission(r *request) {
 	}
 
 	w.checkSlots(r)
-	w.checkLimit(r)
+	w.checkLimit(r, r.record.LimitPool)
+	for _, pool := range r.windows {
+		w.checkLimit(r, pool)
+	}
+	w.checkWindows(r)
 }
 
 // checkLimit checks I2 for a limit: when a request is admitted, what the key's requests use and have used is at most the
 // greatest limit of the last second.
-func (w *world) checkLimit(r *request) {
-	pool := r.record.LimitPool
+func (w *world) checkLimit(r *request, pool wire.PoolID) {
 	if pool == 0 || w.oracle.lost || w.oracle.everUnlimited[pool] || w.pg.pools[pool] == nil || w.pg.pools[pool].Late > 0 {
 		return
 	}
 	used := r.amount + w.oracle.used[pool]
 	for _, p := range w.proxies {
 		for _, x := range p.running {
-			if x != r && x.started && !x.lost && x.key.limit == pool {
+			if x != r && x.started && !x.lost && (x.key.limit == pool || slices.Contains(x.windows, pool)) {
 				used += x.amount
 			}
 		}

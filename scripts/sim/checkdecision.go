@@ -24,12 +24,15 @@ func (w *world) checkDecisions(batch *allocator.Batch, request *wire.LeaseReques
 // held idle units of it.
 func (w *world) checkRefusal(batch *allocator.Batch, request *wire.LeaseRequest, reply *wire.LeaseResponse, i int) {
 	d, short := reply.Decisions[i], false
+	if d.Reason == wire.WrongWindow {
+		return
+	}
 	for _, n := range request.Needs[i] {
 		p := batch.Allocator.Pools[n.Pool]
 		if p == nil || p.Unlimited {
 			continue
 		}
-		if kind, ok := heldKind[d.Reason]; ok && kind == n.Kind {
+		if kind, ok := heldKind[d.Reason]; ok && kind == n.Kind && n.Pool == d.Pool {
 			w.checkIdle(batch, n.Pool, request, reply)
 		}
 		short = short || p.Free+grantedFrom(request, reply, n.Pool, i+1) < n.Amount

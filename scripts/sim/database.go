@@ -40,6 +40,7 @@ type database struct {
 	sessions    map[wire.SessionID]*sessionRow
 	pools       map[wire.PoolID]*allocator.Pool
 	leases      map[wire.PoolID]map[wire.SessionID]*allocator.Lease
+	limits      map[int64]*limitRow
 	results     map[allocator.RequestKey]*allocator.Result
 	usage       map[[16]byte]usageRecord
 	spent       map[wire.PoolID]int64
@@ -83,6 +84,7 @@ func newDatabase() *database {
 		sessions:    map[wire.SessionID]*sessionRow{},
 		pools:       map[wire.PoolID]*allocator.Pool{},
 		leases:      map[wire.PoolID]map[wire.SessionID]*allocator.Lease{},
+		limits:      map[int64]*limitRow{},
 		results:     map[allocator.RequestKey]*allocator.Result{},
 		usage:       map[[16]byte]usageRecord{},
 		spent:       map[wire.PoolID]int64{},
@@ -105,6 +107,12 @@ func (d *database) clone() *database {
 	for id, p := range d.pools {
 		stored := *p
 		c.pools[id] = &stored
+	}
+
+	c.limits = map[int64]*limitRow{}
+	for id, row := range d.limits {
+		stored := *row
+		c.limits[id] = &stored
 	}
 
 	c.leases = map[wire.PoolID]map[wire.SessionID]*allocator.Lease{}

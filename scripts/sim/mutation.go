@@ -56,6 +56,7 @@ func Mutations() []Mutation {
 		abortMutations(),
 		freshMutations(),
 		resumeMutations(),
+		limitMutations(),
 	)
 }
 

@@ -63,6 +63,8 @@ type Profile struct {
 	IdleTimeout time.Duration
 	// NoQuorum, LoseChanges, NewChanges and Minority are the weights of faults of the stream of changes.
 	NoQuorum, LoseChanges, NewChanges, Minority float64
+	// LimitEvery is how often limits of accounts change; zero: there are none.
+	LimitEvery time.Duration
 	// RestartWithin is the longest time until a killed proxy is started again.
 	RestartWithin time.Duration
 	Length        time.Duration
@@ -248,6 +250,11 @@ var directedProfiles = []struct {
 		p.LongCalls, p.Length, p.Poor, p.LoseCommits, p.KillProxy, p.KillFleet, p.Drain = .02, 40*time.Second, false, 0, 0, 0, 0
 		p.Cut, p.BusDown, p.NoQuorum, p.FaultEvery, p.RequestEvery = 1, .5, .5, 3*time.Second, 60*time.Millisecond
 		p.SpoolCapacity = 400
+	}},
+	// Accounts have limits whose windows end often, and the clocks of proxies differ.
+	{windowsProfile, func(p *Profile, _ *rand.Rand) {
+		p.LimitEvery, p.RequestEvery, p.SpoolCapacity, p.Length = time.Second, 20*time.Millisecond, 400, max(p.Length, 12*time.Second)
+		p.Proxies, p.SuspendEvery, p.FaultEvery, p.Poor = max(p.Proxies, 2), 4*p.SuspendEvery, 2*p.FaultEvery, false
 	}},
 }
 

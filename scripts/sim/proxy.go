@@ -10,6 +10,7 @@ import (
 	"modelgateway/shared/lease/holder"
 	"modelgateway/shared/lease/session"
 	"modelgateway/shared/lease/usagelog"
+	"modelgateway/shared/limit"
 	"modelgateway/shared/wire"
 )
 
@@ -31,6 +32,9 @@ type proxy struct {
 	session       wire.SessionID
 	invalidations session.Invalidations
 	cache         map[apikey.Hash]*cached
+	// windows has the current windows of limits, by the wall clock, which is wrong by wallOffset.
+	windows    limit.Windows
+	wallOffset time.Duration
 	// fresh is the freshness of the current session.
 	fresh *proxyFreshness
 	// minority means that it is connected to a server that cannot reach the others of the stream of changes.
@@ -92,7 +96,7 @@ func (p *proxy) start() {
 	p.invalidations = session.Invalidations{}
 	p.invalidations.BeginSession(0)
 	p.cache, p.queues, p.allQueues, p.responseTime = map[apikey.Hash]*cached{}, map[string]*accountQueue{}, nil, holder.ResponseTime{}
-	p.failing = false
+	p.failing, p.windows = false, limit.Windows{}
 	p.timing = holder.DefaultTiming(func(below time.Duration) time.Duration { return w.between(0, below) })
 	p.timing.IdleTimeout, p.timing.ForgetInterval = w.rules.IdleTimeout(w.profile), idleTimeout
 	p.running, p.reserved, p.started, p.draining = nil, 0, 0, false

@@ -35,6 +35,7 @@ type usage struct {
 	n, cost        int64
 	fingerprint    [32]byte
 	balance, limit wire.PoolID
+	windows        []wire.PoolID
 	request        *request
 	// written is the number of its record on the disk.
 	written int
@@ -52,6 +53,7 @@ func (p *proxy) recordUsage(r *request, cost int64) {
 		cost:     cost,
 		balance:  r.customer.balance,
 		limit:    r.key.limit,
+		windows:  p.w.rules.Limits.Charged(r),
 	}
 	copy(e.fingerprint[:], e.id[:])
 	e.fingerprint[31] = byte(cost)
@@ -77,6 +79,7 @@ func (p *proxy) recordUsage(r *request, cost int64) {
 		session: r.session,
 		limit:   r.key.limit,
 		balance: r.customer.balance,
+		windows: r.windows,
 	}
 }
 

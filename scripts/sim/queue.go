@@ -27,6 +27,8 @@ type accountQueue struct {
 	resumed bool
 	// needed has the pools that requests of the queue have needed so far.
 	needed map[wire.PoolID]bool
+	// until is when the windows end of pools, as the queue was told.
+	until map[wire.PoolID]time.Duration
 	// request is the lease request without a response. returnedBefore has the returned totals of the account's sessions
 	// when the request was made.
 	request        *wire.LeaseRequest
@@ -40,6 +42,7 @@ func (p *proxy) newQueue(account string) *accountQueue {
 		account: account,
 		waiting: map[*holder.Waiter]*request{},
 		needed:  map[wire.PoolID]bool{},
+		until:   map[wire.PoolID]time.Duration{},
 		wake:    holder.Never,
 	}
 	if q.resumed = p.isResumed; q.resumed {
@@ -76,6 +79,7 @@ func (q *accountQueue) pump() {
 	p := q.p
 	now := p.clock().Mono
 	out := p.w.rules.Next(q, now)
+	q.checkEndedWindows(now)
 
 	if request, _ := q.queue.Outstanding(); request != q.request {
 		q.request = request
@@ -152,9 +156,15 @@ func (q *accountQueue) report(decided []*holder.Waiter) {
 			if t.Decision().Reason == "" {
 				w.fail("I5: %s refuses a request without a reason", q.p.name)
 			}
+			q.p.reserved--
+			if q.p.moved(r, t.Decision()) {
+				continue
+			}
+			if w.healed && t.Decision().Reason == wire.WrongWindow && len(r.record.Limits) > 0 {
+				w.fail("liveness: %s finds no window for a request of %s", q.p.name, q.account)
+			}
 			w.stats.Refused++
 			w.stats.count("refused: " + string(t.Decision().Reason))
-			q.p.reserved--
 		default:
 			w.stats.count("requests without a decision")
 			q.p.reserved--
@@ -178,6 +188,7 @@ func (q *accountQueue) sendRequest(outstanding *wire.LeaseRequest, sentAt time.D
 	}, func(a wire.LeaseResponse) {
 		q.p.w.rules.Resume.Void(q.p)
 		q.p.w.checkFenced(outstanding, &a)
+		q.p.learnWindows(a.Leases)
 		request, _ := q.queue.Outstanding()
 		handled := q.p.w.rules.HandleResponse(q.queue, q.p.clock().Mono, sentAt, outstanding, &a)
 		if handled || request == outstanding && a.Status == wire.Wait {
@@ -218,8 +229,8 @@ func (q *accountQueue) requestFailed(outstanding *wire.LeaseRequest) {
 	p.w.rules.RequestFailed(q.queue, now, outstanding)
 }
 
-// maxMessage bounds a message, in bytes. It is a sixty-fourth of the limit of NATS.
-const maxMessage = 16 << 10
+// maxMessage bounds a message, in bytes. It is less than a twentieth of the limit of NATS.
+const maxMessage = 48 << 10
 
 // fits reports whether a message with so many lease reports and needs is small
 // enough to be sent.

@@ -207,6 +207,7 @@ func (d *database) keyRecord(cust *customer, k *key) *wire.KeyRecord {
 		BalancePool: cust.balance,
 		SlotsPool:   cust.slots,
 		LimitPool:   limit,
+		Limits:      d.limitsOf(cust.name),
 	}
 }
 

@@ -56,10 +56,21 @@ func (c *replica) pump() {
 
 	batcher := c.batcher
 	c.running = tx
+	c.withWindows(tx, func(moved map[wire.PoolID]wire.PoolID) { c.runBatch(batcher, tx, moved) }, func() {
+		c.running = nil
+		for _, respond := range batcher.Fail(tx) {
+			respond()
+		}
+		c.pump()
+	})
+}
+
+// runBatch runs the transaction of a batch.
+func (c *replica) runBatch(batcher *allocator.Batcher, tx *allocator.Transaction, moved map[wire.PoolID]wire.PoolID) {
 	var batch *allocator.Batch
 	c.batchTx(
 		tx,
-		func(d *database, skipped rows) { batch = c.decide(d, tx, skipped) },
+		func(d *database, skipped rows) { batch = c.decide(d, tx, skipped, moved) },
 		func(d *database) { c.saveBatch(d, batch) },
 		func(ok bool) {
 			c.running = nil
@@ -171,8 +182,12 @@ func rowsOfRequest(request *wire.LeaseRequest) rows {
 }
 
 // decide loads a batch and decides it.
-func (c *replica) decide(d *database, tx *allocator.Transaction, skipped rows) *allocator.Batch {
+func (c *replica) decide(d *database, tx *allocator.Transaction, skipped rows, moved map[wire.PoolID]wire.PoolID) *allocator.Batch {
 	batch := c.loadBatch(d, tx, skipped)
+	batch.Allocator.Moved = moved
+	for _, p := range batch.Allocator.Pools {
+		p.Ended = p.EndMS != 0 && c.w.wallMS() >= p.EndMS
+	}
 	batch.LockedPools, batch.LockedSessions = skipped.pools, skipped.shared
 	tx.Decide(&decider{c, batch})
 	return batch

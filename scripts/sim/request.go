@@ -40,6 +40,10 @@ type request struct {
 	started, ended, lost bool
 	// written is the number of its started record on the disk.
 	written int
+	// windows are the pools of its windows, chosen at windowsAt; moves is how often it was moved to others.
+	windows   []wire.PoolID
+	windowsAt time.Duration
+	moves     int
 	// admitted, if not nil, is called when the request is admitted.
 	admitted func()
 }
@@ -151,8 +155,9 @@ func (p *proxy) admit(r *request) {
 
 	needs := []wire.Need{{Pool: r.record.BalancePool, Kind: wire.Balance, Amount: r.amount}}
 	if r.record.LimitPool != 0 {
-		needs = append(needs, wire.Need{Pool: r.record.LimitPool, Kind: wire.KeyLimit, Amount: r.amount})
+		needs = append(needs, wire.Need{Pool: r.record.LimitPool, Kind: wire.Limit, Amount: r.amount})
 	}
+	needs = append(needs, p.windowNeeds(r, q)...)
 	if r.needsSlot {
 		needs = append(needs, wire.Need{Pool: r.record.SlotsPool, Kind: wire.Slots, Amount: 1})
 	}
@@ -237,6 +242,9 @@ func (p *proxy) finish(r *request, cost int64) {
 	event := p.w.oracle.events[r.id]
 	event.used = min(cost, r.amount)
 	p.w.oracle.used[r.key.limit] += event.used
+	for _, pool := range r.windows {
+		p.w.oracle.used[pool] += event.used
+	}
 	p.release(r, cost)
 }
 

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"modelgateway/shared/lease/checkpoint"
@@ -210,7 +211,10 @@ func (w *world) checkResumed(r *request) {
 	w.stats.count("requests admitted in resumed sessions")
 	needs := []wire.Need{{Pool: r.record.BalancePool, Kind: wire.Balance, Amount: r.amount}}
 	if r.record.LimitPool != 0 {
-		needs = append(needs, wire.Need{Pool: r.record.LimitPool, Kind: wire.KeyLimit, Amount: r.amount})
+		needs = append(needs, wire.Need{Pool: r.record.LimitPool, Kind: wire.Limit, Amount: r.amount})
+	}
+	for _, pool := range r.windows {
+		needs = append(needs, wire.Need{Pool: pool, Kind: wire.Limit, Amount: r.amount})
 	}
 	if r.needsSlot {
 		needs = append(needs, wire.Need{Pool: r.record.SlotsPool, Kind: wire.Slots, Amount: 1})
@@ -235,7 +239,7 @@ func (w *world) checkResumed(r *request) {
 func (w *world) usedBy(p *proxy, id wire.SessionID, n wire.Need) (used int64) {
 	for request, e := range w.oracle.events {
 		switch {
-		case e.session != id || e.balance != n.Pool && e.limit != n.Pool:
+		case e.session != id || e.balance != n.Pool && e.limit != n.Pool && !slices.Contains(e.windows, n.Pool):
 		case w.settledNow(request):
 			used += e.cost
 		default:
@@ -247,7 +251,8 @@ func (w *world) usedBy(p *proxy, id wire.SessionID, n wire.Need) (used int64) {
 		case x.session != id || x.lost:
 		case n.Kind == wire.Slots && x.needsSlot && x.record.SlotsPool == n.Pool:
 			used++
-		case n.Kind == wire.Balance && x.record.BalancePool == n.Pool, n.Kind == wire.KeyLimit && x.record.LimitPool == n.Pool:
+		case n.Kind == wire.Balance && x.record.BalancePool == n.Pool, n.Kind == wire.Limit && x.record.LimitPool == n.Pool,
+			slices.Contains(x.windows, n.Pool):
 			used += x.amount
 		}
 	}

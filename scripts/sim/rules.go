@@ -66,6 +66,8 @@ type Rules struct {
 	// messages whose rows are free.
 	LocksRows, SkipsLockedRows bool
 
+	// Limits has the steps by which requests count in windows.
+	Limits *LimitRules
 	// Resume has the steps by which a process continues in the session of an earlier one.
 	Resume *ResumeRules
 
@@ -108,6 +110,7 @@ func Correct() *Rules {
 	return &Rules{
 		Changes:              correctFresh(),
 		Resume:               correctResume(),
+		Limits:               correctLimits(),
 		Exceeds:              allocator.Exceeds,
 		AddRequest:           (*allocator.Batcher).AddRequest,
 		Decide:               (*allocator.Batch).Decide,

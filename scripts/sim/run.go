@@ -55,6 +55,9 @@ func Run(seed uint64, rules *Rules, trace bool) Result {
 	r := rand.New(rand.NewPCG(seed, 0x6d6777))
 	profile := draw(r)
 	profile.direct(r, rules.Profile)
+	if rare := rand.New(rand.NewPCG(seed, 0x6c696d)); rare.IntN(3) == 0 && !rules.Limits.Never { // the other worlds are as without limits
+		profile.LimitEvery = time.Second + time.Duration(rare.Int64N(int64(4*time.Second)))
+	}
 	return play(seed, r, profile, rules, trace)
 }
 
@@ -159,6 +162,16 @@ func (w *world) build() {
 	}
 
 	w.every(f.RevokeEvery, func() { c := some(); w.revoke(c, c.keys[w.r.IntN(len(c.keys))]) })
+	if f.LimitEvery > 0 {
+		for _, c := range customers {
+			w.addLimit(w.pg, c.name)
+			w.addLimit(w.pg, c.name)
+		}
+		for _, p := range w.proxies {
+			p.wallOffset = w.between(-maxWallOffset, maxWallOffset)
+		}
+		w.every(f.LimitEvery, func() { w.adjustLimits(some()) })
+	}
 	w.every(f.SuspendEvery, func() { w.suspend(some(), w.r.IntN(2) == 0) })
 	w.every(f.FaultEvery, w.breakSomething)
 	w.watchOutages()
@@ -243,6 +256,7 @@ func (w *world) heal() {
 	w.checkNothingHeld(session.Active, session.Fenced)
 	w.checkForgotten()
 	w.probe()
+	w.removeLimits()
 	w.checkEscrowAgain()
 	w.checkIdleIsShared()
 	w.checkOutage()

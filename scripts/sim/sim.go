@@ -74,6 +74,7 @@ type world struct {
 	oracle    *oracle
 	nextID    uint64
 	nextKey   int
+	nextLimit int64
 	// retired are revoked keys that clients still use.
 	retired []client
 	// server counts the histories of Postgres, incarnations its starts.

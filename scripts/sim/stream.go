@@ -160,13 +160,23 @@ func (c *replica) settle() {
 		events = append(events, w.stream.messages[i].events...)
 	}
 
-	before := w.stream.messages
-	var marks []event.Settled
+	var windows []wire.PoolID
 	r := rows{pools: map[wire.PoolID]bool{}, shared: map[wire.SessionID]bool{}}
 	for _, e := range events {
 		r.pools[e.balance], r.pools[e.limit], r.shared[e.Session] = true, true, true
+		for _, pool := range e.windows {
+			r.pools[pool], windows = true, append(windows, pool)
+		}
 	}
 
+	c.openedWindows(nil, windows, func(map[wire.PoolID]wire.PoolID) { c.settleIn(r, ids, events) }, func() {})
+}
+
+// settleIn settles events of messages in a transaction that locks rows.
+func (c *replica) settleIn(r rows, ids []int, events []*usage) {
+	w := c.w
+	before := w.stream.messages
+	var marks []event.Settled
 	c.writeTx("settle", r, func(d *database) { marks = w.settleEvents(d, events) }, func(ok bool) {
 		if !ok || w.busDown {
 			return
@@ -196,10 +206,13 @@ func (w *world) settleEvents(d *database, events []*usage) []event.Settled {
 			Fingerprint: e.fingerprint,
 			Session:     e.Session,
 			Cost:        e.cost,
-			Pools:       [2]wire.PoolID{e.balance, e.limit},
-			Invalid:     d.pools[e.limit] == nil,
+			Pools:       append([]wire.PoolID{e.balance, e.limit}, e.windows...),
 		}
-		sessions[e.Session], pools[e.balance], pools[e.limit] = true, true, true
+		sessions[e.Session] = true
+		for _, pool := range charges[i].Pools {
+			pools[pool] = true
+			charges[i].Invalid = charges[i].Invalid || d.pools[pool] == nil
+		}
 	}
 
 	s := settlement.NewBatch(charges)
@@ -213,8 +226,9 @@ func (w *world) settleEvents(d *database, events []*usage) []event.Settled {
 	for _, i := range w.rules.MarkInserted(s, took) {
 		c := &charges[i]
 		d.usage[c.Request] = usageRecord{c.Cost, c.Fingerprint}
-		d.spent[c.Pools[0]] += c.Cost
-		d.spent[c.Pools[1]] += c.Cost
+		for _, pool := range c.Pools {
+			d.spent[pool] += c.Cost
+		}
 	}
 
 	known := map[[16]byte][32]byte{}

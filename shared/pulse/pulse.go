@@ -223,10 +223,10 @@ type ShortPool string
 // The pools.
 const (
 	Balance   ShortPool = "balance"
-	KeyLimit  ShortPool = "key_limit"
+	Limit     ShortPool = "limit"
 	Slots     ShortPool = "slots"
 	VideoJobs ShortPool = "video_jobs"
 )
 
 // Money reports whether amounts of the pool are nano-units of the currency.
-func (p ShortPool) Money() bool { return p == Balance || p == KeyLimit }
+func (p ShortPool) Money() bool { return p == Balance || p == Limit }

@@ -3,8 +3,9 @@ package wire
 import (
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
+
+	"modelgateway/shared/limit"
 )
 
 // KeyRules say when and for what a key may be used. The zero value allows everything.
@@ -27,10 +28,7 @@ func (r *KeyRules) Expired(now time.Time) bool {
 
 // AllowsModel reports whether the key may use a model.
 func (r *KeyRules) AllowsModel(id string) bool {
-	return len(r.Models) == 0 || slices.ContainsFunc(r.Models, func(allowed string) bool {
-		prefix, isPrefix := strings.CutSuffix(allowed, "*")
-		return allowed == id || isPrefix && strings.HasPrefix(id, prefix)
-	})
+	return limit.CoversModel(r.Models, id)
 }
 
 // AllowsAddress reports whether the key may be used from an address. An address that is not known, the zero one, is in no network.

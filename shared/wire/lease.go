@@ -4,6 +4,8 @@
 // docs/protocol explains the messages.
 package wire
 
+import "modelgateway/shared/limit"
+
 // Version is the version of the messages that this build sends.
 const Version = 1
 
@@ -17,11 +19,11 @@ type PoolID int64
 // PoolKind is the kind of a pool.
 type PoolKind int16
 
-// The kinds of pools. Balances and key limits are in nano-units and are
+// The kinds of pools. Balances and limits are in nano-units and are
 // charged; slots are counts that always come back.
 const (
 	Balance  PoolKind = 1
-	KeyLimit PoolKind = 2
+	Limit    PoolKind = 2
 	Slots    PoolKind = 3
 )
 
@@ -32,7 +34,8 @@ const (
 const (
 	MaxReports = 200
 	MaxWaiters = 64
-	MaxNeeds   = 3
+	// MaxNeeds: the balance, a slot, and the limits of limit.MaxPerKey.
+	MaxNeeds = limit.MaxPerKey + 2
 )
 
 // Need is the amount that one request wants of one pool.
@@ -96,20 +99,21 @@ const (
 // the order of the constants is reported: first those that waiting cannot change.
 type RefusalReason string
 
-// The reasons.
+// The reasons. WrongWindow is none for a client: the request counts in another window of a limit, and is asked for again.
 const (
-	KeyLimitSpent    RefusalReason = "key_limit_spent"
+	WrongWindow     RefusalReason = "wrong_window"
+	LimitSpent    RefusalReason = "limit_spent"
 	BalanceSpent     RefusalReason = "balance_spent"
 	NoSlot           RefusalReason = "no_slot"
-	KeyLimitReserved RefusalReason = "key_limit_reserved"
+	LimitReserved RefusalReason = "limit_reserved"
 	BalanceReserved  RefusalReason = "balance_reserved"
 )
 
 // Pool returns the kind of the pool that is short.
 func (r RefusalReason) Pool() PoolKind {
 	switch r {
-	case KeyLimitSpent, KeyLimitReserved:
-		return KeyLimit
+	case LimitSpent, LimitReserved:
+		return Limit
 	case NoSlot:
 		return Slots
 	default:
@@ -121,6 +125,8 @@ func (r RefusalReason) Pool() PoolKind {
 type Decision struct {
 	Granted bool          `json:"granted,omitempty"`
 	Reason  RefusalReason `json:"reason,omitempty"`
+	// Pool is the pool of the Reason; for WrongWindow, that of the window in which the request counts.
+	Pool PoolID `json:"pool,omitempty"`
 	// Free and Reserved describe the pool of the Reason at the moment of the refusal, in the pool's units.
 	Free     int64 `json:"free,omitempty"`
 	Reserved int64 `json:"reserved,omitempty"`
@@ -134,6 +140,8 @@ type LeaseState struct {
 	Central    bool   `json:"central"`
 	// Allotment is how many idle units the session may keep for later requests. Zero leaves the number as it was.
 	Allotment int64 `json:"allotment,omitempty"`
+	// EndMS is when the window of a limit ends whose pool it is, in milliseconds since 1970; zero: never, or another pool.
+	EndMS int64 `json:"end_ms,omitempty"`
 	// Returned and Charged are the totals for a session that has forgotten the lease.
 	Returned int64 `json:"returned,omitempty"`
 	Charged  int64 `json:"charged,omitempty"`

@@ -6,7 +6,7 @@ import (
 )
 
 // RefusedPools returns the pools that cannot cover a request of the batch: those for which a new result
-// refuses a request with BalanceSpent or KeyLimitSpent. It returns nil if there is none.
+// refuses a request with BalanceSpent or LimitSpent. It returns nil if there is none.
 func RefusedPools(requests []*wire.LeaseRequest, results map[allocator.RequestKey]*allocator.Result) map[wire.PoolID]bool {
 	var refused map[wire.PoolID]bool
 	for _, r := range requests {
@@ -17,8 +17,8 @@ func RefusedPools(requests []*wire.LeaseRequest, results map[allocator.RequestKe
 
 		for i, d := range result.Response.Decisions {
 			kind := wire.Balance
-			if d.Reason == wire.KeyLimitSpent {
-				kind = wire.KeyLimit
+			if d.Reason == wire.LimitSpent {
+				kind = wire.Limit
 			} else if d.Reason != wire.BalanceSpent {
 				continue
 			}

@@ -51,7 +51,7 @@ func (p *Pool) EvaluateAlarms(refused bool) (now AlarmSet, raised []Type) {
 	switch p.Kind {
 	case wire.Balance:
 		now, types = p.balanceAlarms(refused), [2]Type{LowBalance, BalanceExhausted}
-	case wire.KeyLimit:
+	case wire.Limit:
 		now, types = p.limitAlarms(refused), [2]Type{LimitNear, LimitReached}
 	case wire.Slots:
 		return 0, nil

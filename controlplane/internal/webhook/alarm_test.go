@@ -18,7 +18,7 @@ func TestAlarmsOfBalancesAndLimits(t *testing.T) {
 		return webhook.Pool{Kind: wire.Balance, Total: left + 500, Settled: 500, LowAt: low, Percent: 80, Raised: alarmed}
 	}
 	limit := func(settled, total int64, percent int16, alarmed webhook.AlarmSet) webhook.Pool {
-		return webhook.Pool{Kind: wire.KeyLimit, Total: total, Settled: settled, Percent: percent, Raised: alarmed}
+		return webhook.Pool{Kind: wire.Limit, Total: total, Settled: settled, Percent: percent, Raised: alarmed}
 	}
 	for name, test := range map[string]struct {
 		pool    webhook.Pool
@@ -48,7 +48,7 @@ func TestAlarmsOfBalancesAndLimits(t *testing.T) {
 		"limit near, not wanted":              {pool: limit(99, 100, 0, 0)},
 		"limit reached":                       {pool: limit(100, 100, 80, near), now: near | out, raised: []webhook.Type{webhook.LimitReached}},
 		"limit of zero":                       {pool: limit(0, 0, 80, 0), now: near | out, raised: []webhook.Type{webhook.LimitNear, webhook.LimitReached}},
-		"limit taken away":                    {pool: webhook.Pool{Kind: wire.KeyLimit, Unlimited: true, Settled: 500, Percent: 80, Raised: near | out}},
+		"limit taken away":                    {pool: webhook.Pool{Kind: wire.Limit, Unlimited: true, Settled: 500, Percent: 80, Raised: near | out}},
 		"limit too small for a request":       {pool: limit(50, 100, 80, 0), refused: true, now: out, raised: []webhook.Type{webhook.LimitReached}},
 		"slots":                               {pool: webhook.Pool{Kind: wire.Slots, Percent: 80}},
 		"greatest amounts":                    {pool: limit(math.MaxInt64-1, math.MaxInt64, 100, 0)},

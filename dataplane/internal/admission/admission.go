@@ -269,7 +269,7 @@ func (r *Request) AppendNeeds(needs []wire.Need) []wire.Need {
 	amount := max(int64(r.ExpectedCost), 1)
 	needs = append(needs, wire.Need{Pool: r.Key.BalancePool, Kind: wire.Balance, Amount: amount})
 	if r.Key.LimitPool != 0 {
-		needs = append(needs, wire.Need{Pool: r.Key.LimitPool, Kind: wire.KeyLimit, Amount: amount})
+		needs = append(needs, wire.Need{Pool: r.Key.LimitPool, Kind: wire.Limit, Amount: amount})
 	}
 	if r.Slot {
 		needs = append(needs, wire.Need{Pool: r.Key.SlotsPool, Kind: wire.Slots, Amount: 1})

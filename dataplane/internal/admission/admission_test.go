@@ -166,7 +166,7 @@ func TestRefusalHasReasonAndFreeUnits(t *testing.T) {
 		want                  wire.Decision
 	}{
 		{"balance", 9, 100, 1, wire.Decision{Reason: wire.BalanceSpent, Free: 9}},
-		{"limit", 9, 9, 1, wire.Decision{Reason: wire.KeyLimitSpent, Free: 9}},
+		{"limit", 9, 9, 1, wire.Decision{Reason: wire.LimitSpent, Free: 9}},
 		{"slots", 100, 100, 0, wire.Decision{Reason: wire.NoSlot}},
 	}
 	for _, tt := range tests {
@@ -201,7 +201,7 @@ func TestNeedsOfARequest(t *testing.T) {
 		request Request
 		want    []wire.Need
 	}{
-		{"all", all, []wire.Need{{Pool: 1, Kind: wire.Balance, Amount: 7}, {Pool: 2, Kind: wire.KeyLimit, Amount: 7}, {Pool: 3, Kind: wire.Slots, Amount: 1}}},
+		{"all", all, []wire.Need{{Pool: 1, Kind: wire.Balance, Amount: 7}, {Pool: 2, Kind: wire.Limit, Amount: 7}, {Pool: 3, Kind: wire.Slots, Amount: 1}}},
 		{"minimum", free, []wire.Need{{Pool: 1, Kind: wire.Balance, Amount: 1}}},
 	}
 	for _, tt := range tests {
@@ -367,10 +367,10 @@ func TestRequestIsDecidedAgainWhenTheKeyRecordChanges(t *testing.T) {
 		limited.ExpectedCost, limited.Key = 10, &unlimited
 		p.Admission.bus = &hookBus{line: p.line, before: sync.OnceFunc(func() { p.keys.stale.Store(true) })}
 		var refused *RefusedError
-		if _, err := p.Acquire(t.Context(), limited); !errors.As(err, &refused) || refused.Reason != wire.KeyLimitSpent {
+		if _, err := p.Acquire(t.Context(), limited); !errors.As(err, &refused) || refused.Reason != wire.LimitSpent {
 			t.Errorf("got %v; want a refusal by the new limit", err)
 		}
-		if n := testutil.ToFloat64(p.metrics.refusals.WithLabelValues("key_limit_spent")); n != 1 {
+		if n := testutil.ToFloat64(p.metrics.refusals.WithLabelValues("limit_spent")); n != 1 {
 			t.Errorf("%v refusals because of the limit are counted; want one", n)
 		}
 		p.stop(t)

@@ -54,7 +54,7 @@ func newPlane(t *testing.T, balance, limit, slots int64) *plane {
 		t: t, allocator: allocator.New(), last: map[wire.SessionID]wire.LeaseResponse{}, fenced: map[wire.SessionID]bool{}, ended: map[wire.SessionID]bool{},
 		returned: make(chan struct{}), proxies: map[wire.SessionID]*proxy{},
 	}
-	for kind, total := range map[wire.PoolKind]int64{wire.Balance: balance, wire.KeyLimit: limit, wire.Slots: slots} {
+	for kind, total := range map[wire.PoolKind]int64{wire.Balance: balance, wire.Limit: limit, wire.Slots: slots} {
 		id := wire.PoolID(kind)
 		p.allocator.Pools[id] = &allocator.Pool{ID: id, Kind: kind, Central: true, Generation: 1, Total: total, Free: total}
 	}

@@ -23,8 +23,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		synchronous: admissions.WithLabelValues("synchronous"),
 		refusals: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "mgw_admission_refusals_total",
-			Help: "Requests that the control plane refused, by reason: key_limit_spent, balance_spent, no_slot, " +
-				"key_limit_reserved or balance_reserved. Rate limits of providers are not among them.",
+			Help: "Requests that the control plane refused, by reason: limit_spent, balance_spent, no_slot, " +
+				"limit_reserved or balance_reserved. Rate limits of providers are not among them.",
 		}, []string{"reason"}),
 		recalls: f.NewCounter(prometheus.CounterOpts{Name: "mgw_lease_recalls_total", Help: "Recalls of idle units received."}),
 	}

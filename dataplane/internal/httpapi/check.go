@@ -98,7 +98,7 @@ func (x *exchange) AdmitLarge() error {
 	case err == nil:
 		reservation.Release()
 		return nil
-	case errors.As(err, &refused) && refused.Reason != wire.BalanceSpent && refused.Reason != wire.KeyLimitSpent:
+	case errors.As(err, &refused) && refused.Reason != wire.BalanceSpent && refused.Reason != wire.LimitSpent:
 		return nil // what is reserved may be free when the body has come
 	case refused != nil, errors.Is(err, admission.ErrKey):
 		s.reading.Leave(key.AccountID)

@@ -69,7 +69,7 @@ func (p *controlPlane) open(account string, balance, limit, slots int64) {
 	base := wire.PoolID(len(p.accounts)+1) * poolsPerAccount
 	p.accounts[account] = base
 	for offset, pool := range map[wire.PoolID]allocator.Pool{
-		balanceOffset: {Kind: wire.Balance, Total: balance}, limitOffset: {Kind: wire.KeyLimit, Total: limit}, slotsOffset: {Kind: wire.Slots, Total: slots},
+		balanceOffset: {Kind: wire.Balance, Total: balance}, limitOffset: {Kind: wire.Limit, Total: limit}, slotsOffset: {Kind: wire.Slots, Total: slots},
 	} {
 		pool.ID, pool.Free, pool.Generation, pool.Central = base+offset, pool.Total, 1, true
 		p.allocator.Pools[pool.ID] = &pool

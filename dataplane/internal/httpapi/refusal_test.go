@@ -11,7 +11,7 @@ import (
 func TestUnknownRefusalReasonIsServiceUnavailable(t *testing.T) {
 	t.Parallel()
 	for reason, want := range map[wire.RefusalReason]int{
-		wire.KeyLimitSpent: http.StatusForbidden, wire.KeyLimitReserved: http.StatusForbidden, wire.NoSlot: http.StatusTooManyRequests,
+		wire.LimitSpent: http.StatusForbidden, wire.LimitReserved: http.StatusForbidden, wire.NoSlot: http.StatusTooManyRequests,
 		wire.BalanceSpent: http.StatusPaymentRequired, wire.BalanceReserved: http.StatusPaymentRequired,
 		"": http.StatusServiceUnavailable, "something_new": http.StatusServiceUnavailable,
 	} {

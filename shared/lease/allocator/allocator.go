@@ -38,6 +38,8 @@ type Allocator struct {
 	// holders were not read.
 	Holders       map[wire.PoolID][]LiveLease
 	UnreadHolders map[wire.PoolID]bool
+	// Moved has the pools of windows in which no request may count now, each with the pool of the window in which it has to.
+	Moved map[wire.PoolID]wire.PoolID
 	// Live is the number of live proxies, which share the units that may be held for their targets.
 	Live int64
 	// EndedSessions marks the sessions in Leases that are not live: their idle units cannot be recalled.
@@ -175,7 +177,7 @@ func (a *Allocator) allot(request *wire.LeaseRequest, taken map[wire.PoolID]int6
 	for _, v := range request.Reports {
 		p := a.Pools[v.Pool]
 		idle[v.Pool] = max(v.Idle, 0) // a negative number would be granted on top
-		if p == nil || p.Central || v.Target <= 0 {
+		if p == nil || p.Central || p.Ended || v.Target <= 0 {
 			continue
 		}
 		target[v.Pool] = v.Target
@@ -214,10 +216,14 @@ func (a *Allocator) Settled(s wire.SessionID, reports []wire.LeaseReport) []wire
 func (a *Allocator) decide(needs []wire.Need, taken map[wire.PoolID]int64) (worst wire.Decision, preventable bool) {
 	worst = wire.Decision{Granted: true}
 	for _, n := range needs {
+		if right, moved := a.Moved[n.Pool]; moved { // whatever else is short: the other windows are not decided about
+			return wire.Decision{Reason: wire.WrongWindow, Pool: right}, false
+		}
 		d := a.refusal(n, taken[n.Pool])
 		if !d.Granted && (worst.Granted || rank[d.Reason] < rank[worst.Reason]) {
 			worst = d
-			preventable = d.Reserved > taken[n.Pool] && d.Reason != wire.KeyLimitSpent && d.Reason != wire.BalanceSpent
+			preventable = d.Reserved > taken[n.Pool] && d.Reason != wire.LimitSpent && d.Reason != wire.BalanceSpent
+			worst.Pool = n.Pool
 		}
 	}
 	return worst, preventable
@@ -264,10 +270,10 @@ func (a *Allocator) exceedsTotals(request *wire.LeaseRequest) bool {
 }
 
 var rank = map[wire.RefusalReason]int{
-	wire.KeyLimitSpent:    0,
+	wire.LimitSpent:    0,
 	wire.BalanceSpent:     1,
 	wire.NoSlot:           2,
-	wire.KeyLimitReserved: 3,
+	wire.LimitReserved: 3,
 	wire.BalanceReserved:  4,
 }
 
@@ -287,10 +293,10 @@ func reason(k wire.PoolKind, spent bool) wire.RefusalReason {
 	switch {
 	case k == wire.Slots:
 		return wire.NoSlot
-	case k == wire.KeyLimit && spent:
-		return wire.KeyLimitSpent
-	case k == wire.KeyLimit:
-		return wire.KeyLimitReserved
+	case k == wire.Limit && spent:
+		return wire.LimitSpent
+	case k == wire.Limit:
+		return wire.LimitReserved
 	case spent:
 		return wire.BalanceSpent
 	default:
@@ -314,6 +320,7 @@ func (a *Allocator) leaseStates(request *wire.LeaseRequest, allotments map[wire.
 			Generation: p.Generation,
 			Central:    p.Central,
 			Allotment:  allotments[id],
+			EndMS:      p.EndMS,
 			Returned:   l.Returned,
 			Charged:    l.Charged,
 		})

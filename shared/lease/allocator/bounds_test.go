@@ -49,7 +49,7 @@ func TestNoAmountsOfAFaultyProxyMakeTheTotalsOverflow(t *testing.T) {
 		b := oneSlotBatch()
 		a := b.Allocator
 		a.Pools[2] = &Pool{ID: 2, Kind: wire.Balance, Account: "acc", Central: r.IntN(2) == 0, Generation: 1, Total: 1 << 55, Free: 1 << 55}
-		a.Pools[3] = &Pool{ID: 3, Kind: wire.KeyLimit, Account: "acc", Central: r.IntN(2) == 0, Generation: 1, Unlimited: true}
+		a.Pools[3] = &Pool{ID: 3, Kind: wire.Limit, Account: "acc", Central: r.IntN(2) == 0, Generation: 1, Unlimited: true}
 		b.Sessions[3] = &session.Record{ID: 3, State: session.Fenced}
 		b.SinceLoss = []time.Duration{0, 24 * time.Hour}[r.IntN(2)]
 		for number := range int64(60) {
@@ -69,7 +69,7 @@ func TestNoAmountsOfAFaultyProxyMakeTheTotalsOverflow(t *testing.T) {
 			}
 			request := &wire.LeaseRequest{Session: s, Account: "acc", Number: number + 1, Reports: reports}
 			for range 1 + r.IntN(3) {
-				request.Needs = append(request.Needs, []wire.Need{{Pool: 2, Kind: wire.Balance, Amount: anyAmount(r)}, {Pool: 3, Kind: wire.KeyLimit, Amount: anyAmount(r)}}[r.IntN(2):])
+				request.Needs = append(request.Needs, []wire.Need{{Pool: 2, Kind: wire.Balance, Amount: anyAmount(r)}, {Pool: 3, Kind: wire.Limit, Amount: anyAmount(r)}}[r.IntN(2):])
 			}
 			b.Decide(request, &PendingRequest{}, func(*Batch) {})
 			checkTotals(t, a)

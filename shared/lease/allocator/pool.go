@@ -17,6 +17,10 @@ type Pool struct {
 	Generation int64
 	// Total is the amount put into the pool, Free the part that is neither leased nor settled, Settled the part charged.
 	Total, Free, Settled int64
+	// EndMS is when the window of a limit ends whose pool it is, in milliseconds since 1970; zero: never, or another pool. Ended
+	// means that it has: nothing is granted beyond the needs of requests that still count in it.
+	EndMS int64
+	Ended bool
 	// Overrun was charged beyond what had been granted, Late after the session had closed.
 	Overrun, Late int64
 }
@@ -68,7 +72,7 @@ func (p *Pool) EnterEscrow() {
 // compared with those that are not charged yet, not with Total, which grows with
 // every deposit.
 func (p *Pool) HasHeadroom(n, need int64) bool {
-	if p.Unlimited || (p.Kind == wire.Slots && p.Total < 10*n) {
+	if p.Unlimited || p.Ended || (p.Kind == wire.Slots && p.Total < 10*n) {
 		return false
 	}
 	return p.hasMuchLeft() && p.Free/8/max(n, 1) > need
@@ -143,7 +147,7 @@ const (
 // allotment returns the units that are granted beyond a need, for requests to
 // come.
 func allotment(p *Pool, need, target int64) int64 {
-	if p.Central {
+	if p.Central || p.Ended {
 		return 0
 	}
 	return max(min((p.Free-need)/allotmentShare, AllotmentNeeds*need), target, 0)

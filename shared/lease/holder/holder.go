@@ -24,6 +24,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"time"
 
 	"modelgateway/shared/wire"
 )
@@ -36,6 +37,9 @@ type lease struct {
 	// unknown means that no response has named the lease yet. Its totals may not be zero in Postgres: the Holder forgets
 	// leases that hold nothing.
 	unknown bool
+	// until is when the window ends whose units these are; zero: never. over means that it has ended: nothing is kept.
+	until time.Duration
+	over  bool
 	// slots means that the units are slots.
 	slots bool
 	// granted is the greatest granted total that was read, returned the total returned, charged the costs of finished
@@ -101,6 +105,8 @@ type Holder struct {
 	requested  []*Waiter
 	ret        *wire.Return
 	lastNumber int64
+	// endsAt is when the next window ends of a lease; Never if none does.
+	endsAt time.Duration
 	// escrowFrom is the number of the first lease request whose response may switch a pool to escrow mode.
 	escrowFrom int64
 	running    int
@@ -113,6 +119,7 @@ func NewHolder(session wire.SessionID, boot, account string) *Holder {
 		bootID:  boot,
 		account: account,
 		pools:   map[wire.PoolID]*lease{},
+		endsAt:  Never,
 	}
 }
 
@@ -138,7 +145,7 @@ func (h *Holder) lease(id wire.PoolID) *lease {
 // beyond the allotment as returned: those of a central pool, and those that were
 // granted to a request although other units were idle.
 func (h *Holder) changed(l *lease) {
-	if l.central {
+	if l.central || l.over {
 		l.allotment = 0
 	}
 	l.returned += max(l.idle()-l.allotment, 0)

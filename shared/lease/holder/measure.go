@@ -12,7 +12,7 @@ func (h *Holder) measure(now, served time.Duration) {
 			continue
 		}
 		l.demand.measure(now, l.charged, served)
-		if !l.central && !l.requested && l.demand.isLow(l.idle()) {
+		if !l.central && !l.over && !l.requested && l.demand.isLow(l.idle()) {
 			h.low = append(h.low, l)
 		}
 	}

@@ -70,7 +70,7 @@ func newWorld(t reporter, v variant, seed uint64) *world {
 		w.total += w.weights[i]
 	}
 	totals := []int64{r.Int64N(5000), r.Int64N(3000), 1 + r.Int64N(4)}
-	for i, kind := range []wire.PoolKind{wire.Balance, wire.KeyLimit, wire.Slots} {
+	for i, kind := range []wire.PoolKind{wire.Balance, wire.Limit, wire.Slots} {
 		id := wire.PoolID(i + 1)
 		w.allocator.Pools[id] = &allocator.Pool{ID: id, Kind: kind, Central: true, Generation: 1, Total: totals[i], Free: totals[i]}
 	}
@@ -99,7 +99,7 @@ func (w *world) step() {
 	switch w.action() {
 	case 0, 1:
 		amount := 1 + w.r.Int64N(400)
-		needs := []wire.Need{need(1, wire.Balance, amount), need(3, wire.Slots, 1), need(2, wire.KeyLimit, amount)}
+		needs := []wire.Need{need(1, wire.Balance, amount), need(3, wire.Slots, 1), need(2, wire.Limit, amount)}
 		t := member.h.Reserve(needs[:2+w.r.IntN(2)]) // half of the keys have no limit
 		if member.waiting = append(member.waiting, t); t.Granted() {
 			member.started([]*Waiter{t})
@@ -264,7 +264,7 @@ func (w *world) noIdleUnits(pool wire.PoolID) {
 // heldKind has the kind of the pool that is reserved, by the reason of a
 // refusal. A spent pool is refused without a recall, because no return could
 // help.
-var heldKind = map[wire.RefusalReason]wire.PoolKind{wire.NoSlot: wire.Slots, wire.KeyLimitReserved: wire.KeyLimit, wire.BalanceReserved: wire.Balance}
+var heldKind = map[wire.RefusalReason]wire.PoolKind{wire.NoSlot: wire.Slots, wire.LimitReserved: wire.Limit, wire.BalanceReserved: wire.Balance}
 
 // mustBeShort checks that some pool had less than the need, after the grants
 // before it.
@@ -477,10 +477,10 @@ func TestRefusalReasons(t *testing.T) {
 		balance, limit, slots allocator.Pool
 		want                  wire.RefusalReason
 	}{
-		{"key limit spent comes first", allocator.Pool{Total: 5, Free: 5, Settled: 0}, allocator.Pool{Total: 5, Free: 5}, allocator.Pool{}, wire.KeyLimitSpent},
+		{"key limit spent comes first", allocator.Pool{Total: 5, Free: 5, Settled: 0}, allocator.Pool{Total: 5, Free: 5}, allocator.Pool{}, wire.LimitSpent},
 		{"balance spent", allocator.Pool{Total: 5, Free: 5}, allocator.Pool{Total: 100, Free: 100}, allocator.Pool{}, wire.BalanceSpent},
 		{"no slot comes before reserved", allocator.Pool{Total: 100}, allocator.Pool{Total: 100}, allocator.Pool{Total: 1}, wire.NoSlot},
-		{"key limit reserved comes before balance reserved", allocator.Pool{Total: 100}, allocator.Pool{Total: 100}, allocator.Pool{Total: 1, Free: 1}, wire.KeyLimitReserved},
+		{"key limit reserved comes before balance reserved", allocator.Pool{Total: 100}, allocator.Pool{Total: 100}, allocator.Pool{Total: 1, Free: 1}, wire.LimitReserved},
 		{"balance reserved", allocator.Pool{Total: 100}, allocator.Pool{Total: 100, Free: 100}, allocator.Pool{Total: 1, Free: 1}, wire.BalanceReserved},
 		{"granted", allocator.Pool{Total: 100, Free: 10}, allocator.Pool{Total: 100, Free: 10}, allocator.Pool{Total: 1, Free: 1}, ""},
 		{"unlimited refuses nothing", allocator.Pool{Total: 100, Free: 10}, allocator.Pool{Unlimited: true, Free: -50, Settled: 50}, allocator.Pool{Total: 1, Free: 1}, ""},
@@ -491,7 +491,7 @@ func TestRefusalReasons(t *testing.T) {
 			p.ID, p.Kind, p.Central, p.Generation = wire.PoolID(i+1), wire.PoolKind(i+1), true, 1
 			b.Pools[p.ID] = &p
 		}
-		response, _ := b.Decide(&wire.LeaseRequest{Session: 1, Number: 1, Needs: [][]wire.Need{{need(1, wire.Balance, 10), need(2, wire.KeyLimit, 10), need(3, wire.Slots, 1)}}}, &allocator.PendingRequest{})
+		response, _ := b.Decide(&wire.LeaseRequest{Session: 1, Number: 1, Needs: [][]wire.Need{{need(1, wire.Balance, 10), need(2, wire.Limit, 10), need(3, wire.Slots, 1)}}}, &allocator.PendingRequest{})
 		if got := response.Decisions[0].Reason; got != tt.want || response.Decisions[0].Granted != (tt.want == "") {
 			t.Errorf("%s: got %+v; want %q", tt.name, response.Decisions[0], tt.want)
 		}
@@ -708,14 +708,14 @@ func TestCoveredRequestsPassAWaiter(t *testing.T) {
 	t.Parallel()
 	small, slot := need(1, wire.Balance, 10), need(3, wire.Slots, 1)
 	for name, waiting := range map[string][]wire.Need{
-		"the key has a spend limit":         {small, need(2, wire.KeyLimit, 10), slot},
+		"the key has a spend limit":         {small, need(2, wire.Limit, 10), slot},
 		"it needs more than the idle units": {need(1, wire.Balance, 1_000_000), slot},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := allocator.New()
 			b.Pools[1] = &allocator.Pool{ID: 1, Kind: wire.Balance, Generation: 2, Total: 10_000_000, Free: 10_000_000}
-			b.Pools[2] = &allocator.Pool{ID: 2, Kind: wire.KeyLimit, Central: true, Generation: 1, Total: 1000, Free: 1000}
+			b.Pools[2] = &allocator.Pool{ID: 2, Kind: wire.Limit, Central: true, Generation: 1, Total: 1000, Free: 1000}
 			b.Pools[3] = &allocator.Pool{ID: 3, Kind: wire.Slots, Generation: 2, Total: 1000, Free: 1000}
 			h := allotted(t, b, []wire.Need{small, slot})
 			waiter := h.Reserve(waiting)
@@ -791,7 +791,7 @@ func TestAccountWithTwentyThousandLimitedKeys(t *testing.T) {
 		return reported
 	}
 	use := func(limit wire.PoolID) {
-		w := h.Reserve([]wire.Need{need(1, wire.Balance, 10), need(limit, wire.KeyLimit, 10)})
+		w := h.Reserve([]wire.Need{need(1, wire.Balance, 10), need(limit, wire.Limit, 10)})
 		request := h.NextRequest()
 		response, _ := a.Decide(request, &allocator.PendingRequest{})
 		if len(request.Reports) > 3 || len(response.Leases) > 3 {
@@ -804,7 +804,7 @@ func TestAccountWithTwentyThousandLimitedKeys(t *testing.T) {
 		returns()
 	}
 	for limit := range wire.PoolID(keys) {
-		a.Pools[limit+10] = &allocator.Pool{ID: limit + 10, Kind: wire.KeyLimit, Central: true, Generation: 1, Total: 100, Free: 100}
+		a.Pools[limit+10] = &allocator.Pool{ID: limit + 10, Kind: wire.Limit, Central: true, Generation: 1, Total: 100, Free: 100}
 		use(limit + 10)
 	}
 	h.Resync()

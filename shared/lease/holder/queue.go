@@ -240,7 +240,7 @@ func (q *Queue) Next(now time.Duration) Output {
 		return out
 	}
 
-	out.Wake = min(out.Wake, q.returnUnused(now), q.forgetSettled(now))
+	out.Wake = min(out.Wake, q.holder.endWindows(now), q.returnUnused(now), q.forgetSettled(now))
 	if q.holder.NextRequest() != nil {
 		q.request = outgoing{now, q.response.RetryAfter(q.timing.RequestRetry, q.timing.MaxRetry)}
 	}

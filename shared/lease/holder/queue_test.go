@@ -128,8 +128,8 @@ func TestQueueThatKeepsIdleUnitsIsCalledEverLessOften(t *testing.T) {
 	t.Parallel()
 	q, a := newTestQueue(t)
 	q.timing.IdleTimeout = time.Hour
-	a.Pools[2] = &allocator.Pool{ID: 2, Kind: wire.KeyLimit, Central: true, Generation: 2, Total: 10, Free: 10}
-	w := q.Reserve(0, []wire.Need{need(1, wire.Balance, 10), need(2, wire.KeyLimit, 10)})
+	a.Pools[2] = &allocator.Pool{ID: 2, Kind: wire.Limit, Central: true, Generation: 2, Total: 10, Free: 10}
+	w := q.Reserve(0, []wire.Need{need(1, wire.Balance, 10), need(2, wire.Limit, 10)})
 	q.Next(0)
 	respond(t, q, a, 0, 0)
 	q.Release(w, 0)

@@ -16,7 +16,7 @@ import (
 // reports them instead, so that the response adds no more to them than is needed.
 func (h *Holder) NextRequest() *wire.LeaseRequest {
 	if h.request == nil {
-		h.low = slices.DeleteFunc(h.low, func(l *lease) bool { return h.pools[l.pool] != l || l.central })
+		h.low = slices.DeleteFunc(h.low, func(l *lease) bool { return h.pools[l.pool] != l || l.central || l.over })
 	}
 	if h.request != nil || (len(h.queue) == 0 && len(h.low) == 0) {
 		return nil
@@ -73,7 +73,7 @@ func (h *Holder) requestReports() []wire.LeaseReport {
 
 	list := reports(append(needed, h.firstDue(wire.MaxReports-len(needed), known)...))
 	for i := range list {
-		if l := h.pools[list[i].Pool]; !l.central {
+		if l := h.pools[list[i].Pool]; !l.central && !l.over {
 			list[i].Target = l.demand.ask()
 		}
 	}

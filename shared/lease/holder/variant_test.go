@@ -61,7 +61,7 @@ func overruns(b *allocator.Allocator) map[wire.PoolID]int64 {
 // units are reserved.
 func force(b *allocator.Allocator, request *wire.LeaseRequest, response *wire.LeaseResponse) {
 	for i, d := range response.Decisions {
-		if d.Reason == wire.BalanceReserved || d.Reason == wire.KeyLimitReserved {
+		if d.Reason == wire.BalanceReserved || d.Reason == wire.LimitReserved {
 			for _, n := range request.Needs[i] {
 				p := b.Pools[n.Pool]
 				grantUnasked(b, p, request.Session, n.Amount)

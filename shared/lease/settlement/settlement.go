@@ -31,8 +31,9 @@ type Charge struct {
 	Fingerprint [32]byte
 	Session     wire.SessionID
 	Cost        int64
-	// Pools are the balance and the key limit that the cost is taken from.
-	Pools [2]wire.PoolID
+	// Pools are the pools that the cost is taken from: the balance, the limit of the key, and the windows of limits that the request
+	// has reserved units of.
+	Pools []wire.PoolID
 	// Invalid marks an event that cannot be settled.
 	Invalid bool
 }

@@ -18,10 +18,10 @@ var refusals = map[string]string{
 	"undecided":         "No control plane has decided about the key or the units in time.",
 	"balance_spent":     "The balance does not suffice.",
 	"balance_reserved":  "Running requests hold the rest of the balance.",
-	"key_limit_spent":   "The spend limit of the key is reached.",
+	"limit_spent":   "The spend limit of the key is reached.",
 	"no_slot":           "As many requests of the account run as may.",
 
-	"key_limit_reserved": "Running requests hold the rest of the key's spend limit.",
+	"limit_reserved": "Running requests hold the rest of the key's spend limit.",
 }
 
 // Reason says in words why an explained request is refused.

@@ -85,7 +85,7 @@ func poolView(p *holding.Pool) gen.Pool {
 			return lease
 		}),
 	}
-	if p.Kind == wire.KeyLimit {
+	if p.Kind == wire.Limit {
 		view.KeyID = convert.Optional(p.KeyID.String())
 	}
 

@@ -10,7 +10,7 @@ import (
 
 var poolKinds = map[wire.PoolKind]gen.PoolKind{
 	wire.Balance:  gen.PoolKindBalance,
-	wire.KeyLimit: gen.PoolKindSpendLimit,
+	wire.Limit: gen.PoolKindSpendLimit,
 	wire.Slots:    gen.PoolKindSlots,
 }
 

@@ -63,7 +63,7 @@ func TestExplanationAsksWithTheRecordOfTheKey(t *testing.T) {
 		t.Errorf("asked %+v", q)
 	}
 	for _, p := range q.Pools {
-		if want := map[wire.PoolKind]int64{wire.Balance: 5e9, wire.KeyLimit: 2e9, wire.Slots: 10}[p.Kind]; p.Free != want || p.Total != want {
+		if want := map[wire.PoolKind]int64{wire.Balance: 5e9, wire.Limit: 2e9, wire.Slots: 10}[p.Kind]; p.Free != want || p.Total != want {
 			t.Errorf("pool %+v; want %d free", p, want)
 		}
 	}

@@ -122,7 +122,7 @@ func TestLeaseRequestUsesOnlyTheRowsOfItsKey(t *testing.T) {
 		insert into pools (account_id, kind, key_id, total, free) select $1, 2, id, 1000, 1000 from k`, c.Account, keys)
 	limits := storetest.Scalar[[]int64](w, "select array_agg(id order by id) from pools where account_id = $1 and kind = 2 and id <> $2", c.Account, c.Limit)
 	needs := func(limit int64) []wire.Need {
-		return []wire.Need{{Pool: c.Balance, Kind: wire.Balance, Amount: 10}, {Pool: wire.PoolID(limit), Kind: wire.KeyLimit, Amount: 10}}
+		return []wire.Need{{Pool: c.Balance, Kind: wire.Balance, Amount: 10}, {Pool: wire.PoolID(limit), Kind: wire.Limit, Amount: 10}}
 	}
 	h := holder.NewHolder(s, "proxy", c.AccountID())
 	for some := range slices.Chunk(limits, batch) {

@@ -171,7 +171,7 @@ func (t *settleTx) findPools() error {
 			t.quarantineReasons[i], c.Invalid = settle.ReasonOtherAccount, true
 		default:
 			c.Cost = int64(item.Event.Cost)
-			c.Pools = [2]wire.PoolID{wire.PoolID(row.BalancePool), wire.PoolID(row.LimitPool)}
+			c.Pools = []wire.PoolID{wire.PoolID(row.BalancePool), wire.PoolID(row.LimitPool)}
 		}
 	}
 

@@ -106,7 +106,7 @@ func (c *Customer) KeyID() string { return ident.Key.Format(c.Key) }
 func (c *Customer) Needs(amount int64) []wire.Need {
 	needs := []wire.Need{{Pool: c.Balance, Kind: wire.Balance, Amount: amount}, {Pool: c.Slots, Kind: wire.Slots, Amount: 1}}
 	if c.Limited {
-		needs = append(needs, wire.Need{Pool: c.Limit, Kind: wire.KeyLimit, Amount: amount})
+		needs = append(needs, wire.Need{Pool: c.Limit, Kind: wire.Limit, Amount: amount})
 	}
 	return needs
 }

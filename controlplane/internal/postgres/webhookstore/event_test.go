@@ -167,7 +167,7 @@ func TestRefusalRaisesAlarm(t *testing.T) {
 	w.post(db, c, ledger.Credit, 1000)
 	w.events()
 	for range 2 {
-		if reason := refuse(200); reason != wire.KeyLimitSpent {
+		if reason := refuse(200); reason != wire.LimitSpent {
 			t.Fatalf("refused for %q", reason)
 		}
 	}

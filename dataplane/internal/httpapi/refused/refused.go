@@ -90,7 +90,7 @@ func Short(err error) *pulse.Short {
 	case errors.As(err, &noUnits):
 		pool := map[wire.PoolKind]pulse.ShortPool{
 			wire.Balance:  pulse.Balance,
-			wire.KeyLimit: pulse.KeyLimit,
+			wire.Limit: pulse.Limit,
 			wire.Slots:    pulse.Slots,
 		}[noUnits.Reason.Pool()]
 		return &pulse.Short{
@@ -111,7 +111,7 @@ func Short(err error) *pulse.Short {
 		}
 	case noFurther.Reason == event.VideoKeyLimit:
 		return &pulse.Short{
-			Pool:     pulse.KeyLimit,
+			Pool:     pulse.Limit,
 			Reason:   noFurther.Reason,
 			Free:     int64(noFurther.Left),
 			Reserved: int64(noFurther.Expected),

@@ -19,7 +19,7 @@ func Unavailable() *apierr.Error {
 func NoUnits(r *admission.RefusedError) *apierr.Error {
 	available, reserved := money.Nano(max(r.Free, 0)), money.Nano(r.Reserved)
 	switch r.Reason {
-	case wire.KeyLimitSpent:
+	case wire.LimitSpent:
 		message := fmt.Sprintf("The spend limit of this API key is reached: %s remains.", available)
 		if available > 0 {
 			message = fmt.Sprintf(
@@ -29,7 +29,7 @@ func NoUnits(r *admission.RefusedError) *apierr.Error {
 			)
 		}
 		return apierr.New(http.StatusForbidden, apierr.SpendLimitExceeded, message)
-	case wire.KeyLimitReserved:
+	case wire.LimitReserved:
 		return apierr.New(
 			http.StatusForbidden,
 			apierr.SpendLimitExceeded,
