@@ -204,14 +204,46 @@ create table key_changes (
 -- Revocations are kept for ever: what is old enough to be deleted is found without them.
 create index key_changes_removable on key_changes (revision) where kind <> 'key_revoked';
 
+---- limits of accounts and keys (see shared/limit)
+
+create table limits (
+    -- the number in the ids of the pools of the windows: random, so that it is not given out again after a loss of commits
+    number bigint primary key check (number > 0 and number < 1::bigint << 34),
+    id uuid not null unique,
+    account_id uuid not null references accounts (id),
+    -- null: of the account
+    key_id uuid references api_keys (id),
+    name text not null default '',
+    amount bigint not null check (amount >= 0),
+    -- the window, as limit.Window has it
+    period text not null check (period in ('forever', 'day', 'week', 'month', 'fixed', 'first_use')),
+    time_zone text not null default '',
+    length_seconds bigint not null default 0,
+    anchor_unix bigint not null default 0,
+    -- the models that the limit applies to, as ids or prefixes that end with *; empty: all
+    models jsonb not null default '[]',
+    -- requests do not count any more
+    removed_at timestamptz,
+    revision bigint not null,
+    created_at timestamptz not null default now(),
+    updated_at timestamptz not null default now()
+);
+create index limits_account_idx on limits (account_id, id);
+
 ---- pools, proxy sessions and leases (see shared/lease)
 
 create table pools (
     id bigint generated always as identity primary key,
     account_id uuid not null references accounts (id),
-    -- 1 balance of the account, 2 spend limit of a key, 3 slots of the account
+    -- 1 balance of the account, 2 spend limit of a key or window of a limit, 3 slots of the account
     kind smallint not null check (kind in (1, 2, 3)),
     key_id uuid references api_keys (id),
+    -- of a window: its limit, when it begins, and when it ends, null for never; its id is made of the limit and the number of the window
+    limit_number bigint references limits (number),
+    starts_at timestamptz,
+    ends_at timestamptz,
+    -- what was settled of a window before it was reset; total is higher by it
+    forgiven bigint not null default 0,
     -- an unlimited pool has total 0 and refuses nothing; its settled amount is counted
     unlimited boolean not null default false,
     total bigint not null default 0,
@@ -228,10 +260,13 @@ create table pools (
     limit_alert_percent smallint not null default 80 check (limit_alert_percent between 0 and 100),
     -- bits of the alerts that are raised: 1 low balance or limit near, 2 balance exhausted or limit reached
     raised_alarms smallint not null default 0,
-    check ((kind = 2) = (key_id is not null)),
+    check ((kind = 2) = (num_nonnulls(key_id, limit_number) = 1)),
+    check ((limit_number is not null) = (starts_at is not null)),
+    check ((limit_number is not null) = (id >= 1::bigint << 58)),
     check (not unlimited or kind = 2)
 ) with (fillfactor = 70);
-create unique index pools_account_kind_idx on pools (account_id, kind) where key_id is null;
+create unique index pools_account_kind_idx on pools (account_id, kind) where key_id is null and limit_number is null;
+create index pools_limit_idx on pools (limit_number, id) where limit_number is not null;
 create unique index pools_key_idx on pools (key_id) where key_id is not null;
 
 create table proxy_sessions (

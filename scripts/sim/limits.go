@@ -288,7 +288,7 @@ func (c *replica) openedWindows(needed, reported []wire.PoolID, then func(moved 
 }
 
 // windowNeeds returns the needs of a request of the limits of its account.
-func (p *proxy) windowNeeds(r *request, q *accountQueue) (needs []wire.Need) {
+func (p *proxy) windowNeeds(r *request) (needs []wire.Need) {
 	r.windows, r.windowsAt = nil, p.w.now
 	for i := range r.record.Limits {
 		l := &r.record.Limits[i]
@@ -297,11 +297,6 @@ func (p *proxy) windowNeeds(r *request, q *accountQueue) (needs []wire.Need) {
 			p.w.fail("limit %d has no window: %s", l.ID, err)
 		}
 		pool := wire.PoolID(limit.Pool(l.ID, span.Number))
-		if span.EndMS != 0 {
-			at := p.clock().Mono + time.Duration(span.EndMS-p.wallMS())*time.Millisecond
-			p.w.rules.Limits.UseUntil(q.queue, pool, at)
-			q.until[pool] = at
-		}
 		r.windows = append(r.windows, pool)
 		needs = append(needs, wire.Need{Pool: pool, Kind: wire.Limit, Amount: r.amount})
 	}
@@ -322,9 +317,14 @@ func (p *proxy) moved(r *request, d wire.Decision) bool {
 }
 
 // learnWindows learns when windows end, of the response to a lease request.
-func (p *proxy) learnWindows(leases []wire.LeaseState) {
+func (q *accountQueue) learnWindows(leases []wire.LeaseState) {
 	for _, l := range leases {
-		p.windows.Learn(int64(l.Pool), l.EndMS)
+		q.p.windows.Learn(int64(l.Pool), l.EndMS)
+		if l.EndMS != 0 {
+			at := q.p.clock().Mono + time.Duration(l.EndMS-q.p.wallMS())*time.Millisecond
+			q.p.w.rules.Limits.UseUntil(q.queue, l.Pool, at)
+			q.until[l.Pool] = at
+		}
 	}
 }
 

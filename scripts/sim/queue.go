@@ -160,7 +160,7 @@ func (q *accountQueue) report(decided []*holder.Waiter) {
 			if q.p.moved(r, t.Decision()) {
 				continue
 			}
-			if w.healed && t.Decision().Reason == wire.WrongWindow && len(r.record.Limits) > 0 {
+			if r.windowsAt > w.profile.Length+2*window && t.Decision().Reason == wire.WrongWindow && len(r.record.Limits) > 0 {
 				w.fail("liveness: %s finds no window for a request of %s", q.p.name, q.account)
 			}
 			w.stats.Refused++
@@ -188,7 +188,7 @@ func (q *accountQueue) sendRequest(outstanding *wire.LeaseRequest, sentAt time.D
 	}, func(a wire.LeaseResponse) {
 		q.p.w.rules.Resume.Void(q.p)
 		q.p.w.checkFenced(outstanding, &a)
-		q.p.learnWindows(a.Leases)
+		q.learnWindows(a.Leases)
 		request, _ := q.queue.Outstanding()
 		handled := q.p.w.rules.HandleResponse(q.queue, q.p.clock().Mono, sentAt, outstanding, &a)
 		if handled || request == outstanding && a.Status == wire.Wait {

@@ -157,7 +157,7 @@ func (p *proxy) admit(r *request) {
 	if r.record.LimitPool != 0 {
 		needs = append(needs, wire.Need{Pool: r.record.LimitPool, Kind: wire.Limit, Amount: r.amount})
 	}
-	needs = append(needs, p.windowNeeds(r, q)...)
+	needs = append(needs, p.windowNeeds(r)...)
 	if r.needsSlot {
 		needs = append(needs, wire.Need{Pool: r.record.SlotsPool, Kind: wire.Slots, Amount: 1})
 	}

@@ -1,6 +1,10 @@
 package event
 
-import "modelgateway/shared/internal/jsonappend"
+import (
+	"strconv"
+
+	"modelgateway/shared/internal/jsonappend"
+)
 
 // AppendJSON appends the event as encoding/json encodes it, but without
 // reflection: every request encodes two events.
@@ -31,6 +35,16 @@ func (u *Usage) AppendJSON(b []byte) []byte {
 	b = jsonappend.NonZero(b, "price_multiplier", int64(u.PriceMultiplier))
 	b = jsonappend.Int(b, "cost", int64(u.Cost))
 	b = jsonappend.Int(b, "reservation", int64(u.Reservation))
+	if len(u.Limits) > 0 {
+		b = append(b, `,"limits":[`...)
+		for i, pool := range u.Limits {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = strconv.AppendInt(b, pool, 10)
+		}
+		b = append(b, ']')
+	}
 	b = jsonappend.NonEmpty(b, "video_job", u.VideoJob)
 	b = jsonappend.NonZero(b, "max_input", u.MaxInput)
 	b = jsonappend.NonZero(b, "max_output", u.MaxOutput)

@@ -105,6 +105,8 @@ type Usage struct {
 	// Cost is the charge, Reservation the amount that was reserved for it.
 	Cost        money.Nano `json:"cost"`
 	Reservation money.Nano `json:"reservation"`
+	// Limits are the pools of the windows of limits that the request has reserved units of: they are charged, too.
+	Limits []int64 `json:"limits,omitempty"`
 	// VideoJob is the id of the video job that is billed, if any.
 	VideoJob string `json:"video_job,omitempty"`
 	// MaxInput, MaxOutput and MaxSeconds are what the request allows in tokens and seconds of video, as far as the proxy

@@ -120,9 +120,32 @@ func (s *scanner) value(f *field, into reflect.Value) bool {
 	case reflect.Struct:
 		return s.object(f.within, into)
 	case reflect.Slice:
-		return f.within != nil && s.objects(f.within, into)
+		if f.within == nil {
+			return into.Type().Elem().Kind() == reflect.Int64 && s.integers(into)
+		}
+		return s.objects(f.within, into)
 	default:
 		return false
+	}
+}
+
+// integers decodes an array that is not empty into an empty slice of integers.
+func (s *scanner) integers(into reflect.Value) bool {
+	if into.Len() > 0 || !s.skip("[") {
+		return false
+	}
+	for {
+		n, ok := s.integer()
+		if !ok {
+			return false
+		}
+		into.Set(reflect.Append(into, reflect.ValueOf(n)))
+		if s.skip("]") {
+			return true
+		}
+		if !s.skip(",") {
+			return false
+		}
 	}
 }
 

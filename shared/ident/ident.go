@@ -19,6 +19,7 @@ type Kind string
 const (
 	Account     Kind = "acc"
 	Key         Kind = "key"
+	Limit       Kind = "lim"
 	Provider    Kind = "prv"
 	Credential  Kind = "crd"
 	Route       Kind = "rte"

@@ -22,9 +22,9 @@ type PoolKind int16
 // The kinds of pools. Balances and limits are in nano-units and are
 // charged; slots are counts that always come back.
 const (
-	Balance  PoolKind = 1
-	Limit    PoolKind = 2
-	Slots    PoolKind = 3
+	Balance PoolKind = 1
+	Limit   PoolKind = 2
+	Slots   PoolKind = 3
 )
 
 // The bounds of a lease message: the reports of a LeaseRequest or a Return, the
@@ -102,11 +102,11 @@ type RefusalReason string
 // The reasons. WrongWindow is none for a client: the request counts in another window of a limit, and is asked for again.
 const (
 	WrongWindow     RefusalReason = "wrong_window"
-	LimitSpent    RefusalReason = "limit_spent"
-	BalanceSpent     RefusalReason = "balance_spent"
-	NoSlot           RefusalReason = "no_slot"
-	LimitReserved RefusalReason = "limit_reserved"
-	BalanceReserved  RefusalReason = "balance_reserved"
+	LimitSpent      RefusalReason = "limit_spent"
+	BalanceSpent    RefusalReason = "balance_spent"
+	NoSlot          RefusalReason = "no_slot"
+	LimitReserved   RefusalReason = "limit_reserved"
+	BalanceReserved RefusalReason = "balance_reserved"
 )
 
 // Pool returns the kind of the pool that is short.

@@ -156,8 +156,10 @@ func newItem(session int64, decoded *event.BatchEvent) Item {
 const (
 	ReasonUnknownKey   = "there is no such key"
 	ReasonOtherAccount = "the key belongs to another account"
-	ReasonConflict     = "altered duplicate of a settled request"
-	ReasonNoLease      = "the session holds no lease of the account, so it cannot have admitted the request"
+	// ReasonUnknownWindow is that of an event that names windows of limits that are not those of its key.
+	ReasonUnknownWindow = "there is no such window of a limit of the key"
+	ReasonConflict      = "altered duplicate of a settled request"
+	ReasonNoLease       = "the session holds no lease of the account, so it cannot have admitted the request"
 )
 
 // maxReason bounds the reason stored with an event in quarantine, in bytes.

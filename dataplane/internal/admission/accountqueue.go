@@ -166,10 +166,12 @@ func (q *accountQueue) decision(ctx context.Context, w *holder.Waiter, needs []w
 		return w, nil
 	case w.Refused():
 		decision := w.Decision()
-		q.a.metrics.refusals.WithLabelValues(string(decision.Reason)).Inc()
+		if decision.Reason != wire.WrongWindow {
+			q.a.metrics.refusals.WithLabelValues(string(decision.Reason)).Inc()
+		}
 		refused := &RefusedError{Decision: decision}
 		for _, n := range needs {
-			if n.Kind == decision.Reason.Pool() {
+			if n.Pool == decision.Pool {
 				refused.Wanted = n.Amount
 			}
 		}
@@ -260,7 +262,11 @@ func (q *accountQueue) sendRequest(ctx context.Context, request *wire.LeaseReque
 	case errors.Is(err, ErrNoControlPlane) || (err == nil && response.Status == wire.Unavailable):
 		q.do(func(queue *holder.Queue) { queue.RequestFailed(q.a.elapsed(), request) })
 	case err == nil:
-		q.handle(response.Status, func(queue *holder.Queue) { queue.HandleResponse(q.a.elapsed(), sentAt, request, response) })
+		q.a.windows.learn(response.Leases)
+		q.handle(response.Status, func(queue *holder.Queue) {
+			q.learnEnds(queue, response.Leases)
+			queue.HandleResponse(q.a.elapsed(), sentAt, request, response)
+		})
 	} // the queue repeats a request without a response
 }
 

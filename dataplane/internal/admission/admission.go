@@ -38,6 +38,7 @@ import (
 	"modelgateway/shared/lease"
 	"modelgateway/shared/lease/checkpoint"
 	"modelgateway/shared/lease/holder"
+	"modelgateway/shared/limit"
 	"modelgateway/shared/money"
 	"modelgateway/shared/price"
 	"modelgateway/shared/wire"
@@ -62,6 +63,12 @@ type RefusedError struct {
 	wire.Decision
 	// Wanted is how much the request needed of the pool of the reason.
 	Wanted int64
+	// Limit is the limit that is short; nil if it is the spend limit of the key, or another pool. ResetsAt is when its window ends, the
+	// zero time if that is never or not known.
+	Limit    *limit.Limit
+	ResetsAt time.Time
+	// KeyID is the id of the key.
+	KeyID string
 }
 
 // Error returns the reason of the refusal.
@@ -121,6 +128,8 @@ type Admission struct {
 	ctx          context.Context //nolint:containedctx // it ends with the Admission
 	stop         context.CancelFunc
 	tasks        tasks
+
+	windows windows
 
 	mu      sync.Mutex
 	session *session.Session
@@ -264,7 +273,7 @@ type Request struct {
 	Event event.Usage
 }
 
-// AppendNeeds appends the needs of the request.
+// AppendNeeds appends the needs of the request, without those of windows of limits.
 func (r *Request) AppendNeeds(needs []wire.Need) []wire.Need {
 	amount := max(int64(r.ExpectedCost), 1)
 	needs = append(needs, wire.Need{Pool: r.Key.BalancePool, Kind: wire.Balance, Amount: amount})
@@ -304,7 +313,7 @@ type Reservation struct {
 // then. The request is tried once more with the new record, as if its client had
 // repeated it.
 func (a *Admission) Acquire(ctx context.Context, r Request) (*Reservation, error) {
-	res, err := a.tryAcquire(ctx, r)
+	res, err := a.acquireInWindows(ctx, r)
 	if !errors.Is(err, errStaleKey) {
 		return res, err
 	}
@@ -319,7 +328,24 @@ func (a *Admission) Acquire(ctx context.Context, r Request) (*Reservation, error
 		return nil, fmt.Errorf("admission: %w", err)
 	}
 	r.Key = current
-	return a.tryAcquire(ctx, r)
+	return a.acquireInWindows(ctx, r)
+}
+
+// acquireInWindows is tryAcquire, again for each limit in another window of which the request counts, as the control plane says.
+func (a *Admission) acquireInWindows(ctx context.Context, r Request) (*Reservation, error) {
+	for moves := 0; ; moves++ {
+		res, err := a.tryAcquire(ctx, r)
+		refused, ok := errors.AsType[*RefusedError](err)
+		switch {
+		case !ok:
+			return res, err
+		case refused.Reason != wire.WrongWindow:
+			a.describe(refused, r.Key)
+			return nil, refused
+		case moves > len(r.Key.Limits) || !a.windows.move(r.Key.Limits, refused.Pool, time.Now().UnixMilli()):
+			return nil, fmt.Errorf("%w: no window of a limit is current", ErrUnavailable)
+		}
+	}
 }
 
 // errStaleKey says that the key's record changed while the request waited.
@@ -334,7 +360,11 @@ func (a *Admission) tryAcquire(ctx context.Context, r Request) (*Reservation, er
 		key:     r.Key,
 		event:   r.Event,
 	}
-	res.needs = r.AppendNeeds(res.room[:0])
+	var err error
+	if res.needs, res.event.Limits, err = a.appendWindows(&r, r.AppendNeeds(res.room[:0])); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+
 	entry := lease.Gate{GateChecks: res}
 	switch outcome, err := entry.Before(); outcome {
 	case lease.Admitted:

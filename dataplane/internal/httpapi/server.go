@@ -312,6 +312,7 @@ func (s *Server) handleError(err error, c echo.Context) {
 		h["X-Should-Retry"] = []string{"false"}
 	}
 
+	refused.SetLimit(h, err)
 	x.writeError(e)
 }
 

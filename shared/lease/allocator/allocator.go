@@ -270,11 +270,11 @@ func (a *Allocator) exceedsTotals(request *wire.LeaseRequest) bool {
 }
 
 var rank = map[wire.RefusalReason]int{
-	wire.LimitSpent:    0,
-	wire.BalanceSpent:     1,
-	wire.NoSlot:           2,
-	wire.LimitReserved: 3,
-	wire.BalanceReserved:  4,
+	wire.LimitSpent:      0,
+	wire.BalanceSpent:    1,
+	wire.NoSlot:          2,
+	wire.LimitReserved:   3,
+	wire.BalanceReserved: 4,
 }
 
 func (a *Allocator) refusal(n wire.Need, taken int64) wire.Decision {

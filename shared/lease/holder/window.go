@@ -6,15 +6,16 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// UseUntil says that the units of a pool are those of a window that ends at a time. It is called with every request that needs the
-// pool, because the clock of the proxy may be set: the last word counts. When the window has ended, the idle units are returned, and
+// UseUntil says that the units of a pool are those of a window that ends at a time. It is called with every response to a lease
+// request, because the clock of the proxy may be set: the last word counts. When the window has ended, the idle units are returned, and
 // those of its running requests as they end, since no later request can use them.
 func (q *Queue) UseUntil(pool wire.PoolID, at time.Duration) { q.holder.useUntil(pool, at) }
 
 func (h *Holder) useUntil(pool wire.PoolID, at time.Duration) {
-	l := h.lease(pool)
-	l.until, l.over = at, false
-	h.endsAt = min(h.endsAt, at)
+	if l := h.pools[pool]; l != nil {
+		l.until, l.over = at, false
+		h.endsAt = min(h.endsAt, at)
+	}
 }
 
 // endWindows ends the leases whose windows have ended. It returns when the next one ends.

@@ -30,8 +30,9 @@ func TestUnitsOfAWindowComeBackWhenItEnds(t *testing.T) {
 	timing := DefaultTiming(func(time.Duration) time.Duration { return 0 })
 	q := NewQueue(NewHolder(1, "b", "acc"), &timing, &ResponseTime{})
 	reserve := func(now time.Duration, window wire.PoolID) *Waiter {
+		w := q.Reserve(now, []wire.Need{need(1, wire.Balance, 10), need(window, wire.Limit, 10)})
 		q.UseUntil(window, time.Minute*time.Duration(window-10))
-		return q.Reserve(now, []wire.Need{need(1, wire.Balance, 10), need(window, wire.Limit, 10)})
+		return w
 	}
 
 	running := reserve(0, 11)
@@ -73,8 +74,8 @@ func TestWindowThatHadEndedByAWrongClockIsUsedAgain(t *testing.T) {
 	q := NewQueue(NewHolder(1, "b", "acc"), &timing, &ResponseTime{})
 	for i, at := range []time.Duration{time.Second, time.Minute} {
 		now := time.Duration(2*i) * time.Second
-		q.UseUntil(11, at)
 		w := q.Reserve(now, []wire.Need{need(11, wire.Limit, 10)})
+		q.UseUntil(11, at)
 		out := q.Next(now)
 		if out.Request == nil {
 			t.Fatalf("at %s: no lease request", now)

@@ -52,7 +52,7 @@ func UpdateAlarms(ctx context.Context, q *sqlcgen.Queries, pools ...AlarmPool) e
 
 // alarmPoolOf returns a locked pool with its alarms; nil if its kind has none.
 func alarmPoolOf(r *sqlcgen.LockPoolsRow) *AlarmPool {
-	if wire.PoolKind(r.Kind) == wire.Slots {
+	if wire.PoolKind(r.Kind) == wire.Slots || r.LimitNumber != nil {
 		return nil
 	}
 	return &AlarmPool{

@@ -54,9 +54,15 @@ const lockWait = 50 * time.Millisecond
 // then it leaves out the messages that need them, as later batches do at once. So
 // a control plane that is stopped inside a transaction delays no other accounts.
 func (l *Leases) Batch(ctx context.Context, requests []*wire.LeaseRequest, returns []*wire.Return, decide func(*allocator.Batch)) error {
+	moved, err := l.openWindows(ctx, windowsOf(requests, returns))
+	if err != nil {
+		return postgres.Translate("open windows", err)
+	}
+
 	keys := keysOf(requests, returns)
+	keys.moved = moved
 	keys.onlyFree = l.knowsLocked(keys.pools)
-	err := l.batch(ctx, &keys, requests, decide)
+	err = l.batch(ctx, &keys, requests, decide)
 	if postgres.IsLockTimeout(err) && !keys.onlyFree {
 		keys.onlyFree = true
 		err = l.batch(ctx, &keys, requests, decide)
@@ -113,6 +119,8 @@ type batchKeys struct {
 	// onlyFree makes load leave out rows that another transaction holds; locked are the pools that it left out.
 	onlyFree bool
 	locked   map[wire.PoolID]bool
+	// moved is Allocator.Moved.
+	moved map[wire.PoolID]wire.PoolID
 }
 
 // keysOf returns the keys of the rows that a batch needs.
@@ -154,6 +162,7 @@ func (k *batchKeys) load(ctx context.Context, q *sqlcgen.Queries) (*allocator.Ba
 	}
 
 	batch.Allocator = stored.Allocator()
+	batch.Allocator.Moved = k.moved
 	for _, id := range k.sessions {
 		s := batch.Sessions[wire.SessionID(id)]
 		batch.Allocator.EndedSessions[wire.SessionID(id)] = s == nil || !s.MayAdmit()

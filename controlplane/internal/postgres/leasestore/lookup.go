@@ -46,6 +46,7 @@ func (l *Leases) loadKeys(
 			err := errors.Join(
 				setMultipliers(reply.Record, rows[i].PriceMultiplier, rows[i].ModelMultipliers),
 				setRules(reply.Record, rows[i].ExpiresAt, rows[i].Paused, rows[i].Models, rows[i].Networks),
+				setLimits(reply.Record, rows[i].Limits),
 			)
 			if err != nil {
 				errs = append(errs, err)
@@ -165,5 +166,6 @@ func (l *Leases) KeyRecord(ctx context.Context, ofAccount *account.ID, ofKey *ke
 	return record, row.Suspended, errors.Join(
 		setMultipliers(record, row.PriceMultiplier, row.ModelMultipliers),
 		setRules(record, row.ExpiresAt, row.Paused, row.Models, row.Networks),
+		setLimits(record, row.Limits),
 	)
 }

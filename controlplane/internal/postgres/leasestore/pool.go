@@ -102,6 +102,8 @@ func poolOf(r *sqlcgen.LockPoolsRow) allocator.Pool {
 		Total:      r.Total,
 		Free:       r.Free,
 		Settled:    r.Settled,
+		EndMS:      r.EndMs,
+		Ended:      r.Ended,
 		Overrun:    r.Overrun,
 		Late:       r.Late,
 	}

@@ -44,6 +44,12 @@ func (s *Settlement) RequestTimes(ctx context.Context) (from, to, now time.Time,
 }
 
 func (s *Settlement) Settle(ctx context.Context, items []settle.Item) (settle.Result, error) {
+	if slices.ContainsFunc(items, func(i settle.Item) bool { return i.Event != nil && len(i.Event.Limits) > 0 }) {
+		if err := s.restoreWindows(ctx, items); err != nil {
+			return settle.Result{}, postgres.Translate("restore windows", err)
+		}
+	}
+
 	result, err := s.attempt(ctx, items, false)
 	for again := 1; isRepeated(err) && again < settleAttempts; again++ {
 		// Another replica has just settled the same events, or the session was lost with its settled numbers.
@@ -59,6 +65,21 @@ func (s *Settlement) Settle(ctx context.Context, items []settle.Item) (settle.Re
 // settleAttempts bounds the attempts that fail because another replica settles the
 // same events; then the events are delivered again.
 const settleAttempts = 5
+
+// restoreWindows makes the windows again that events name and that Postgres has lost, before the transaction that charges them.
+func (s *Settlement) restoreWindows(ctx context.Context, items []settle.Item) error {
+	started, always := map[int64]int64{}, map[int64]bool{}
+	for i := range items {
+		if items[i].Event == nil {
+			continue
+		}
+		for _, pool := range items[i].Event.Limits {
+			started[pool] = items[i].Event.StartedMS
+			always[pool] = always[pool] || items[i].Reviewed
+		}
+	}
+	return s.db.InTx(ctx, func(tx pgx.Tx) error { return leasestore.RestoreWindows(ctx, sqlcgen.New(tx), started, always) })
+}
 
 func (s *Settlement) attempt(ctx context.Context, items []settle.Item, checkAll bool) (result settle.Result, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
@@ -157,6 +178,11 @@ func (t *settleTx) findPools() error {
 		pools[rows[i].KeyID] = &rows[i]
 	}
 
+	owners, err := t.windowOwners()
+	if err != nil {
+		return err
+	}
+
 	charges := make([]settlement.Charge, len(t.items))
 	for i := range t.items {
 		item, c := &t.items[i], &charges[i]
@@ -169,14 +195,58 @@ func (t *settleTx) findPools() error {
 			t.quarantineReasons[i], c.Invalid = settle.ReasonUnknownKey, true
 		case row.AccountID != item.AccountID:
 			t.quarantineReasons[i], c.Invalid = settle.ReasonOtherAccount, true
+		case !owners.own(item):
+			t.quarantineReasons[i], c.Invalid = settle.ReasonUnknownWindow, true
 		default:
 			c.Cost = int64(item.Event.Cost)
 			c.Pools = []wire.PoolID{wire.PoolID(row.BalancePool), wire.PoolID(row.LimitPool)}
+			for _, pool := range item.Event.Limits {
+				c.Pools = append(c.Pools, wire.PoolID(pool))
+			}
 		}
 	}
 
 	t.Batch = settlement.NewBatch(charges)
 	return nil
+}
+
+// windowOwners has the owners of the windows that events name.
+type windowOwners map[int64]sqlcgen.WindowOwnersRow
+
+func (t *settleTx) windowOwners() (windowOwners, error) {
+	var ids []int64
+	for i := range t.items {
+		if e := t.items[i].Event; e != nil {
+			ids = append(ids, e.Limits...)
+		}
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+
+	rows, err := t.q.WindowOwners(t.ctx, ids)
+	if err != nil {
+		return nil, fmt.Errorf("find windows: %w", err)
+	}
+
+	owners := make(windowOwners, len(rows))
+	for _, r := range rows {
+		owners[r.ID] = r
+	}
+
+	return owners, nil
+}
+
+// own reports whether the windows of an event are different ones of limits of its account or key.
+func (w windowOwners) own(item *settle.Item) bool {
+	for i, pool := range item.Event.Limits {
+		owner, found := w[pool]
+		if !found || owner.AccountID != item.AccountID || owner.KeyID != nil && *owner.KeyID != item.KeyID ||
+			slices.Contains(item.Event.Limits[:i], pool) {
+			return false
+		}
+	}
+	return true
 }
 
 // post writes one ledger transaction for all new records: each account is charged

@@ -103,7 +103,7 @@ with used as (
     select p.id, coalesce(u.amount, 0) as want, p.settled as got
     from pools p
     left join used u on u.owner = coalesce(p.key_id, p.account_id)
-    where p.kind in (1, 2)
+    where p.kind in (1, 2) and p.limit_number is null
 ), first as (
     select * from sums where want <> got order by id limit 1
 )

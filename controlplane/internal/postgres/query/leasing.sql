@@ -24,7 +24,8 @@ for key share skip locked;
 select id from proxy_sessions where id = any(@ids::bigint[]);
 
 -- name: LockPools :many
-select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, low_balance_threshold, limit_alert_percent, raised_alarms
+select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, limit_number, low_balance_threshold, limit_alert_percent, raised_alarms,
+    coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended
 from pools
 where id = any(@ids::bigint[])
 order by id
@@ -32,7 +33,8 @@ for no key update;
 
 -- name: LockFreePools :many
 -- Like LockPools, without the pools whose rows another transaction holds.
-select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, low_balance_threshold, limit_alert_percent, raised_alarms
+select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, limit_number, low_balance_threshold, limit_alert_percent, raised_alarms,
+    coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended
 from pools
 where id = any(@ids::bigint[])
 order by id
@@ -42,13 +44,15 @@ for no key update skip locked;
 select id from pools where id = any(@ids::bigint[]);
 
 -- name: LockAccountPool :one
-select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, low_balance_threshold, limit_alert_percent, raised_alarms
+select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, limit_number, low_balance_threshold, limit_alert_percent, raised_alarms,
+    coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended
 from pools
-where account_id = @account_id and kind = @kind and key_id is null
+where account_id = @account_id and kind = @kind and key_id is null and limit_number is null
 for no key update;
 
 -- name: LockKeyPool :one
-select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, low_balance_threshold, limit_alert_percent, raised_alarms
+select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, limit_number, low_balance_threshold, limit_alert_percent, raised_alarms,
+    coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended
 from pools
 where key_id = @key_id::uuid and kind = 2
 for no key update;
@@ -230,7 +234,13 @@ select w.hash::bytea as lookup_hash, m.cluster_epoch, m.revision, k.id as key_id
     b.id as balance_pool, s.id as slots_pool, coalesce(case when l.unlimited then 0 else l.id end, 0)::bigint as limit_pool,
     coalesce(a.max_concurrent_requests, 0)::bigint as max_concurrent_requests,
     coalesce(a.price_multiplier, 0)::bigint as price_multiplier, coalesce(a.model_multipliers, '{}')::jsonb as model_multipliers,
-    k.expires_at, coalesce(k.paused, false)::boolean as paused, coalesce(k.models, '[]')::jsonb as models, coalesce(k.networks, '[]')::jsonb as networks
+    k.expires_at, coalesce(k.paused, false)::boolean as paused, coalesce(k.models, '[]')::jsonb as models, coalesce(k.networks, '[]')::jsonb as networks,
+    coalesce((
+        select jsonb_agg(jsonb_build_object('id', x.number, 'name', 'lim_' || replace(x.id::text, '-', ''), 'scope', case when x.key_id is null then 'account' else 'key' end, 'models', x.models, 'window', jsonb_build_object(
+            'period', x.period, 'time_zone', x.time_zone, 'length_seconds', x.length_seconds, 'anchor_unix', x.anchor_unix), 'newest', (
+                select jsonb_build_object('number', w.id & 16777215, 'start_ms', (extract(epoch from w.starts_at) * 1000)::bigint, 'end_ms', (extract(epoch from w.ends_at) * 1000)::bigint)
+                from pools w where w.limit_number = x.number and x.period = 'first_use' order by w.id desc limit 1)) order by x.key_id is null, x.number)
+        from limits x where x.account_id = a.id and (x.key_id is null or x.key_id = k.id) and x.removed_at is null), '[]')::jsonb as limits
 from cluster_state m
 cross join unnest(@lookup_hashes::bytea[]) as w (hash)
 left join api_keys k on k.id = coalesce(
@@ -247,7 +257,13 @@ select a.id as account_id, k.id as key_id, (a.status = 'active' and k.revoked_at
     b.id as balance_pool, s.id as slots_pool, coalesce(case when l.unlimited then 0 else l.id end, 0)::bigint as limit_pool,
     coalesce(a.max_concurrent_requests, 0)::bigint as max_concurrent_requests, coalesce(a.price_multiplier, 0)::bigint as price_multiplier,
     coalesce(a.model_multipliers, '{}')::jsonb as model_multipliers,
-    k.expires_at, coalesce(k.paused, false)::boolean as paused, coalesce(k.models, '[]')::jsonb as models, coalesce(k.networks, '[]')::jsonb as networks
+    k.expires_at, coalesce(k.paused, false)::boolean as paused, coalesce(k.models, '[]')::jsonb as models, coalesce(k.networks, '[]')::jsonb as networks,
+    coalesce((
+        select jsonb_agg(jsonb_build_object('id', x.number, 'name', 'lim_' || replace(x.id::text, '-', ''), 'scope', case when x.key_id is null then 'account' else 'key' end, 'models', x.models, 'window', jsonb_build_object(
+            'period', x.period, 'time_zone', x.time_zone, 'length_seconds', x.length_seconds, 'anchor_unix', x.anchor_unix), 'newest', (
+                select jsonb_build_object('number', w.id & 16777215, 'start_ms', (extract(epoch from w.starts_at) * 1000)::bigint, 'end_ms', (extract(epoch from w.ends_at) * 1000)::bigint)
+                from pools w where w.limit_number = x.number and x.period = 'first_use' order by w.id desc limit 1)) order by x.key_id is null, x.number)
+        from limits x where x.account_id = a.id and (x.key_id is null or x.key_id = k.id) and x.removed_at is null), '[]')::jsonb as limits
 from accounts a
 left join api_keys k on k.id = sqlc.narg('key_id')::uuid and k.account_id = a.id
 join pools b on b.account_id = a.id and b.kind = 1 and b.key_id is null
@@ -263,3 +279,45 @@ select b.id as balance_pool, l.id as limit_pool, (b.total - b.settled)::bigint a
 from pools b
 join pools l on l.key_id = @key_id::uuid and l.account_id = b.account_id
 where b.account_id = @account_id::uuid and b.kind = 1 and b.key_id is null;
+
+-- name: UnusableWindows :many
+-- Those of the pools of windows that do not exist, or that are not current within the tolerance.
+select w.id::bigint as id, (p.id is null)::boolean as missing
+from unnest(@ids::bigint[]) as w (id)
+left join pools p on p.id = w.id
+where p.id is null or clock_timestamp() < p.starts_at - make_interval(secs => @tolerance_seconds::float8) or clock_timestamp() >= p.ends_at + make_interval(secs => @tolerance_seconds::float8)
+order by w.id;
+
+-- name: ShareLimits :many
+-- A change of a limit waits for the windows that are made of it, and they for the change. A removed limit has windows, too: requests
+-- that reserved units of them may still run.
+select l.number, l.account_id, l.key_id, l.period, l.time_zone, l.length_seconds, l.anchor_unix,
+    (extract(epoch from clock_timestamp()) * 1000)::bigint as now_ms,
+    (c.lost_at is not null and clock_timestamp() < c.lost_at + interval '1 hour')::boolean as after_loss,
+    coalesce(n.id, 0)::bigint as newest, coalesce((extract(epoch from n.starts_at) * 1000)::bigint, 0)::bigint as newest_start_ms,
+    coalesce((extract(epoch from n.ends_at) * 1000)::bigint, 0)::bigint as newest_end_ms
+from limits l
+cross join cluster_state c
+left join lateral (select p.id, p.starts_at, p.ends_at from pools p where p.limit_number = l.number order by p.id desc limit 1) as n on true
+where l.number = any(@numbers::bigint[])
+order by l.number
+for share of l;
+
+-- name: InsertWindows :exec
+-- Another replica may just have made the same ones.
+insert into pools (id, account_id, kind, limit_number, total, free, starts_at, ends_at)
+overriding system value
+select w.id, l.account_id, 2, l.number, l.amount, l.amount, to_timestamp(w.start_ms / 1000.0), case when w.end_ms > 0 then to_timestamp(w.end_ms / 1000.0) end
+from (
+    select unnest(@ids::bigint[]) as id, unnest(@numbers::bigint[]) as number, unnest(@start_ms::bigint[]) as start_ms, unnest(@end_ms::bigint[]) as end_ms
+) as w
+join limits l on l.number = w.number
+order by w.id
+on conflict (id) do nothing;
+
+-- name: WindowOwners :many
+-- The owners of the limits of existing windows.
+select p.id, l.account_id, l.key_id
+from pools p
+join limits l on l.number = p.limit_number
+where p.id = any(@ids::bigint[]);

@@ -128,7 +128,7 @@ func (q *Queries) CheckLeases(ctx context.Context) (CheckLeasesRow, error) {
 }
 
 const countChargedPools = `-- name: CountChargedPools :one
-select count(*) from pools where kind in (1, 2)
+select count(*) from pools where kind in (1, 2) and limit_number is null
 `
 
 func (q *Queries) CountChargedPools(ctx context.Context) (int64, error) {
@@ -167,7 +167,7 @@ with parts as (
     union all
     select coalesce(p.key_id, p.account_id), 0, 0, 0, p.id, p.kind, p.settled, p.total - p.settled
     from pools p
-    where p.kind in (1, 2)
+    where p.kind in (1, 2) and p.limit_number is null
 )
 select max(pool)::bigint as id, max(kind)::smallint as kind, owner, max(settled)::bigint as settled, max(balance)::bigint as balance,
     sum(used)::bigint as used, sum(charged)::bigint as charged, sum(entries)::bigint as entries

@@ -12,9 +12,9 @@ import (
 )
 
 const listAccountPools = `-- name: ListAccountPools :many
-select p.id, p.account_id, p.kind, p.key_id, p.unlimited, p.total, p.free, p.settled, p.overrun, p.late, p.central, p.generation, p.low_balance_threshold, p.limit_alert_percent, p.raised_alarms from pools p
+select p.id, p.account_id, p.kind, p.key_id, p.limit_number, p.starts_at, p.ends_at, p.forgiven, p.unlimited, p.total, p.free, p.settled, p.overrun, p.late, p.central, p.generation, p.low_balance_threshold, p.limit_alert_percent, p.raised_alarms from pools p
 where p.id > $1 and p.id = any(array(
-    select a.id from pools a where a.account_id = $2 and a.key_id is null
+    select a.id from pools a where a.account_id = $2 and a.key_id is null and a.limit_number is null
     union all
     select l.id from api_keys k join pools l on l.key_id = k.id where k.account_id = $2
 ))
@@ -42,6 +42,10 @@ func (q *Queries) ListAccountPools(ctx context.Context, arg ListAccountPoolsPara
 			&i.AccountID,
 			&i.Kind,
 			&i.KeyID,
+			&i.LimitNumber,
+			&i.StartsAt,
+			&i.EndsAt,
+			&i.Forgiven,
 			&i.Unlimited,
 			&i.Total,
 			&i.Free,

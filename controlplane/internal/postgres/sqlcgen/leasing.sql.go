@@ -389,6 +389,36 @@ func (q *Queries) InsertSession(ctx context.Context, arg InsertSessionParams) (i
 	return id, err
 }
 
+const insertWindows = `-- name: InsertWindows :exec
+insert into pools (id, account_id, kind, limit_number, total, free, starts_at, ends_at)
+overriding system value
+select w.id, l.account_id, 2, l.number, l.amount, l.amount, to_timestamp(w.start_ms / 1000.0), case when w.end_ms > 0 then to_timestamp(w.end_ms / 1000.0) end
+from (
+    select unnest($1::bigint[]) as id, unnest($2::bigint[]) as number, unnest($3::bigint[]) as start_ms, unnest($4::bigint[]) as end_ms
+) as w
+join limits l on l.number = w.number
+order by w.id
+on conflict (id) do nothing
+`
+
+type InsertWindowsParams struct {
+	Ids     []int64
+	Numbers []int64
+	StartMs []int64
+	EndMs   []int64
+}
+
+// Another replica may just have made the same ones.
+func (q *Queries) InsertWindows(ctx context.Context, arg InsertWindowsParams) error {
+	_, err := q.db.Exec(ctx, insertWindows,
+		arg.Ids,
+		arg.Numbers,
+		arg.StartMs,
+		arg.EndMs,
+	)
+	return err
+}
+
 const keyWithoutMAC = `-- name: KeyWithoutMAC :one
 select exists (
     select from api_keys
@@ -483,7 +513,13 @@ select w.hash::bytea as lookup_hash, m.cluster_epoch, m.revision, k.id as key_id
     b.id as balance_pool, s.id as slots_pool, coalesce(case when l.unlimited then 0 else l.id end, 0)::bigint as limit_pool,
     coalesce(a.max_concurrent_requests, 0)::bigint as max_concurrent_requests,
     coalesce(a.price_multiplier, 0)::bigint as price_multiplier, coalesce(a.model_multipliers, '{}')::jsonb as model_multipliers,
-    k.expires_at, coalesce(k.paused, false)::boolean as paused, coalesce(k.models, '[]')::jsonb as models, coalesce(k.networks, '[]')::jsonb as networks
+    k.expires_at, coalesce(k.paused, false)::boolean as paused, coalesce(k.models, '[]')::jsonb as models, coalesce(k.networks, '[]')::jsonb as networks,
+    coalesce((
+        select jsonb_agg(jsonb_build_object('id', x.number, 'name', 'lim_' || replace(x.id::text, '-', ''), 'scope', case when x.key_id is null then 'account' else 'key' end, 'models', x.models, 'window', jsonb_build_object(
+            'period', x.period, 'time_zone', x.time_zone, 'length_seconds', x.length_seconds, 'anchor_unix', x.anchor_unix), 'newest', (
+                select jsonb_build_object('number', w.id & 16777215, 'start_ms', (extract(epoch from w.starts_at) * 1000)::bigint, 'end_ms', (extract(epoch from w.ends_at) * 1000)::bigint)
+                from pools w where w.limit_number = x.number and x.period = 'first_use' order by w.id desc limit 1)) order by x.key_id is null, x.number)
+        from limits x where x.account_id = a.id and (x.key_id is null or x.key_id = k.id) and x.removed_at is null), '[]')::jsonb as limits
 from cluster_state m
 cross join unnest($1::bytea[]) as w (hash)
 left join api_keys k on k.id = coalesce(
@@ -511,6 +547,7 @@ type LoadKeysRow struct {
 	Paused                bool
 	Models                []byte
 	Networks              []byte
+	Limits                []byte
 }
 
 // One statement, so that revision and records are read in one snapshot.
@@ -540,6 +577,7 @@ func (q *Queries) LoadKeys(ctx context.Context, lookupHashes [][]byte) ([]LoadKe
 			&i.Paused,
 			&i.Models,
 			&i.Networks,
+			&i.Limits,
 		); err != nil {
 			return nil, err
 		}
@@ -552,9 +590,10 @@ func (q *Queries) LoadKeys(ctx context.Context, lookupHashes [][]byte) ([]LoadKe
 }
 
 const lockAccountPool = `-- name: LockAccountPool :one
-select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, low_balance_threshold, limit_alert_percent, raised_alarms
+select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, limit_number, low_balance_threshold, limit_alert_percent, raised_alarms,
+    coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended
 from pools
-where account_id = $1 and kind = $2 and key_id is null
+where account_id = $1 and kind = $2 and key_id is null and limit_number is null
 for no key update
 `
 
@@ -576,9 +615,12 @@ type LockAccountPoolRow struct {
 	Late                int64
 	AccountID           ident.UUID
 	KeyID               *ident.UUID
+	LimitNumber         *int64
 	LowBalanceThreshold *int64
 	LimitAlertPercent   int16
 	RaisedAlarms        int16
+	EndMs               int64
+	Ended               bool
 }
 
 func (q *Queries) LockAccountPool(ctx context.Context, arg LockAccountPoolParams) (LockAccountPoolRow, error) {
@@ -597,15 +639,19 @@ func (q *Queries) LockAccountPool(ctx context.Context, arg LockAccountPoolParams
 		&i.Late,
 		&i.AccountID,
 		&i.KeyID,
+		&i.LimitNumber,
 		&i.LowBalanceThreshold,
 		&i.LimitAlertPercent,
 		&i.RaisedAlarms,
+		&i.EndMs,
+		&i.Ended,
 	)
 	return i, err
 }
 
 const lockFreePools = `-- name: LockFreePools :many
-select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, low_balance_threshold, limit_alert_percent, raised_alarms
+select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, limit_number, low_balance_threshold, limit_alert_percent, raised_alarms,
+    coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended
 from pools
 where id = any($1::bigint[])
 order by id
@@ -625,9 +671,12 @@ type LockFreePoolsRow struct {
 	Late                int64
 	AccountID           ident.UUID
 	KeyID               *ident.UUID
+	LimitNumber         *int64
 	LowBalanceThreshold *int64
 	LimitAlertPercent   int16
 	RaisedAlarms        int16
+	EndMs               int64
+	Ended               bool
 }
 
 // Like LockPools, without the pools whose rows another transaction holds.
@@ -653,9 +702,12 @@ func (q *Queries) LockFreePools(ctx context.Context, ids []int64) ([]LockFreePoo
 			&i.Late,
 			&i.AccountID,
 			&i.KeyID,
+			&i.LimitNumber,
 			&i.LowBalanceThreshold,
 			&i.LimitAlertPercent,
 			&i.RaisedAlarms,
+			&i.EndMs,
+			&i.Ended,
 		); err != nil {
 			return nil, err
 		}
@@ -668,7 +720,8 @@ func (q *Queries) LockFreePools(ctx context.Context, ids []int64) ([]LockFreePoo
 }
 
 const lockKeyPool = `-- name: LockKeyPool :one
-select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, low_balance_threshold, limit_alert_percent, raised_alarms
+select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, limit_number, low_balance_threshold, limit_alert_percent, raised_alarms,
+    coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended
 from pools
 where key_id = $1::uuid and kind = 2
 for no key update
@@ -687,9 +740,12 @@ type LockKeyPoolRow struct {
 	Late                int64
 	AccountID           ident.UUID
 	KeyID               *ident.UUID
+	LimitNumber         *int64
 	LowBalanceThreshold *int64
 	LimitAlertPercent   int16
 	RaisedAlarms        int16
+	EndMs               int64
+	Ended               bool
 }
 
 func (q *Queries) LockKeyPool(ctx context.Context, keyID ident.UUID) (LockKeyPoolRow, error) {
@@ -708,9 +764,12 @@ func (q *Queries) LockKeyPool(ctx context.Context, keyID ident.UUID) (LockKeyPoo
 		&i.Late,
 		&i.AccountID,
 		&i.KeyID,
+		&i.LimitNumber,
 		&i.LowBalanceThreshold,
 		&i.LimitAlertPercent,
 		&i.RaisedAlarms,
+		&i.EndMs,
+		&i.Ended,
 	)
 	return i, err
 }
@@ -757,7 +816,8 @@ func (q *Queries) LockLeases(ctx context.Context, arg LockLeasesParams) ([]Lease
 }
 
 const lockPools = `-- name: LockPools :many
-select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, low_balance_threshold, limit_alert_percent, raised_alarms
+select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, limit_number, low_balance_threshold, limit_alert_percent, raised_alarms,
+    coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended
 from pools
 where id = any($1::bigint[])
 order by id
@@ -777,9 +837,12 @@ type LockPoolsRow struct {
 	Late                int64
 	AccountID           ident.UUID
 	KeyID               *ident.UUID
+	LimitNumber         *int64
 	LowBalanceThreshold *int64
 	LimitAlertPercent   int16
 	RaisedAlarms        int16
+	EndMs               int64
+	Ended               bool
 }
 
 func (q *Queries) LockPools(ctx context.Context, ids []int64) ([]LockPoolsRow, error) {
@@ -804,9 +867,12 @@ func (q *Queries) LockPools(ctx context.Context, ids []int64) ([]LockPoolsRow, e
 			&i.Late,
 			&i.AccountID,
 			&i.KeyID,
+			&i.LimitNumber,
 			&i.LowBalanceThreshold,
 			&i.LimitAlertPercent,
 			&i.RaisedAlarms,
+			&i.EndMs,
+			&i.Ended,
 		); err != nil {
 			return nil, err
 		}
@@ -994,7 +1060,13 @@ select a.id as account_id, k.id as key_id, (a.status = 'active' and k.revoked_at
     b.id as balance_pool, s.id as slots_pool, coalesce(case when l.unlimited then 0 else l.id end, 0)::bigint as limit_pool,
     coalesce(a.max_concurrent_requests, 0)::bigint as max_concurrent_requests, coalesce(a.price_multiplier, 0)::bigint as price_multiplier,
     coalesce(a.model_multipliers, '{}')::jsonb as model_multipliers,
-    k.expires_at, coalesce(k.paused, false)::boolean as paused, coalesce(k.models, '[]')::jsonb as models, coalesce(k.networks, '[]')::jsonb as networks
+    k.expires_at, coalesce(k.paused, false)::boolean as paused, coalesce(k.models, '[]')::jsonb as models, coalesce(k.networks, '[]')::jsonb as networks,
+    coalesce((
+        select jsonb_agg(jsonb_build_object('id', x.number, 'name', 'lim_' || replace(x.id::text, '-', ''), 'scope', case when x.key_id is null then 'account' else 'key' end, 'models', x.models, 'window', jsonb_build_object(
+            'period', x.period, 'time_zone', x.time_zone, 'length_seconds', x.length_seconds, 'anchor_unix', x.anchor_unix), 'newest', (
+                select jsonb_build_object('number', w.id & 16777215, 'start_ms', (extract(epoch from w.starts_at) * 1000)::bigint, 'end_ms', (extract(epoch from w.ends_at) * 1000)::bigint)
+                from pools w where w.limit_number = x.number and x.period = 'first_use' order by w.id desc limit 1)) order by x.key_id is null, x.number)
+        from limits x where x.account_id = a.id and (x.key_id is null or x.key_id = k.id) and x.removed_at is null), '[]')::jsonb as limits
 from accounts a
 left join api_keys k on k.id = $1::uuid and k.account_id = a.id
 join pools b on b.account_id = a.id and b.kind = 1 and b.key_id is null
@@ -1024,6 +1096,7 @@ type ReadKeyRecordRow struct {
 	Paused                bool
 	Models                []byte
 	Networks              []byte
+	Limits                []byte
 }
 
 // The record of one key as LoadKeys has it. Without a key, that of a key of the account that has no spend limit.
@@ -1045,6 +1118,7 @@ func (q *Queries) ReadKeyRecord(ctx context.Context, arg ReadKeyRecordParams) (R
 		&i.Paused,
 		&i.Models,
 		&i.Networks,
+		&i.Limits,
 	)
 	return i, err
 }
@@ -1132,6 +1206,70 @@ func (q *Queries) ShareFreeSessions(ctx context.Context, ids []int64) ([]ShareFr
 	return items, nil
 }
 
+const shareLimits = `-- name: ShareLimits :many
+select l.number, l.account_id, l.key_id, l.period, l.time_zone, l.length_seconds, l.anchor_unix,
+    (extract(epoch from clock_timestamp()) * 1000)::bigint as now_ms,
+    (c.lost_at is not null and clock_timestamp() < c.lost_at + interval '1 hour')::boolean as after_loss,
+    coalesce(n.id, 0)::bigint as newest, coalesce((extract(epoch from n.starts_at) * 1000)::bigint, 0)::bigint as newest_start_ms,
+    coalesce((extract(epoch from n.ends_at) * 1000)::bigint, 0)::bigint as newest_end_ms
+from limits l
+cross join cluster_state c
+left join lateral (select p.id, p.starts_at, p.ends_at from pools p where p.limit_number = l.number order by p.id desc limit 1) as n on true
+where l.number = any($1::bigint[])
+order by l.number
+for share of l
+`
+
+type ShareLimitsRow struct {
+	Number        int64
+	AccountID     ident.UUID
+	KeyID         *ident.UUID
+	Period        string
+	TimeZone      string
+	LengthSeconds int64
+	AnchorUnix    int64
+	NowMs         int64
+	AfterLoss     bool
+	Newest        int64
+	NewestStartMs int64
+	NewestEndMs   int64
+}
+
+// A change of a limit waits for the windows that are made of it, and they for the change. A removed limit has windows, too: requests
+// that reserved units of them may still run.
+func (q *Queries) ShareLimits(ctx context.Context, numbers []int64) ([]ShareLimitsRow, error) {
+	rows, err := q.db.Query(ctx, shareLimits, numbers)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ShareLimitsRow
+	for rows.Next() {
+		var i ShareLimitsRow
+		if err := rows.Scan(
+			&i.Number,
+			&i.AccountID,
+			&i.KeyID,
+			&i.Period,
+			&i.TimeZone,
+			&i.LengthSeconds,
+			&i.AnchorUnix,
+			&i.NowMs,
+			&i.AfterLoss,
+			&i.Newest,
+			&i.NewestStartMs,
+			&i.NewestEndMs,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const shareSessions = `-- name: ShareSessions :many
 
 select id, boot_id, state, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision
@@ -1190,6 +1328,45 @@ func (q *Queries) StreamedRevision(ctx context.Context) (int64, error) {
 	var streamed_revision int64
 	err := row.Scan(&streamed_revision)
 	return streamed_revision, err
+}
+
+const unusableWindows = `-- name: UnusableWindows :many
+select w.id::bigint as id, (p.id is null)::boolean as missing
+from unnest($1::bigint[]) as w (id)
+left join pools p on p.id = w.id
+where p.id is null or clock_timestamp() < p.starts_at - make_interval(secs => $2::float8) or clock_timestamp() >= p.ends_at + make_interval(secs => $2::float8)
+order by w.id
+`
+
+type UnusableWindowsParams struct {
+	Ids              []int64
+	ToleranceSeconds float64
+}
+
+type UnusableWindowsRow struct {
+	ID      int64
+	Missing bool
+}
+
+// Those of the pools of windows that do not exist, or that are not current within the tolerance.
+func (q *Queries) UnusableWindows(ctx context.Context, arg UnusableWindowsParams) ([]UnusableWindowsRow, error) {
+	rows, err := q.db.Query(ctx, unusableWindows, arg.Ids, arg.ToleranceSeconds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []UnusableWindowsRow
+	for rows.Next() {
+		var i UnusableWindowsRow
+		if err := rows.Scan(&i.ID, &i.Missing); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const updatePools = `-- name: UpdatePools :exec
@@ -1275,4 +1452,38 @@ func (q *Queries) UpsertLeases(ctx context.Context, arg UpsertLeasesParams) erro
 		arg.RecalledGeneration,
 	)
 	return err
+}
+
+const windowOwners = `-- name: WindowOwners :many
+select p.id, l.account_id, l.key_id
+from pools p
+join limits l on l.number = p.limit_number
+where p.id = any($1::bigint[])
+`
+
+type WindowOwnersRow struct {
+	ID        int64
+	AccountID ident.UUID
+	KeyID     *ident.UUID
+}
+
+// The owners of the limits of existing windows.
+func (q *Queries) WindowOwners(ctx context.Context, ids []int64) ([]WindowOwnersRow, error) {
+	rows, err := q.db.Query(ctx, windowOwners, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []WindowOwnersRow
+	for rows.Next() {
+		var i WindowOwnersRow
+		if err := rows.Scan(&i.ID, &i.AccountID, &i.KeyID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

@@ -217,6 +217,24 @@ type LedgerTransaction struct {
 	CreatedAt time.Time
 }
 
+type Limit struct {
+	Number        int64
+	ID            ident.UUID
+	AccountID     ident.UUID
+	KeyID         *ident.UUID
+	Name          string
+	Amount        int64
+	Period        string
+	TimeZone      string
+	LengthSeconds int64
+	AnchorUnix    int64
+	Models        []byte
+	RemovedAt     *time.Time
+	Revision      int64
+	CreatedAt     time.Time
+	UpdatedAt     time.Time
+}
+
 type Model struct {
 	ID        string
 	Type      string
@@ -255,6 +273,10 @@ type Pool struct {
 	AccountID           ident.UUID
 	Kind                int16
 	KeyID               *ident.UUID
+	LimitNumber         *int64
+	StartsAt            *time.Time
+	EndsAt              *time.Time
+	Forgiven            int64
 	Unlimited           bool
 	Total               int64
 	Free                int64

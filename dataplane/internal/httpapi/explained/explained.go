@@ -118,7 +118,7 @@ func Judge(states []wire.PoolState, needs []wire.Need) error {
 
 	refused := &admission.RefusedError{Decision: decision}
 	for _, n := range needs {
-		if n.Kind == decision.Reason.Pool() {
+		if n.Pool == decision.Pool {
 			refused.Wanted = n.Amount
 		}
 	}

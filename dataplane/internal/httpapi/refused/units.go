@@ -1,11 +1,14 @@
 package refused
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"modelgateway/dataplane/internal/admission"
 	"modelgateway/shared/apierr"
+	"modelgateway/shared/limit"
 	"modelgateway/shared/money"
 	"modelgateway/shared/wire"
 )
@@ -20,11 +23,13 @@ func NoUnits(r *admission.RefusedError) *apierr.Error {
 	available, reserved := money.Nano(max(r.Free, 0)), money.Nano(r.Reserved)
 	switch r.Reason {
 	case wire.LimitSpent:
-		message := fmt.Sprintf("The spend limit of this API key is reached: %s remains.", available)
+		message := fmt.Sprintf("%s is reached: %s remains%s.", whichLimit(r), available, whenReset(r))
 		if available > 0 {
 			message = fmt.Sprintf(
-				"The spend limit of this API key leaves %s, and this request may cost %s. Ask for less output, or have the limit raised.",
+				"%s leaves %s%s, and this request may cost %s. Ask for less output, or have the limit raised.",
+				whichLimit(r),
 				available,
+				whenReset(r),
 				money.Nano(r.Wanted),
 			)
 		}
@@ -34,9 +39,11 @@ func NoUnits(r *admission.RefusedError) *apierr.Error {
 			http.StatusForbidden,
 			apierr.SpendLimitExceeded,
 			fmt.Sprintf(
-				"The rest of this API key's spend limit is reserved for running requests: %s is available, %s is reserved.",
+				"%s: the rest is reserved for running requests: %s is available, %s is reserved%s.",
+				whichLimit(r),
 				available,
 				reserved,
+				whenReset(r),
 			),
 		)
 	case wire.NoSlot:
@@ -53,5 +60,41 @@ func NoUnits(r *admission.RefusedError) *apierr.Error {
 			fmt.Sprintf("The balance is exhausted: %s is available, %s is reserved for running requests.", available, reserved))
 	default: // a reason that a later release of the control plane has added
 		return Unavailable()
+	}
+}
+
+// whichLimit names the limit that a request was refused for.
+func whichLimit(r *admission.RefusedError) string {
+	switch {
+	case r.Limit == nil:
+		return "The spend limit of this API key"
+	case r.Limit.Scope == limit.Account:
+		return "The spend limit " + r.Limit.Name + " of this account"
+	default:
+		return "The spend limit " + r.Limit.Name + " of this API key"
+	}
+}
+
+// whenReset says when the window of the limit ends.
+func whenReset(r *admission.RefusedError) string {
+	if r.ResetsAt.IsZero() {
+		return ""
+	}
+	return " until " + r.ResetsAt.UTC().Format(time.RFC3339)
+}
+
+// SetLimit sets the headers that say which limit a request was refused for; it has no effect for other refusals.
+func SetLimit(h http.Header, err error) {
+	r, ok := errors.AsType[*admission.RefusedError](err)
+	if !ok || r.Reason.Pool() != wire.Limit {
+		return
+	}
+	if r.Limit == nil { // the spend limit of the key itself
+		h["X-Limit-Scope"], h["X-Limit-Id"] = []string{string(limit.Key)}, []string{r.KeyID}
+		return
+	}
+	h["X-Limit-Scope"], h["X-Limit-Id"] = []string{string(r.Limit.Scope)}, []string{r.Limit.Name}
+	if !r.ResetsAt.IsZero() {
+		h["X-Limit-Resets-At"] = []string{r.ResetsAt.UTC().Format(time.RFC3339)}
 	}
 }

@@ -1,0 +1,99 @@
+package admission
+
+import (
+	"sync"
+	"time"
+
+	"modelgateway/dataplane/internal/auth"
+	"modelgateway/shared/lease/holder"
+	"modelgateway/shared/limit"
+	"modelgateway/shared/wire"
+)
+
+// windows has the current windows of limits. It is safe for concurrent use.
+type windows struct {
+	mu    sync.Mutex
+	known limit.Windows
+}
+
+func (w *windows) current(l *limit.Limit, nowMS int64) (limit.Span, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.known.Current(l, nowMS)
+}
+
+// move records the right window of one of the limits, and reports whether that could be done.
+func (w *windows) move(limits []limit.Limit, pool wire.PoolID, nowMS int64) bool {
+	id, _, ok := limit.OfPool(int64(pool))
+	for i := range limits {
+		if ok && limits[i].ID == id {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.known.Move(&limits[i], int64(pool), nowMS)
+			return true
+		}
+	}
+	return false
+}
+
+// learn records when the windows of leases end.
+func (w *windows) learn(leases []wire.LeaseState) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range leases {
+		w.known.Learn(int64(leases[i].Pool), leases[i].EndMS)
+	}
+}
+
+// learnEnds tells a queue, and all of the proxy, when the windows end of which it gets units.
+func (q *accountQueue) learnEnds(queue *holder.Queue, leases []wire.LeaseState) {
+	now, elapsed := time.Now().UnixMilli(), q.a.elapsed()
+	for i := range leases {
+		if end := leases[i].EndMS; end != 0 {
+			queue.UseUntil(leases[i].Pool, elapsed+time.Duration(end-now)*time.Millisecond)
+		}
+	}
+}
+
+// appendWindows appends the needs of the windows of the limits that apply to the request, and returns the pools of these.
+func (a *Admission) appendWindows(r *Request, needs []wire.Need) (all []wire.Need, pools []int64, err error) {
+	if len(r.Key.Limits) == 0 {
+		return needs, nil, nil
+	}
+
+	model := ""
+	if r.Use != nil {
+		model = r.Use.ModelID()
+	}
+
+	now, amount := time.Now().UnixMilli(), max(int64(r.ExpectedCost), 1)
+	for i := range r.Key.Limits {
+		l := &r.Key.Limits[i]
+		if !l.AppliesTo(model) {
+			continue
+		}
+		span, err := a.windows.current(l, now)
+		if err != nil {
+			return nil, nil, err
+		}
+		pool := limit.Pool(l.ID, span.Number)
+		needs = append(needs, wire.Need{Pool: wire.PoolID(pool), Kind: wire.Limit, Amount: amount})
+		pools = append(pools, pool)
+	}
+
+	return needs, pools, nil
+}
+
+// describe adds to a refusal which limit is short and when its window ends.
+func (a *Admission) describe(r *RefusedError, key *auth.Key) {
+	r.KeyID = key.KeyID
+	id, number, ok := limit.OfPool(int64(r.Pool))
+	for i := range key.Limits {
+		if l := &key.Limits[i]; ok && l.ID == id {
+			r.Limit = l
+			if span, err := a.windows.current(l, time.Now().UnixMilli()); err == nil && span.Number == number && span.EndMS != 0 {
+				r.ResetsAt = time.UnixMilli(span.EndMS)
+			}
+		}
+	}
+}
