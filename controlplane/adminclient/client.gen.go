@@ -267,6 +267,16 @@ const (
 	LedgerCheckStateWaiting LedgerCheckState = "waiting"
 )
 
+// Defines values for LimitPeriodPeriod.
+const (
+	LimitPeriodPeriodDay      LimitPeriodPeriod = "day"
+	LimitPeriodPeriodFirstUse LimitPeriodPeriod = "first_use"
+	LimitPeriodPeriodFixed    LimitPeriodPeriod = "fixed"
+	LimitPeriodPeriodForever  LimitPeriodPeriod = "forever"
+	LimitPeriodPeriodMonth    LimitPeriodPeriod = "month"
+	LimitPeriodPeriodWeek     LimitPeriodPeriod = "week"
+)
+
 // Defines values for MaintenanceScope.
 const (
 	MaintenanceScopeModel    MaintenanceScope = "model"
@@ -377,7 +387,7 @@ const (
 // Defines values for ShortPool.
 const (
 	ShortPoolBalance   ShortPool = "balance"
-	ShortPoolKeyLimit  ShortPool = "key_limit"
+	ShortPoolLimit     ShortPool = "limit"
 	ShortPoolSlots     ShortPool = "slots"
 	ShortPoolVideoJobs ShortPool = "video_jobs"
 )
@@ -2296,6 +2306,80 @@ type LedgerEntry struct {
 	TransactionID string  `json:"transaction_id"`
 }
 
+// LimitCreate defines model for LimitCreate.
+type LimitCreate struct {
+	// Amount A decimal.
+	Amount string `json:"amount"`
+
+	// KeyID The key of the account that the limit is for; absent for the account.
+	KeyID *string `json:"key_id,omitempty"`
+
+	// Models The ids of the models that the limit applies to, or prefixes that end with `*`; empty for all.
+	Models []string    `json:"models,omitempty"`
+	Name   *string     `json:"name,omitempty"`
+	Window LimitPeriod `json:"window"`
+}
+
+// LimitList defines model for LimitList.
+type LimitList struct {
+	Data       []SpendLimit `json:"data"`
+	NextCursor *string      `json:"next_cursor,omitempty"`
+}
+
+// LimitPatch defines model for LimitPatch.
+type LimitPatch struct {
+	// Amount A decimal.
+	Amount *string  `json:"amount,omitempty"`
+	Models []string `json:"models,omitempty"`
+	Name   *string  `json:"name,omitempty"`
+}
+
+// LimitPeriod defines model for LimitPeriod.
+type LimitPeriod struct {
+	// Anchor When a window of `fixed` begins, in whole seconds; absent for the beginning of 1970.
+	Anchor *time.Time `json:"anchor,omitempty"`
+
+	// LengthSeconds The length of the windows of `fixed` and `first_use`, where it is required.
+	LengthSeconds *int64 `json:"length_seconds,omitempty"`
+
+	// Period `day`, `week` (from Monday) and `month` are those of the calendar. Windows of `fixed` have the same length, and one begins at the
+	// anchor. Those of `first_use` begin with the first request after the one before has ended.
+	Period LimitPeriodPeriod `json:"period"`
+
+	// TimeZone The IANA name of the time zone of `day`, `week` and `month`, where it is required.
+	//
+	// Examples: Europe/Moscow
+	TimeZone *string `json:"time_zone,omitempty"`
+}
+
+// LimitPeriodPeriod `day`, `week` (from Monday) and `month` are those of the calendar. Windows of `fixed` have the same length, and one begins at the
+// anchor. Those of `first_use` begin with the first request after the one before has ended.
+type LimitPeriodPeriod string
+
+// LimitWindow A window with its figures; absent in a limit if no request has needed it yet.
+type LimitWindow struct {
+	Amount string `json:"amount"`
+
+	// EndsAt Absent for a window that does not end.
+	EndsAt *time.Time `json:"ends_at,omitempty"`
+
+	// Left What is left for further requests; negative if requests have cost more than they had reserved.
+	Left string `json:"left"`
+
+	// Reserved What running requests have reserved.
+	Reserved string `json:"reserved"`
+
+	// Spent What requests of the window have cost since it was last reset.
+	Spent    string    `json:"spent"`
+	StartsAt time.Time `json:"starts_at"`
+}
+
+// LimitWindowList defines model for LimitWindowList.
+type LimitWindowList struct {
+	Data       []LimitWindow `json:"data"`
+	NextCursor *string       `json:"next_cursor,omitempty"`
+}
+
 // ListedEvent defines model for ListedEvent.
 type ListedEvent struct {
 	// Deliveries One for each endpoint that it is sent to.
@@ -3202,6 +3286,26 @@ type Short struct {
 // ShortPool defines model for Short.Pool.
 type ShortPool string
 
+// SpendLimit defines model for SpendLimit.
+type SpendLimit struct {
+	AccountID string `json:"account_id"`
+
+	// Amount A decimal.
+	Amount    string    `json:"amount"`
+	CreatedAt time.Time `json:"created_at"`
+
+	// Current A window with its figures; absent in a limit if no request has needed it yet.
+	Current *LimitWindow `json:"current,omitempty"`
+	ID      string       `json:"id"`
+
+	// KeyID Absent for a limit of the account.
+	KeyID     *string     `json:"key_id,omitempty"`
+	Models    []string    `json:"models"`
+	Name      *string     `json:"name,omitempty"`
+	UpdatedAt time.Time   `json:"updated_at"`
+	Window    LimitPeriod `json:"window"`
+}
+
 // Statement defines model for Statement.
 type Statement struct {
 	AccountID string `json:"account_id"`
@@ -3815,6 +3919,9 @@ type KeyID = string
 // Limit defines model for Limit.
 type Limit = int
 
+// LimitID Examples: lim_0192f0c1d2e37a4b8c5d6e7f8091a2b7
+type LimitID = string
+
 // QuarantineID defines model for QuarantineID.
 type QuarantineID = int64
 
@@ -3919,6 +4026,31 @@ type ListLedgerParams struct {
 
 	// Limit The maximum number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// ListLimitsParams defines parameters for ListLimits.
+type ListLimitsParams struct {
+	// Cursor The `next_cursor` of the previous page.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The maximum number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// KeyID Only the limits of this key.
+	KeyID *string `form:"key_id,omitempty" json:"key_id,omitempty"`
+}
+
+// CreateLimitParams defines parameters for CreateLimit.
+type CreateLimitParams struct {
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout The time limit of `wait`, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // WithdrawModelParams defines parameters for WithdrawModel.
@@ -4141,6 +4273,56 @@ type ExportLedgerParams struct {
 	Cursor *string       `form:"cursor,omitempty" json:"cursor,omitempty"`
 	Format *ExportFormat `form:"format,omitempty" json:"format,omitempty"`
 	Accept *string       `json:"Accept,omitempty"`
+}
+
+// DeleteLimitParams defines parameters for DeleteLimit.
+type DeleteLimitParams struct {
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout The time limit of `wait`, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// UpdateLimitParams defines parameters for UpdateLimit.
+type UpdateLimitParams struct {
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout The time limit of `wait`, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ResetLimitParams defines parameters for ResetLimit.
+type ResetLimitParams struct {
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout The time limit of `wait`, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// ListLimitWindowsParams defines parameters for ListLimitWindows.
+type ListLimitWindowsParams struct {
+	// Cursor The `next_cursor` of the previous page.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The maximum number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // OpenModelParams defines parameters for OpenModel.
@@ -4975,6 +5157,27 @@ func (c *Client) ListLedger(ctx context.Context, accountID AccountID, params *Li
 	}, options)
 }
 
+// ListLimits: List the limits of an account and its keys, oldest first
+//
+// GET /admin/v1/accounts/{account_id}/limits
+func (c *Client) ListLimits(ctx context.Context, accountID AccountID, params *ListLimitsParams, options ...CallOption) (*Response[LimitList], error) {
+	return do[LimitList](ctx, c, call{
+		method: http.MethodGet, path: "/admin/v1/accounts/{account_id}/limits", ids: []any{accountID}, params: params,
+	}, options)
+}
+
+// CreateLimit: Limit what an account or one of its keys may spend in each window
+//
+// An account and one of its keys may have 7 limits together, beside the key's `spend_limit`, which is a limit for ever. Every request
+// must fit in each limit that applies to it; it counts in the window in which it was admitted, whenever it ends.
+//
+// POST /admin/v1/accounts/{account_id}/limits
+func (c *Client) CreateLimit(ctx context.Context, accountID AccountID, params *CreateLimitParams, body LimitCreate, options ...CallOption) (*Response[SpendLimit], error) {
+	return do[SpendLimit](ctx, c, call{
+		method: http.MethodPost, path: "/admin/v1/accounts/{account_id}/limits", ids: []any{accountID}, params: params, body: body,
+	}, options)
+}
+
 // ListGrants: List the models granted to an account
 //
 // GET /admin/v1/accounts/{account_id}/models
@@ -5268,6 +5471,60 @@ func (c *Client) GetLedgerCheck(ctx context.Context, checkID string, options ...
 func (c *Client) ExportLedger(ctx context.Context, params *ExportLedgerParams, options ...CallOption) (*Export, error) {
 	return export(ctx, c, call{
 		method: http.MethodGet, path: "/admin/v1/ledger/export", params: params,
+	}, options)
+}
+
+// DeleteLimit: Remove a limit
+//
+// Requests that run count to their end. The windows keep their figures.
+//
+// DELETE /admin/v1/limits/{limit_id}
+func (c *Client) DeleteLimit(ctx context.Context, limitID LimitID, params *DeleteLimitParams, options ...CallOption) (*Response[Empty], error) {
+	return do[Empty](ctx, c, call{
+		method: http.MethodDelete, path: "/admin/v1/limits/{limit_id}", ids: []any{limitID}, params: params,
+	}, options)
+}
+
+// GetLimit: Get a limit with its current window
+//
+// GET /admin/v1/limits/{limit_id}
+func (c *Client) GetLimit(ctx context.Context, limitID LimitID, options ...CallOption) (*Response[SpendLimit], error) {
+	return do[SpendLimit](ctx, c, call{
+		method: http.MethodGet, path: "/admin/v1/limits/{limit_id}", ids: []any{limitID},
+	}, options)
+}
+
+// UpdateLimit: Change the amount, the models or the name of a limit
+//
+// The amount of the current window changes, too. The window of a limit never changes; create another limit for another.
+//
+// PATCH /admin/v1/limits/{limit_id}
+func (c *Client) UpdateLimit(ctx context.Context, limitID LimitID, params *UpdateLimitParams, body LimitPatch, options ...CallOption) (*Response[SpendLimit], error) {
+	return do[SpendLimit](ctx, c, call{
+		method: http.MethodPatch, path: "/admin/v1/limits/{limit_id}", ids: []any{limitID}, params: params, body: body,
+	}, options)
+}
+
+// ResetLimit: Forgive what was spent in the current window of a limit
+//
+// The whole amount may be spent again until the window ends. What running requests have reserved stays reserved and counts when they
+// end. The response is 409 `no_window` if no request has needed the window yet. The audit log has what was forgiven.
+//
+// POST /admin/v1/limits/{limit_id}/reset
+func (c *Client) ResetLimit(ctx context.Context, limitID LimitID, params *ResetLimitParams, options ...CallOption) (*Response[SpendLimit], error) {
+	return do[SpendLimit](ctx, c, call{
+		method: http.MethodPost, path: "/admin/v1/limits/{limit_id}/reset", ids: []any{limitID}, params: params,
+	}, options)
+}
+
+// ListLimitWindows: List the windows of a limit, newest first
+//
+// Windows that no request has needed are left out.
+//
+// GET /admin/v1/limits/{limit_id}/windows
+func (c *Client) ListLimitWindows(ctx context.Context, limitID LimitID, params *ListLimitWindowsParams, options ...CallOption) (*Response[LimitWindowList], error) {
+	return do[LimitWindowList](ctx, c, call{
+		method: http.MethodGet, path: "/admin/v1/limits/{limit_id}/windows", ids: []any{limitID}, params: params,
 	}, options)
 }
 

@@ -33,6 +33,7 @@ import (
 	"modelgateway/controlplane/internal/rotation"
 	"modelgateway/controlplane/internal/search"
 	"modelgateway/controlplane/internal/settle"
+	"modelgateway/controlplane/internal/spendlimit"
 	"modelgateway/controlplane/internal/statement"
 	"modelgateway/controlplane/internal/traffic"
 	"modelgateway/controlplane/internal/usage"
@@ -270,6 +271,13 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 			ConfirmTimeout: confirmTimeout,
 		}),
 		Keys:         a.newKeys(&keys),
+		Limits: spendlimit.NewService(spendlimit.Config{
+			Store:          accountstore.NewSpendLimits(a.adminDB),
+			Announcer:      a.leasing,
+			Holdings:       a.leasing,
+			Log:            a.log,
+			ConfirmTimeout: confirmTimeout,
+		}),
 		Ledger:       books,
 		LedgerChecks: checks,
 		Sessions:     sessions,

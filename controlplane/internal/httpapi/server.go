@@ -44,6 +44,7 @@ import (
 	"modelgateway/controlplane/internal/search"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/controlplane/internal/signin"
+	"modelgateway/controlplane/internal/spendlimit"
 	"modelgateway/controlplane/internal/statement"
 	"modelgateway/controlplane/internal/traffic"
 	"modelgateway/controlplane/internal/usage"
@@ -82,6 +83,7 @@ type Config struct {
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
 
+	Limits       *spendlimit.Service
 	LedgerChecks *ledgercheck.Service
 	Holdings     *holding.Service
 	Search       *search.Service
@@ -124,6 +126,7 @@ func newServer(cfg *Config) *server {
 			Ledger:   cfg.Ledger,
 			Catalog:  cfg.Catalog,
 			Holdings: cfg.Holdings,
+			Limits:   cfg.Limits,
 		},
 		billingHandlers{
 			Accounts:     cfg.Accounts,

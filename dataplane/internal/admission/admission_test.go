@@ -165,9 +165,9 @@ func TestRefusalHasReasonAndFreeUnits(t *testing.T) {
 		balance, limit, slots int64
 		want                  wire.Decision
 	}{
-		{"balance", 9, 100, 1, wire.Decision{Reason: wire.BalanceSpent, Free: 9}},
-		{"limit", 9, 9, 1, wire.Decision{Reason: wire.LimitSpent, Free: 9}},
-		{"slots", 100, 100, 0, wire.Decision{Reason: wire.NoSlot}},
+		{"balance", 9, 100, 1, wire.Decision{Reason: wire.BalanceSpent, Pool: balancePool, Free: 9}},
+		{"limit", 9, 9, 1, wire.Decision{Reason: wire.LimitSpent, Pool: limitPool, Free: 9}},
+		{"slots", 100, 100, 0, wire.Decision{Reason: wire.NoSlot, Pool: slotsPool}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

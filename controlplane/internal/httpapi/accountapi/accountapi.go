@@ -1,4 +1,4 @@
-// Package accountapi holds the admin API's handlers of accounts, their balance and their API keys.
+// Package accountapi holds the admin API's handlers of accounts, their balance, their limits and their API keys.
 package accountapi
 
 import (
@@ -7,6 +7,7 @@ import (
 	"modelgateway/controlplane/internal/holding"
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/ledger"
+	"modelgateway/controlplane/internal/spendlimit"
 )
 
 // Handlers implements the operations of accounts and keys.
@@ -16,4 +17,5 @@ type Handlers struct {
 	Ledger   *ledger.Service
 	Catalog  *catalog.Service
 	Holdings *holding.Service
+	Limits   *spendlimit.Service
 }

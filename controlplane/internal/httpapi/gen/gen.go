@@ -202,6 +202,16 @@ const (
 	LedgerCheckStateWaiting LedgerCheckState = "waiting"
 )
 
+// Defines values for LimitPeriodPeriod.
+const (
+	LimitPeriodPeriodDay      LimitPeriodPeriod = "day"
+	LimitPeriodPeriodFirstUse LimitPeriodPeriod = "first_use"
+	LimitPeriodPeriodFixed    LimitPeriodPeriod = "fixed"
+	LimitPeriodPeriodForever  LimitPeriodPeriod = "forever"
+	LimitPeriodPeriodMonth    LimitPeriodPeriod = "month"
+	LimitPeriodPeriodWeek     LimitPeriodPeriod = "week"
+)
+
 // Defines values for MaintenanceScope.
 const (
 	MaintenanceScopeModel    MaintenanceScope = "model"
@@ -312,7 +322,7 @@ const (
 // Defines values for ShortPool.
 const (
 	ShortPoolBalance   ShortPool = "balance"
-	ShortPoolKeyLimit  ShortPool = "key_limit"
+	ShortPoolLimit     ShortPool = "limit"
 	ShortPoolSlots     ShortPool = "slots"
 	ShortPoolVideoJobs ShortPool = "video_jobs"
 )
@@ -1759,6 +1769,80 @@ type LedgerEntry struct {
 	TransactionID string  `json:"transaction_id"`
 }
 
+// LimitCreate defines model for LimitCreate.
+type LimitCreate struct {
+	// Amount A decimal.
+	Amount string `json:"amount"`
+
+	// KeyID The key of the account that the limit is for; absent for the account.
+	KeyID *string `json:"key_id,omitempty"`
+
+	// Models The ids of the models that the limit applies to, or prefixes that end with `*`; empty for all.
+	Models []string    `json:"models,omitempty"`
+	Name   *string     `json:"name,omitempty"`
+	Window LimitPeriod `json:"window"`
+}
+
+// LimitList defines model for LimitList.
+type LimitList struct {
+	Data       []SpendLimit `json:"data"`
+	NextCursor *string      `json:"next_cursor,omitempty"`
+}
+
+// LimitPatch defines model for LimitPatch.
+type LimitPatch struct {
+	// Amount A decimal.
+	Amount *string  `json:"amount,omitempty"`
+	Models []string `json:"models,omitempty"`
+	Name   *string  `json:"name,omitempty"`
+}
+
+// LimitPeriod defines model for LimitPeriod.
+type LimitPeriod struct {
+	// Anchor When a window of `fixed` begins, in whole seconds; absent for the beginning of 1970.
+	Anchor *time.Time `json:"anchor,omitempty"`
+
+	// LengthSeconds The length of the windows of `fixed` and `first_use`, where it is required.
+	LengthSeconds *int64 `json:"length_seconds,omitempty"`
+
+	// Period `day`, `week` (from Monday) and `month` are those of the calendar. Windows of `fixed` have the same length, and one begins at the
+	// anchor. Those of `first_use` begin with the first request after the one before has ended.
+	Period LimitPeriodPeriod `json:"period"`
+
+	// TimeZone The IANA name of the time zone of `day`, `week` and `month`, where it is required.
+	//
+	// Examples: Europe/Moscow
+	TimeZone *string `json:"time_zone,omitempty"`
+}
+
+// LimitPeriodPeriod `day`, `week` (from Monday) and `month` are those of the calendar. Windows of `fixed` have the same length, and one begins at the
+// anchor. Those of `first_use` begin with the first request after the one before has ended.
+type LimitPeriodPeriod string
+
+// LimitWindow A window with its figures; absent in a limit if no request has needed it yet.
+type LimitWindow struct {
+	Amount string `json:"amount"`
+
+	// EndsAt Absent for a window that does not end.
+	EndsAt *time.Time `json:"ends_at,omitempty"`
+
+	// Left What is left for further requests; negative if requests have cost more than they had reserved.
+	Left string `json:"left"`
+
+	// Reserved What running requests have reserved.
+	Reserved string `json:"reserved"`
+
+	// Spent What requests of the window have cost since it was last reset.
+	Spent    string    `json:"spent"`
+	StartsAt time.Time `json:"starts_at"`
+}
+
+// LimitWindowList defines model for LimitWindowList.
+type LimitWindowList struct {
+	Data       []LimitWindow `json:"data"`
+	NextCursor *string       `json:"next_cursor,omitempty"`
+}
+
 // ListedEvent defines model for ListedEvent.
 type ListedEvent struct {
 	// Deliveries One for each endpoint that it is sent to.
@@ -2653,6 +2737,26 @@ type Short struct {
 // ShortPool defines model for Short.Pool.
 type ShortPool string
 
+// SpendLimit defines model for SpendLimit.
+type SpendLimit struct {
+	AccountID string `json:"account_id"`
+
+	// Amount A decimal.
+	Amount    string    `json:"amount"`
+	CreatedAt time.Time `json:"created_at"`
+
+	// Current A window with its figures; absent in a limit if no request has needed it yet.
+	Current *LimitWindow `json:"current,omitempty"`
+	ID      string       `json:"id"`
+
+	// KeyID Absent for a limit of the account.
+	KeyID     *string     `json:"key_id,omitempty"`
+	Models    []string    `json:"models"`
+	Name      *string     `json:"name,omitempty"`
+	UpdatedAt time.Time   `json:"updated_at"`
+	Window    LimitPeriod `json:"window"`
+}
+
 // Statement defines model for Statement.
 type Statement struct {
 	AccountID string `json:"account_id"`
@@ -3211,6 +3315,9 @@ type KeyID = string
 // Limit defines model for Limit.
 type Limit = int
 
+// LimitID Examples: lim_0192f0c1d2e37a4b8c5d6e7f8091a2b7
+type LimitID = string
+
 // QuarantineID defines model for QuarantineID.
 type QuarantineID = int64
 
@@ -3315,6 +3422,31 @@ type ListLedgerParams struct {
 
 	// Limit The maximum number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// ListLimitsParams defines parameters for ListLimits.
+type ListLimitsParams struct {
+	// Cursor The `next_cursor` of the previous page.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The maximum number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// KeyID Only the limits of this key.
+	KeyID *string `form:"key_id,omitempty" json:"key_id,omitempty"`
+}
+
+// CreateLimitParams defines parameters for CreateLimit.
+type CreateLimitParams struct {
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout The time limit of `wait`, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // WithdrawModelParams defines parameters for WithdrawModel.
@@ -3537,6 +3669,56 @@ type ExportLedgerParams struct {
 	Cursor *string       `form:"cursor,omitempty" json:"cursor,omitempty"`
 	Format *ExportFormat `form:"format,omitempty" json:"format,omitempty"`
 	Accept *string       `json:"Accept,omitempty"`
+}
+
+// DeleteLimitParams defines parameters for DeleteLimit.
+type DeleteLimitParams struct {
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout The time limit of `wait`, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// UpdateLimitParams defines parameters for UpdateLimit.
+type UpdateLimitParams struct {
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout The time limit of `wait`, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ResetLimitParams defines parameters for ResetLimit.
+type ResetLimitParams struct {
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout The time limit of `wait`, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// ListLimitWindowsParams defines parameters for ListLimitWindows.
+type ListLimitWindowsParams struct {
+	// Cursor The `next_cursor` of the previous page.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The maximum number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // OpenModelParams defines parameters for OpenModel.
@@ -4275,6 +4457,8 @@ func RegisterHandlers(e *echo.Echo, server StrictServerInterface, run RunFunc) {
 	e.GET("/admin/v1/accounts/:account_id/keys", h.ListKeys)
 	e.POST("/admin/v1/accounts/:account_id/keys", h.CreateKey)
 	e.GET("/admin/v1/accounts/:account_id/ledger", h.ListLedger)
+	e.GET("/admin/v1/accounts/:account_id/limits", h.ListLimits)
+	e.POST("/admin/v1/accounts/:account_id/limits", h.CreateLimit)
 	e.GET("/admin/v1/accounts/:account_id/models", h.ListGrants)
 	e.DELETE("/admin/v1/accounts/:account_id/models/:model_id", h.WithdrawModel)
 	e.PUT("/admin/v1/accounts/:account_id/models/:model_id", h.GrantModel)
@@ -4302,6 +4486,11 @@ func RegisterHandlers(e *echo.Echo, server StrictServerInterface, run RunFunc) {
 	e.POST("/admin/v1/ledger/checks", h.StartLedgerCheck)
 	e.GET("/admin/v1/ledger/checks/:check_id", h.GetLedgerCheck)
 	e.GET("/admin/v1/ledger/export", h.ExportLedger)
+	e.DELETE("/admin/v1/limits/:limit_id", h.DeleteLimit)
+	e.GET("/admin/v1/limits/:limit_id", h.GetLimit)
+	e.PATCH("/admin/v1/limits/:limit_id", h.UpdateLimit)
+	e.POST("/admin/v1/limits/:limit_id/reset", h.ResetLimit)
+	e.GET("/admin/v1/limits/:limit_id/windows", h.ListLimitWindows)
 	e.GET("/admin/v1/maintenance", h.ListMaintenance)
 	e.DELETE("/admin/v1/maintenance/models/:model_id", h.OpenModel)
 	e.PUT("/admin/v1/maintenance/models/:model_id", h.MaintainModel)
@@ -4568,6 +4757,41 @@ type ListLedger200JSONResponse TransactionList
 
 func (r ListLedger200JSONResponse) VisitListLedgerResponse(w http.ResponseWriter) error {
 	return writeJSON(w, 200, r)
+}
+
+// ListLimitsRequestObject is the input of ListLimits.
+type ListLimitsRequestObject struct {
+	AccountID AccountID
+	Params    ListLimitsParams
+}
+
+// ListLimitsResponseObject is a successful response of ListLimits.
+type ListLimitsResponseObject interface {
+	VisitListLimitsResponse(w http.ResponseWriter) error
+}
+
+type ListLimits200JSONResponse LimitList
+
+func (r ListLimits200JSONResponse) VisitListLimitsResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
+}
+
+// CreateLimitRequestObject is the input of CreateLimit.
+type CreateLimitRequestObject struct {
+	AccountID AccountID
+	Params    CreateLimitParams
+	Body      *LimitCreate
+}
+
+// CreateLimitResponseObject is a successful response of CreateLimit.
+type CreateLimitResponseObject interface {
+	VisitCreateLimitResponse(w http.ResponseWriter) error
+}
+
+type CreateLimit201JSONResponse SpendLimit
+
+func (r CreateLimit201JSONResponse) VisitCreateLimitResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 201, r)
 }
 
 // ListGrantsRequestObject is the input of ListGrants.
@@ -5034,6 +5258,92 @@ type ExportLedger200TextCSVResponse stream
 
 func (r ExportLedger200TextCSVResponse) VisitExportLedgerResponse(w http.ResponseWriter) error {
 	return stream(r).write(w, "text/csv")
+}
+
+// DeleteLimitRequestObject is the input of DeleteLimit.
+type DeleteLimitRequestObject struct {
+	LimitID LimitID
+	Params  DeleteLimitParams
+}
+
+// DeleteLimitResponseObject is a successful response of DeleteLimit.
+type DeleteLimitResponseObject interface {
+	VisitDeleteLimitResponse(w http.ResponseWriter) error
+}
+
+type DeleteLimit204Response struct{}
+
+func (DeleteLimit204Response) VisitDeleteLimitResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+// GetLimitRequestObject is the input of GetLimit.
+type GetLimitRequestObject struct {
+	LimitID LimitID
+}
+
+// GetLimitResponseObject is a successful response of GetLimit.
+type GetLimitResponseObject interface {
+	VisitGetLimitResponse(w http.ResponseWriter) error
+}
+
+type GetLimit200JSONResponse SpendLimit
+
+func (r GetLimit200JSONResponse) VisitGetLimitResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
+}
+
+// UpdateLimitRequestObject is the input of UpdateLimit.
+type UpdateLimitRequestObject struct {
+	LimitID LimitID
+	Params  UpdateLimitParams
+	Body    *LimitPatch
+}
+
+// UpdateLimitResponseObject is a successful response of UpdateLimit.
+type UpdateLimitResponseObject interface {
+	VisitUpdateLimitResponse(w http.ResponseWriter) error
+}
+
+type UpdateLimit200JSONResponse SpendLimit
+
+func (r UpdateLimit200JSONResponse) VisitUpdateLimitResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
+}
+
+// ResetLimitRequestObject is the input of ResetLimit.
+type ResetLimitRequestObject struct {
+	LimitID LimitID
+	Params  ResetLimitParams
+}
+
+// ResetLimitResponseObject is a successful response of ResetLimit.
+type ResetLimitResponseObject interface {
+	VisitResetLimitResponse(w http.ResponseWriter) error
+}
+
+type ResetLimit200JSONResponse SpendLimit
+
+func (r ResetLimit200JSONResponse) VisitResetLimitResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
+}
+
+// ListLimitWindowsRequestObject is the input of ListLimitWindows.
+type ListLimitWindowsRequestObject struct {
+	LimitID LimitID
+	Params  ListLimitWindowsParams
+}
+
+// ListLimitWindowsResponseObject is a successful response of ListLimitWindows.
+type ListLimitWindowsResponseObject interface {
+	VisitListLimitWindowsResponse(w http.ResponseWriter) error
+}
+
+type ListLimitWindows200JSONResponse LimitWindowList
+
+func (r ListLimitWindows200JSONResponse) VisitListLimitWindowsResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
 // ListMaintenanceRequestObject is the input of ListMaintenance.
@@ -6333,6 +6643,10 @@ type StrictServerInterface interface {
 	CreateKey(ctx context.Context, call *Call, request CreateKeyRequestObject) (CreateKeyResponseObject, error)
 	// ListLedger List the ledger transactions of an account, newest first
 	ListLedger(ctx context.Context, call *Call, request ListLedgerRequestObject) (ListLedgerResponseObject, error)
+	// ListLimits List the limits of an account and its keys, oldest first
+	ListLimits(ctx context.Context, call *Call, request ListLimitsRequestObject) (ListLimitsResponseObject, error)
+	// CreateLimit Limit what an account or one of its keys may spend in each window
+	CreateLimit(ctx context.Context, call *Call, request CreateLimitRequestObject) (CreateLimitResponseObject, error)
 	// ListGrants List the models granted to an account
 	ListGrants(ctx context.Context, call *Call, request ListGrantsRequestObject) (ListGrantsResponseObject, error)
 	// WithdrawModel Withdraw the grant of a model
@@ -6387,6 +6701,16 @@ type StrictServerInterface interface {
 	GetLedgerCheck(ctx context.Context, call *Call, request GetLedgerCheckRequestObject) (GetLedgerCheckResponseObject, error)
 	// ExportLedger Export the entries of the ledger
 	ExportLedger(ctx context.Context, call *Call, request ExportLedgerRequestObject) (ExportLedgerResponseObject, error)
+	// DeleteLimit Remove a limit
+	DeleteLimit(ctx context.Context, call *Call, request DeleteLimitRequestObject) (DeleteLimitResponseObject, error)
+	// GetLimit Get a limit with its current window
+	GetLimit(ctx context.Context, call *Call, request GetLimitRequestObject) (GetLimitResponseObject, error)
+	// UpdateLimit Change the amount, the models or the name of a limit
+	UpdateLimit(ctx context.Context, call *Call, request UpdateLimitRequestObject) (UpdateLimitResponseObject, error)
+	// ResetLimit Forgive what was spent in the current window of a limit
+	ResetLimit(ctx context.Context, call *Call, request ResetLimitRequestObject) (ResetLimitResponseObject, error)
+	// ListLimitWindows List the windows of a limit, newest first
+	ListLimitWindows(ctx context.Context, call *Call, request ListLimitWindowsRequestObject) (ListLimitWindowsResponseObject, error)
 	// ListMaintenance List maintenance of the system, models and providers
 	ListMaintenance(ctx context.Context, call *Call, request ListMaintenanceRequestObject) (ListMaintenanceResponseObject, error)
 	// OpenModel End the maintenance of a model
@@ -6663,6 +6987,31 @@ func (h handlers) ListLedger(c echo.Context) error {
 		in.query("cursor", true, &r.Params.Cursor)
 		in.query("limit", true, &r.Params.Limit)
 		return serve(in, call, r, h.server.ListLedger, ListLedgerResponseObject.VisitListLedgerResponse)
+	})
+}
+
+func (h handlers) ListLimits(c echo.Context) error {
+	return h.run(c, "listLimits", func(call *Call) error {
+		var r ListLimitsRequestObject
+		in := input{c: c}
+		in.path("account_id", &r.AccountID)
+		in.query("cursor", true, &r.Params.Cursor)
+		in.query("limit", true, &r.Params.Limit)
+		in.query("key_id", true, &r.Params.KeyID)
+		return serve(in, call, r, h.server.ListLimits, ListLimitsResponseObject.VisitListLimitsResponse)
+	})
+}
+
+func (h handlers) CreateLimit(c echo.Context) error {
+	return h.run(c, "createLimit", func(call *Call) error {
+		var r CreateLimitRequestObject
+		in := input{c: c}
+		in.path("account_id", &r.AccountID)
+		in.query("wait", true, &r.Params.Wait)
+		in.query("timeout", true, &r.Params.Timeout)
+		header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+		body(&in, "", &r.Body)
+		return serve(in, call, r, h.server.CreateLimit, CreateLimitResponseObject.VisitCreateLimitResponse)
 	})
 }
 
@@ -6954,6 +7303,63 @@ func (h handlers) ExportLedger(c echo.Context) error {
 		in.query("format", true, &r.Params.Format)
 		header(&in, "Accept", &r.Params.Accept)
 		return serve(in, call, r, h.server.ExportLedger, ExportLedgerResponseObject.VisitExportLedgerResponse)
+	})
+}
+
+func (h handlers) DeleteLimit(c echo.Context) error {
+	return h.run(c, "deleteLimit", func(call *Call) error {
+		var r DeleteLimitRequestObject
+		in := input{c: c}
+		in.path("limit_id", &r.LimitID)
+		in.query("wait", true, &r.Params.Wait)
+		in.query("timeout", true, &r.Params.Timeout)
+		header(&in, "If-Match", &r.Params.IfMatch)
+		return serve(in, call, r, h.server.DeleteLimit, DeleteLimitResponseObject.VisitDeleteLimitResponse)
+	})
+}
+
+func (h handlers) GetLimit(c echo.Context) error {
+	return h.run(c, "getLimit", func(call *Call) error {
+		var r GetLimitRequestObject
+		in := input{c: c}
+		in.path("limit_id", &r.LimitID)
+		return serve(in, call, r, h.server.GetLimit, GetLimitResponseObject.VisitGetLimitResponse)
+	})
+}
+
+func (h handlers) UpdateLimit(c echo.Context) error {
+	return h.run(c, "updateLimit", func(call *Call) error {
+		var r UpdateLimitRequestObject
+		in := input{c: c}
+		in.path("limit_id", &r.LimitID)
+		in.query("wait", true, &r.Params.Wait)
+		in.query("timeout", true, &r.Params.Timeout)
+		header(&in, "If-Match", &r.Params.IfMatch)
+		body(&in, "", &r.Body)
+		return serve(in, call, r, h.server.UpdateLimit, UpdateLimitResponseObject.VisitUpdateLimitResponse)
+	})
+}
+
+func (h handlers) ResetLimit(c echo.Context) error {
+	return h.run(c, "resetLimit", func(call *Call) error {
+		var r ResetLimitRequestObject
+		in := input{c: c}
+		in.path("limit_id", &r.LimitID)
+		in.query("wait", true, &r.Params.Wait)
+		in.query("timeout", true, &r.Params.Timeout)
+		header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+		return serve(in, call, r, h.server.ResetLimit, ResetLimitResponseObject.VisitResetLimitResponse)
+	})
+}
+
+func (h handlers) ListLimitWindows(c echo.Context) error {
+	return h.run(c, "listLimitWindows", func(call *Call) error {
+		var r ListLimitWindowsRequestObject
+		in := input{c: c}
+		in.path("limit_id", &r.LimitID)
+		in.query("cursor", true, &r.Params.Cursor)
+		in.query("limit", true, &r.Params.Limit)
+		return serve(in, call, r, h.server.ListLimitWindows, ListLimitWindowsResponseObject.VisitListLimitWindowsResponse)
 	})
 }
 

@@ -28,6 +28,7 @@ import (
 	"modelgateway/controlplane/internal/rotation"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/controlplane/internal/signin"
+	"modelgateway/controlplane/internal/spendlimit"
 	"modelgateway/controlplane/internal/statement"
 	"modelgateway/controlplane/internal/traffic"
 	"modelgateway/controlplane/internal/usage"
@@ -66,6 +67,9 @@ var kinds = []struct {
 		key.ErrNotRevealable,
 		Kind{http.StatusConflict, "not_revealable", "Only the hash of this API key is known, so its secret cannot be shown"},
 	},
+	{spendlimit.ErrNotFound, Kind{http.StatusNotFound, "not_found", "Limit not found"}},
+	{spendlimit.ErrTooMany, Kind{http.StatusConflict, "too_many_limits", "An account and one of its keys may have 7 limits together"}},
+	{spendlimit.ErrNoWindow, Kind{http.StatusConflict, "no_window", "No request has needed the current window of the limit yet"}},
 	{key.ErrRevoked, Kind{http.StatusConflict, "key_revoked", "The API key is revoked"}},
 	{ledger.ErrReferenceTaken, Kind{http.StatusConflict, "reference_taken", "The reference was used for another ledger transaction"}},
 	{ledger.ErrNoRequest, Kind{http.StatusConflict, "no_such_request", "The account has no settled request with this id"}},

@@ -45,6 +45,7 @@ import (
 	"modelgateway/controlplane/internal/search"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/controlplane/internal/signin"
+	"modelgateway/controlplane/internal/spendlimit"
 	"modelgateway/controlplane/internal/statement"
 	"modelgateway/controlplane/internal/traffic"
 	"modelgateway/controlplane/internal/usage"
@@ -207,6 +208,12 @@ func StartWith(t *testing.T, v admin.Verifier, others ...func(*httpapi.Config)) 
 			Log:            log,
 			ConfirmTimeout: time.Second,
 			RevokeTimeout:  time.Second,
+		}),
+		Limits: spendlimit.NewService(spendlimit.Config{
+			Store:          accountstore.NewSpendLimits(b.DB),
+			Announcer:      b.Announcer,
+			Log:            log,
+			ConfirmTimeout: time.Second,
 		}),
 		Ledger:       books,
 		LedgerChecks: b.Checks,

@@ -1,0 +1,355 @@
+package accountstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"reflect"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/etag"
+	"modelgateway/controlplane/internal/key"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/changestore"
+	"modelgateway/controlplane/internal/postgres/leasestore"
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/controlplane/internal/spendlimit"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/lease/allocator"
+	"modelgateway/shared/limit"
+	"modelgateway/shared/money"
+	"modelgateway/shared/wire"
+)
+
+// SpendLimits keeps the limits of accounts and keys.
+type SpendLimits struct{ db *postgres.DB }
+
+// NewSpendLimits returns a store that uses db.
+func NewSpendLimits(db *postgres.DB) *SpendLimits { return &SpendLimits{db} }
+
+var _ spendlimit.Store = (*SpendLimits)(nil)
+
+func (s *SpendLimits) Create(ctx context.Context, l spendlimit.Limit) (made spendlimit.Limit, change *wire.KeyChange, err error) {
+	err = s.db.InRevision(ctx, "create limit", func(q *sqlcgen.Queries, rev int64) error {
+		change = nil
+		if l.KeyID != nil {
+			owner, err := q.GetKey(ctx, ident.UUID(*l.KeyID))
+			if err != nil {
+				return postgres.NotFoundAs("get key", err, key.ErrNotFound)
+			}
+			if owner.AccountID != ident.UUID(l.AccountID) {
+				return key.ErrNotFound
+			}
+		}
+
+		if err := q.InsertLimit(ctx, insertedLimit(&l, rev)); err != nil {
+			return err
+		}
+		row, err := q.GetLimit(ctx, ident.UUID(l.ID))
+		if err != nil {
+			return err
+		}
+		if made, err = toLimit(&row); err != nil || made.Rev != rev {
+			return err // it was created before
+		}
+
+		// Changes are made one after the other, so no other one can exceed the bound together with this one.
+		n, err := q.CountLimits(ctx, sqlcgen.CountLimitsParams{AccountID: row.AccountID, KeyID: row.KeyID})
+		if err != nil {
+			return err
+		}
+		if n.OfAccount+n.OfKey > spendlimit.MaxLimits {
+			return spendlimit.ErrTooMany
+		}
+
+		if change, err = announceLimit(ctx, q, rev, &row); err != nil {
+			return err
+		}
+		return changestore.InsertAudit(ctx, q, "limit.create", l.ID, nil, made)
+	})
+	if postgres.Violates(err, "limits_account_id_fkey") {
+		err = account.ErrNotFound
+	}
+	return made, change, err
+}
+
+func insertedLimit(l *spendlimit.Limit, rev int64) sqlcgen.InsertLimitParams {
+	return sqlcgen.InsertLimitParams{
+		Number:        l.Number,
+		ID:            ident.UUID(l.ID),
+		AccountID:     ident.UUID(l.AccountID),
+		KeyID:         (*ident.UUID)(l.KeyID),
+		Name:          l.Name,
+		Amount:        int64(l.Amount),
+		Period:        string(l.Window.Period),
+		TimeZone:      l.Window.TimeZone,
+		LengthSeconds: l.Window.LengthSeconds,
+		AnchorUnix:    l.Window.AnchorUnix,
+		Models:        encodeList(l.Models),
+		Revision:      rev,
+	}
+}
+
+// announceLimit stores the change of a key or an account for the proxies, because they have to read the records of keys again.
+func announceLimit(ctx context.Context, q *sqlcgen.Queries, rev int64, row *sqlcgen.Limit) (*wire.KeyChange, error) {
+	kind, owner := wire.AccountUpdated, (*sqlcgen.ApiKey)(nil)
+	if row.KeyID != nil {
+		k, err := q.GetKey(ctx, *row.KeyID)
+		if err != nil {
+			return nil, fmt.Errorf("get key: %w", err)
+		}
+		kind, owner = wire.KeyUpdated, &k
+	}
+	c, err := changestore.InsertKeyChange(ctx, q, rev, kind, row.AccountID, owner)
+	return &c, err
+}
+
+func (s *SpendLimits) Get(ctx context.Context, id spendlimit.ID) (spendlimit.Limit, error) {
+	row, err := s.db.Queries().GetLimit(ctx, ident.UUID(id))
+	if err != nil {
+		return spendlimit.Limit{}, postgres.NotFoundAs("get limit", err, spendlimit.ErrNotFound)
+	}
+	limits, err := toLimits(ctx, s.db.Queries(), []sqlcgen.Limit{row})
+	if err != nil {
+		return spendlimit.Limit{}, postgres.Translate("get limit", err)
+	}
+	return limits[0], nil
+}
+
+func (s *SpendLimits) List(ctx context.Context, query spendlimit.Query) ([]spendlimit.Limit, error) {
+	rows, err := s.db.Queries().ListLimits(ctx, sqlcgen.ListLimitsParams{
+		AccountID: ident.UUID(query.AccountID),
+		KeyID:     (*ident.UUID)(query.KeyID),
+		After:     ident.UUID(query.After),
+		RowLimit:  int32(query.Limit),
+	})
+	if err != nil {
+		return nil, postgres.Translate("list limits", err)
+	}
+	limits, err := toLimits(ctx, s.db.Queries(), rows)
+	return limits, postgres.Translate("list limits", err)
+}
+
+// locked runs a change of a limit that was not removed.
+func (s *SpendLimits) locked(
+	ctx context.Context, operation string, id spendlimit.ID, change func(q *sqlcgen.Queries, rev int64, row *sqlcgen.Limit, before spendlimit.Limit) error,
+) error {
+	return s.db.InRevision(ctx, operation, func(q *sqlcgen.Queries, rev int64) error {
+		row, err := q.LockLimit(ctx, ident.UUID(id))
+		if err != nil {
+			return postgres.NotFoundAs("lock limit", err, spendlimit.ErrNotFound)
+		}
+		before, err := toLimit(&row)
+		if err != nil {
+			return err
+		}
+		if before.RemovedAt != nil {
+			return spendlimit.ErrNotFound
+		}
+		return change(q, rev, &row, before)
+	})
+}
+
+func (s *SpendLimits) Update(
+	ctx context.Context, id spendlimit.ID, decide func(spendlimit.Limit) (spendlimit.Limit, error),
+) (after spendlimit.Limit, change *wire.KeyChange, err error) {
+	err = s.locked(ctx, "update limit", id, func(q *sqlcgen.Queries, rev int64, row *sqlcgen.Limit, before spendlimit.Limit) error {
+		change = nil
+		after, err := decide(before)
+		if err != nil || reflect.DeepEqual(before, after) {
+			return err
+		}
+
+		updated, err := q.UpdateLimit(ctx, sqlcgen.UpdateLimitParams{
+			ID:       row.ID,
+			Name:     after.Name,
+			Amount:   int64(after.Amount),
+			Models:   encodeList(after.Models),
+			Revision: rev,
+		})
+		if err != nil {
+			return err
+		}
+		if after, err = toLimit(&updated); err != nil {
+			return err
+		}
+
+		err = changeWindows(ctx, q, row.Number, func(p *allocator.Pool, forgiven int64) int64 {
+			p.Resize(updated.Amount + forgiven)
+			return forgiven
+		})
+		if err != nil {
+			return err
+		}
+		if change, err = announceLimit(ctx, q, rev, &updated); err != nil {
+			return err
+		}
+		return changestore.InsertAudit(ctx, q, "limit.update", id, before, after)
+	})
+	if err != nil {
+		return spendlimit.Limit{}, nil, err
+	}
+	after, err = s.Get(ctx, id)
+	return after, change, err
+}
+
+// changeWindows changes the windows of a locked limit in which requests may still count. change returns what is forgiven of a window.
+func changeWindows(ctx context.Context, q *sqlcgen.Queries, number int64, change func(p *allocator.Pool, forgiven int64) int64) error {
+	open, err := q.LockOpenWindows(ctx, sqlcgen.LockOpenWindowsParams{Number: &number, ToleranceSeconds: limit.Tolerance.Seconds()})
+	if err != nil {
+		return fmt.Errorf("lock windows: %w", err)
+	}
+
+	forgiven, ids := make(map[int64]int64, len(open)), make([]int64, len(open))
+	for i, r := range open {
+		ids[i], forgiven[r.ID] = r.ID, r.Forgiven
+	}
+
+	rows, err := q.LockPools(ctx, ids)
+	if err != nil {
+		return fmt.Errorf("lock windows: %w", err)
+	}
+
+	for i := range rows {
+		now := forgiven[rows[i].ID]
+		if _, err := leasestore.ResizePool(ctx, q, &rows[i], func(p *allocator.Pool) { now = change(p, now) }); err != nil {
+			return err
+		}
+		if now == forgiven[rows[i].ID] {
+			continue
+		}
+		if err := q.ForgiveWindow(ctx, sqlcgen.ForgiveWindowParams{ID: rows[i].ID, Forgiven: now}); err != nil {
+			return fmt.Errorf("reset window: %w", err)
+		}
+	}
+
+	return nil
+}
+
+func (s *SpendLimits) Remove(ctx context.Context, id spendlimit.ID, match etag.Match) (change *wire.KeyChange, err error) {
+	err = s.locked(ctx, "remove limit", id, func(q *sqlcgen.Queries, rev int64, row *sqlcgen.Limit, before spendlimit.Limit) error {
+		change = nil
+		if err := match.Check(before.Tag()); err != nil {
+			return fmt.Errorf("remove limit: %w", err)
+		}
+		removed, err := q.RemoveLimit(ctx, sqlcgen.RemoveLimitParams{ID: row.ID, Revision: rev})
+		if err != nil {
+			return err
+		}
+		if change, err = announceLimit(ctx, q, rev, &removed); err != nil {
+			return err
+		}
+		return changestore.InsertAudit(ctx, q, "limit.remove", id, before, nil)
+	})
+	return change, err
+}
+
+func (s *SpendLimits) Reset(ctx context.Context, id spendlimit.ID) (after spendlimit.Limit, change *wire.KeyChange, err error) {
+	err = s.locked(ctx, "reset limit", id, func(q *sqlcgen.Queries, rev int64, row *sqlcgen.Limit, _ spendlimit.Limit) error {
+		spent := []money.Nano{}
+		err := changeWindows(ctx, q, row.Number, func(p *allocator.Pool, forgiven int64) int64 {
+			spent = append(spent, money.Nano(p.Settled-forgiven))
+			p.Adjust(p.Settled - forgiven)
+			return p.Settled
+		})
+		if err != nil {
+			return err
+		}
+		if len(spent) == 0 {
+			return spendlimit.ErrNoWindow
+		}
+		if change, err = announceLimit(ctx, q, rev, row); err != nil {
+			return err
+		}
+		return changestore.InsertAudit(ctx, q, "limit.reset", id, map[string]any{"spent": spent}, nil)
+	})
+	if err != nil {
+		return spendlimit.Limit{}, nil, err
+	}
+	after, err = s.Get(ctx, id)
+	return after, change, err
+}
+
+func (s *SpendLimits) Windows(ctx context.Context, id spendlimit.ID, before wire.PoolID, most int) ([]spendlimit.Window, error) {
+	row, err := s.db.Queries().GetLimit(ctx, ident.UUID(id))
+	if err != nil {
+		return nil, postgres.NotFoundAs("get limit", err, spendlimit.ErrNotFound)
+	}
+	if before == 0 {
+		before = math.MaxInt64
+	}
+	rows, err := s.db.Queries().ListWindows(ctx, sqlcgen.ListWindowsParams{Number: &row.Number, Before: int64(before), RowLimit: int32(most)})
+	if err != nil {
+		return nil, postgres.Translate("list windows", err)
+	}
+	windows := make([]spendlimit.Window, len(rows))
+	for i := range rows {
+		windows[i] = toWindow((*sqlcgen.CurrentWindowsRow)(&rows[i]))
+	}
+	return windows, nil
+}
+
+// toLimits returns limits with their current windows.
+func toLimits(ctx context.Context, q *sqlcgen.Queries, rows []sqlcgen.Limit) ([]spendlimit.Limit, error) {
+	limits, numbers, at := make([]spendlimit.Limit, len(rows)), make([]int64, len(rows)), map[int64]int{}
+	for i := range rows {
+		var err error
+		if limits[i], err = toLimit(&rows[i]); err != nil {
+			return nil, err
+		}
+		numbers[i], at[rows[i].Number] = rows[i].Number, i
+	}
+
+	windows, err := q.CurrentWindows(ctx, numbers)
+	if err != nil {
+		return nil, fmt.Errorf("read windows: %w", err)
+	}
+	for i := range windows {
+		number, _, _ := limit.OfPool(windows[i].ID)
+		w := toWindow(&windows[i])
+		limits[at[number]].Current = &w
+	}
+
+	return limits, nil
+}
+
+func toWindow(r *sqlcgen.CurrentWindowsRow) spendlimit.Window {
+	return spendlimit.Window{
+		Pool:     wire.PoolID(r.ID),
+		StartsAt: r.StartsAt,
+		EndsAt:   r.EndsAt,
+		Amount:   money.Nano(r.Amount),
+		Spent:    money.Nano(r.Spent),
+		Reserved: money.Nano(r.Held),
+		Left:     money.Nano(r.Free),
+	}
+}
+
+func toLimit(r *sqlcgen.Limit) (spendlimit.Limit, error) {
+	l := spendlimit.Limit{
+		ID:        spendlimit.ID(r.ID),
+		AccountID: account.ID(r.AccountID),
+		KeyID:     (*key.ID)(r.KeyID),
+		Name:      r.Name,
+		Amount:    money.Nano(r.Amount),
+		Window: limit.Window{
+			Period:        limit.Period(r.Period),
+			TimeZone:      r.TimeZone,
+			LengthSeconds: r.LengthSeconds,
+			AnchorUnix:    r.AnchorUnix,
+		},
+		RemovedAt: r.RemovedAt,
+		Rev:       r.Revision,
+		CreatedAt: r.CreatedAt,
+		UpdatedAt: r.UpdatedAt,
+		Number:    r.Number,
+	}
+	if err := json.Unmarshal(r.Models, &l.Models); err != nil {
+		return l, fmt.Errorf("decode models of limit %s: %w", l.ID, err)
+	}
+	if len(l.Models) == 0 {
+		l.Models = nil
+	}
+	return l, nil
+}
