@@ -94,6 +94,18 @@ func (w *world) addLimit(d *database, account string) {
 	d.limits[row.ID] = row
 }
 
+// buildLimits adds limits to accounts and schedules their changes, and sets the clocks of the proxies.
+func (w *world) buildLimits(customers []*customer, some func() *customer) {
+	for _, c := range customers {
+		w.addLimit(w.pg, c.name)
+		w.addLimit(w.pg, c.name)
+	}
+	for _, p := range w.proxies {
+		p.wallOffset = w.between(-maxWallOffset, maxWallOffset)
+	}
+	w.every(w.profile.LimitEvery, func() { w.adjustLimits(some()) })
+}
+
 // adjustLimits adds, removes, lowers or raises a limit of an account.
 func (w *world) adjustLimits(cust *customer) {
 	c := w.workingReplica()
@@ -363,7 +375,7 @@ func (w *world) checkWindowCharges() {
 	}
 	for _, id := range sortedKeys(w.pg.pools) {
 		if _, _, ok := limit.OfPool(int64(id)); ok && w.pg.pools[id].Settled != charged[id] {
-			w.fail("I11: pool %d was charged %d, the requests that reserved units of its window cost %d", id, w.pg.pools[id].Settled, charged[id])
+			w.fail("I11: pool %d was charged %d, its requests cost %d", id, w.pg.pools[id].Settled, charged[id])
 		}
 	}
 }

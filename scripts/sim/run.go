@@ -163,14 +163,7 @@ func (w *world) build() {
 
 	w.every(f.RevokeEvery, func() { c := some(); w.revoke(c, c.keys[w.r.IntN(len(c.keys))]) })
 	if f.LimitEvery > 0 {
-		for _, c := range customers {
-			w.addLimit(w.pg, c.name)
-			w.addLimit(w.pg, c.name)
-		}
-		for _, p := range w.proxies {
-			p.wallOffset = w.between(-maxWallOffset, maxWallOffset)
-		}
-		w.every(f.LimitEvery, func() { w.adjustLimits(some()) })
+		w.buildLimits(customers, some)
 	}
 	w.every(f.SuspendEvery, func() { w.suspend(some(), w.r.IntN(2) == 0) })
 	w.every(f.FaultEvery, w.breakSomething)

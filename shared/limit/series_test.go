@@ -10,7 +10,9 @@ import (
 func TestProxiesWithDifferentClocksFindTheirWindows(t *testing.T) {
 	t.Parallel()
 	for _, window := range []Window{
-		{Period: FirstUse, LengthSeconds: 3600}, {Period: Fixed, LengthSeconds: 3600, AnchorUnix: 17}, {Period: Day, TimeZone: "Europe/Berlin"},
+		{Period: FirstUse, LengthSeconds: 3600},
+		{Period: Fixed, LengthSeconds: 3600, AnchorUnix: 17},
+		{Period: Day, TimeZone: "Europe/Berlin"},
 		{Period: Forever},
 	} {
 		r := rand.New(rand.NewPCG(7, uint64(window.LengthSeconds)))

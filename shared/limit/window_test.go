@@ -119,17 +119,28 @@ func TestFixedWindowsBeginAtTheAnchor(t *testing.T) {
 func TestValidateNamesEveryFault(t *testing.T) {
 	t.Parallel()
 	for _, w := range []Window{
-		{Period: Forever}, {Period: Day, TimeZone: "Europe/Moscow"}, {Period: Week, TimeZone: "UTC"}, {Period: Month, TimeZone: "Asia/Kolkata"},
-		{Period: Fixed, LengthSeconds: 3600, AnchorUnix: 1}, {Period: FirstUse, LengthSeconds: 31 * 24 * 3600},
+		{Period: Forever},
+		{Period: Day, TimeZone: "Europe/Moscow"},
+		{Period: Week, TimeZone: "UTC"},
+		{Period: Month, TimeZone: "Asia/Kolkata"},
+		{Period: Fixed, LengthSeconds: 3600, AnchorUnix: 1},
+		{Period: FirstUse, LengthSeconds: 31 * 24 * 3600},
 	} {
 		if err := w.Validate(); err != nil {
 			t.Errorf("%+v: %v", w, err)
 		}
 	}
 	for _, w := range []Window{
-		{}, {Period: "year"}, {Period: Day}, {Period: Day, TimeZone: "Mars/Olympus"}, {Period: Day, TimeZone: "Local"},
-		{Period: Fixed, LengthSeconds: 3599}, {Period: FirstUse, LengthSeconds: 31*24*3600 + 1}, {Period: Forever, LengthSeconds: 3600},
-		{Period: FirstUse, LengthSeconds: 3600, AnchorUnix: 1}, {Period: Forever, TimeZone: "UTC"},
+		{},
+		{Period: "year"},
+		{Period: Day},
+		{Period: Day, TimeZone: "Mars/Olympus"},
+		{Period: Day, TimeZone: "Local"},
+		{Period: Fixed, LengthSeconds: 3599},
+		{Period: FirstUse, LengthSeconds: 31*24*3600 + 1},
+		{Period: Forever, LengthSeconds: 3600},
+		{Period: FirstUse, LengthSeconds: 3600, AnchorUnix: 1},
+		{Period: Forever, TimeZone: "UTC"},
 	} {
 		if w.Validate() == nil {
 			t.Errorf("%+v is accepted", w)

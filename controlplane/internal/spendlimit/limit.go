@@ -131,7 +131,7 @@ func checkName(name string, invalid *validation.Errors) {
 
 func checkAmount(amount money.Nano, invalid *validation.Errors) {
 	if amount < 0 || amount > maxAmount {
-		invalid.Add("amount", "must be between 0 and %s", money.Nano(maxAmount))
+		invalid.Add("amount", "must be between 0 and %s", maxAmount)
 	}
 }
 

@@ -54,7 +54,7 @@ type Config struct {
 	Announcer propagation.Announcer
 	// Holdings may be nil: then Window.Reserved is the amount that the store reports.
 	Holdings Holdings
-	Log       *slog.Logger
+	Log      *slog.Logger
 	// ConfirmTimeout bounds how long a change waits for the proxies.
 	ConfirmTimeout time.Duration
 }
@@ -85,7 +85,7 @@ func (s *Service) Create(ctx context.Context, n New) (Changed, error) {
 		Amount:    *n.Amount,
 		Window:    n.Window,
 		Models:    n.Models,
-		Number:    1 + rand.Int64N(1<<34-1), //nolint:gosec // it need not be a secret
+		Number:    1 + rand.Int64N(1<<34-1),
 	})
 	return s.announced(ctx, l, change, err)
 }
@@ -98,7 +98,11 @@ func (s *Service) announced(ctx context.Context, l Limit, change *wire.KeyChange
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConfirmTimeout)
 	defer cancel()
 	if _, err := s.cfg.Announcer.Announce(ctx, *change); err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		s.cfg.Log.WarnContext(ctx, "announcing the change of a limit failed", "account_id", change.Account, "rev", change.Revision, "error", err)
+		s.cfg.Log.WarnContext(
+			ctx,
+			"announcing the change of a limit failed",
+			"account_id", change.Account, "rev", change.Revision, "error", err,
+		)
 	}
 	return Changed{l, change}, nil
 }

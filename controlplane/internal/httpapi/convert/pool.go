@@ -9,9 +9,9 @@ import (
 )
 
 var poolKinds = map[wire.PoolKind]gen.PoolKind{
-	wire.Balance:  gen.PoolKindBalance,
-	wire.Limit: gen.PoolKindSpendLimit,
-	wire.Slots:    gen.PoolKindSlots,
+	wire.Balance: gen.PoolKindBalance,
+	wire.Limit:   gen.PoolKindSpendLimit,
+	wire.Slots:   gen.PoolKindSlots,
 }
 
 // PoolKind returns the name of a kind of pools.

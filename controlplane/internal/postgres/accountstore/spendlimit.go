@@ -133,7 +133,10 @@ func (s *SpendLimits) List(ctx context.Context, query spendlimit.Query) ([]spend
 
 // locked runs a change of a limit that was not removed.
 func (s *SpendLimits) locked(
-	ctx context.Context, operation string, id spendlimit.ID, change func(q *sqlcgen.Queries, rev int64, row *sqlcgen.Limit, before spendlimit.Limit) error,
+	ctx context.Context,
+	operation string,
+	id spendlimit.ID,
+	change func(q *sqlcgen.Queries, rev int64, row *sqlcgen.Limit, before spendlimit.Limit) error,
 ) error {
 	return s.db.InRevision(ctx, operation, func(q *sqlcgen.Queries, rev int64) error {
 		row, err := q.LockLimit(ctx, ident.UUID(id))
@@ -279,7 +282,11 @@ func (s *SpendLimits) Windows(ctx context.Context, id spendlimit.ID, before wire
 	if before == 0 {
 		before = math.MaxInt64
 	}
-	rows, err := s.db.Queries().ListWindows(ctx, sqlcgen.ListWindowsParams{Number: &row.Number, Before: int64(before), RowLimit: int32(most)})
+	rows, err := s.db.Queries().ListWindows(ctx, sqlcgen.ListWindowsParams{
+		Number:   &row.Number,
+		Before:   int64(before),
+		RowLimit: int32(most),
+	})
 	if err != nil {
 		return nil, postgres.Translate("list windows", err)
 	}

@@ -57,7 +57,7 @@ func (l *Leases) openWindows(ctx context.Context, w windows) (moved map[wire.Poo
 	all := maps.Clone(w.needed)
 	maps.Copy(all, w.reported)
 	if len(all) == 0 {
-		return nil, nil
+		return nil, nil //nolint:nilnil // no request is moved
 	}
 
 	rows, err := l.db.Queries().UnusableWindows(ctx, sqlcgen.UnusableWindowsParams{
@@ -79,7 +79,7 @@ func (l *Leases) openWindows(ctx context.Context, w windows) (moved map[wire.Poo
 	}
 
 	if len(needed)+len(lost) == 0 {
-		return nil, nil
+		return nil, nil //nolint:nilnil // no request is moved
 	}
 
 	err = l.db.InTxWithLockTimeout(ctx, lockWait, func(tx pgx.Tx) error {

@@ -221,7 +221,7 @@ func (t *settleTx) windowOwners() (windowOwners, error) {
 		}
 	}
 	if len(ids) == 0 {
-		return nil, nil
+		return windowOwners{}, nil
 	}
 
 	rows, err := t.q.WindowOwners(t.ctx, ids)

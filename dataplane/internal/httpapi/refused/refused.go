@@ -89,9 +89,9 @@ func Short(err error) *pulse.Short {
 	switch {
 	case errors.As(err, &noUnits):
 		pool := map[wire.PoolKind]pulse.ShortPool{
-			wire.Balance:  pulse.Balance,
-			wire.Limit: pulse.Limit,
-			wire.Slots:    pulse.Slots,
+			wire.Balance: pulse.Balance,
+			wire.Limit:   pulse.Limit,
+			wire.Slots:   pulse.Slots,
 		}[noUnits.Reason.Pool()]
 		return &pulse.Short{
 			Pool:     pool,

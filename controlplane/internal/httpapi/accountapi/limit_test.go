@@ -1,0 +1,179 @@
+package accountapi_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/httpapi/servertest"
+	"modelgateway/controlplane/internal/postgres/leasestore"
+	"modelgateway/shared/apikey"
+	"modelgateway/shared/limit"
+)
+
+// Limits of an account and of a key are kept, changed one by one, announced to proxies, and in the record that they load.
+func TestLimitsOfAnAccountAndAKey(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	a := b.Account(1)
+	k := b.Key(a.ID, "5.00")
+	create := func(body adminclient.LimitCreate) *adminclient.SpendLimit {
+		t.Helper()
+		made, err := servertest.Answered(b.API.CreateLimit(t.Context(), a.ID, nil, body))
+		servertest.Check(t, err)
+		return made.Value
+	}
+	monthly := create(adminclient.LimitCreate{
+		Name: new("a month"), Amount: "100.00", Window: adminclient.LimitPeriod{Period: adminclient.LimitPeriodPeriodMonth, TimeZone: new("Europe/Moscow")},
+	})
+	hourly := create(adminclient.LimitCreate{
+		KeyID: &k.ID, Amount: "1.00", Models: []string{"claude-*"},
+		Window: adminclient.LimitPeriod{Period: adminclient.LimitPeriodPeriodFirstUse, LengthSeconds: new(int64(3600))},
+	})
+	got, err := servertest.Answered(b.API.GetLimit(t.Context(), monthly.ID))
+	servertest.Check(t, err)
+	want := adminclient.SpendLimit{
+		ID: monthly.ID, AccountID: a.ID, Name: new("a month"), Amount: "100.00", Window: monthly.Window, Models: []string{},
+		CreatedAt: monthly.CreatedAt, UpdatedAt: monthly.UpdatedAt,
+	}
+	if diff := cmp.Diff(&want, got.Value); diff != "" {
+		t.Errorf("read back (-want +got):\n%s", diff)
+	}
+	listed, err := servertest.Answered(b.API.ListLimits(t.Context(), a.ID, &adminclient.ListLimitsParams{KeyID: &k.ID}))
+	servertest.Check(t, err)
+	if len(listed.Value.Data) != 1 || listed.Value.Data[0].ID != hourly.ID {
+		t.Errorf("of the key: got %+v", listed.Value.Data)
+	}
+
+	load := func() []limit.Limit {
+		t.Helper()
+		hash := b.Hasher.Hash(k.Secret)
+		loaded, err := leasestore.NewLeases(b.DB).LoadKeys(t.Context(), []apikey.Hash{hash})
+		servertest.Check(t, err)
+		return loaded[hash].Record.Limits
+	}
+	names := []string{}
+	for _, l := range load() {
+		names = append(names, l.Name+" of the "+string(l.Scope)+" for "+string(l.Window.Period))
+	}
+	if diff := cmp.Diff([]string{hourly.ID + " of the key for first_use", monthly.ID + " of the account for month"}, names); diff != "" {
+		t.Errorf("in the record (-want +got):\n%s", diff)
+	}
+
+	stale := `"1"`
+	servertest.Problem(t, problemOf(b.API.UpdateLimit(t.Context(), monthly.ID, &adminclient.UpdateLimitParams{IfMatch: &stale}, adminclient.LimitPatch{})), http.StatusPreconditionFailed, "precondition_failed")
+	changed, err := servertest.Answered(b.API.UpdateLimit(t.Context(), monthly.ID, nil, adminclient.LimitPatch{Amount: new("7.00"), Models: []string{"m"}}))
+	servertest.Check(t, err)
+	if changed.Value.Amount != "7.00" || changed.Value.Models[0] != "m" || *changed.Value.Name != "a month" {
+		t.Errorf("changed: got %+v", changed.Value)
+	}
+	servertest.Problem(t, problemOf(b.API.ResetLimit(t.Context(), monthly.ID, nil)), http.StatusConflict, "no_window")
+
+	_, err = servertest.Answered(b.API.DeleteLimit(t.Context(), monthly.ID, nil))
+	servertest.Check(t, err)
+	if left := load(); len(left) != 1 {
+		t.Errorf("after the removal: got %+v", left)
+	}
+	servertest.Problem(t, problemOf(b.API.DeleteLimit(t.Context(), monthly.ID, nil)), http.StatusNotFound, "not_found")
+}
+
+// The figures of windows follow what requests cost and changes of the amount; a reset leaves what is reserved.
+func TestWindowsOfALimit(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	a := b.Account(1)
+	made, err := servertest.Answered(b.API.CreateLimit(t.Context(), a.ID, nil, adminclient.LimitCreate{
+		Amount: "1.00", Window: adminclient.LimitPeriod{Period: adminclient.LimitPeriodPeriodForever},
+	}))
+	servertest.Check(t, err)
+	_, err = b.DB.Pool().Exec(t.Context(), `insert into pools (id, account_id, kind, limit_number, total, free, settled, starts_at)
+		overriding system value
+		select (1::bigint << 58) | (l.number << 24), l.account_id, 2, l.number, l.amount, 500000000, 400000000, now() from limits l`)
+	servertest.Check(t, err)
+
+	figures := func() adminclient.LimitWindow {
+		t.Helper()
+		got, err := servertest.Answered(b.API.GetLimit(t.Context(), made.Value.ID))
+		servertest.Check(t, err)
+		w := *got.Value.Current
+		history, err := servertest.Answered(b.API.ListLimitWindows(t.Context(), made.Value.ID, nil))
+		servertest.Check(t, err)
+		if diff := cmp.Diff([]adminclient.LimitWindow{w}, history.Value.Data); diff != "" {
+			t.Errorf("the history differs:\n%s", diff)
+		}
+		return w
+	}
+	want := adminclient.LimitWindow{StartsAt: figures().StartsAt, Amount: "1.00", Spent: "0.40", Reserved: "0.10", Left: "0.50"}
+	if diff := cmp.Diff(want, figures()); diff != "" {
+		t.Errorf("at first (-want +got):\n%s", diff)
+	}
+
+	_, err = servertest.Answered(b.API.ResetLimit(t.Context(), made.Value.ID, nil))
+	servertest.Check(t, err)
+	want.Spent, want.Left = "0.00", "0.90"
+	if diff := cmp.Diff(want, figures()); diff != "" {
+		t.Errorf("after the reset (-want +got):\n%s", diff)
+	}
+
+	_, err = servertest.Answered(b.API.UpdateLimit(t.Context(), made.Value.ID, nil, adminclient.LimitPatch{Amount: new("0.30")}))
+	servertest.Check(t, err)
+	want.Amount, want.Left = "0.30", "0.20"
+	if diff := cmp.Diff(want, figures()); diff != "" {
+		t.Errorf("after the change (-want +got):\n%s", diff)
+	}
+}
+
+func TestInvalidLimitsAreRefusedWithEveryFault(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	a, other := b.Account(1), b.Account(1)
+	foreign := b.Key(other.ID, "5.00")
+	for name, tt := range map[string]struct {
+		body adminclient.LimitCreate
+		want []string
+	}{
+		"all at once": {
+			adminclient.LimitCreate{
+				Amount: "-1", Models: []string{"a*b"},
+				Window: adminclient.LimitPeriod{Period: adminclient.LimitPeriodPeriodDay, TimeZone: new("Mars/Olympus"), LengthSeconds: new(int64(7200))},
+			},
+			[]string{"amount", "models[0]", "window", "window"},
+		},
+	} {
+		p := problemOf(b.API.CreateLimit(t.Context(), a.ID, nil, tt.body))
+		servertest.Problem(t, p, http.StatusBadRequest, "invalid_input")
+		var fields []string
+		for _, e := range p.Errors {
+			fields = append(fields, e.Field)
+		}
+		if diff := cmp.Diff(tt.want, fields); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+
+	forever := adminclient.LimitPeriod{Period: adminclient.LimitPeriodPeriodForever}
+	servertest.Problem(t, problemOf(b.API.CreateLimit(t.Context(), a.ID, nil, adminclient.LimitCreate{KeyID: &foreign.ID, Amount: "1", Window: forever})), http.StatusNotFound, "not_found")
+
+	k := b.Key(a.ID, "5.00")
+	for i := range 7 {
+		body := adminclient.LimitCreate{Amount: "1", Window: forever}
+		if i%2 == 0 {
+			body.KeyID = &k.ID
+		}
+		_, err := servertest.Answered(b.API.CreateLimit(t.Context(), a.ID, nil, body))
+		servertest.Check(t, err)
+	}
+	for _, of := range []*string{nil, &k.ID} {
+		servertest.Problem(t, problemOf(b.API.CreateLimit(t.Context(), a.ID, nil, adminclient.LimitCreate{KeyID: of, Amount: "1", Window: forever})), http.StatusConflict, "too_many_limits")
+	}
+}
+
+func problemOf[T any](r *adminclient.Response[T], err error) *adminclient.Problem {
+	answer, err := servertest.Answered(r, err)
+	if err != nil {
+		return nil
+	}
+	return answer.Problem
+}
