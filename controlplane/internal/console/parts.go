@@ -220,13 +220,18 @@ func partForms(action string) []partForm {
 // partGroups are groups of fields: rows of prices with a folded rest, prices per image three in a line, wide entries, and one that
 // is folded as a whole.
 func partGroups() []kit.Field {
-	const tokens, images, addresses, folded = "USD per 1 million tokens", "USD per image", "Addresses of formats", "Time limits"
+	const (
+		amounts   = "USD per 1 million tokens"
+		images    = "USD per image"
+		addresses = "Addresses of formats"
+		folded    = "Time limits"
+	)
 	return []kit.Field{
-		{Name: "price.input", Label: "input", Mono: true, Group: tokens, Value: "1.25"},
-		{Name: "price.cached_input", Label: "cached input", Mono: true, Group: tokens, Value: "0.125"},
-		{Name: "price.output", Label: "output", Mono: true, Group: tokens, Value: "10,00", Error: "must be a decimal"},
-		{Name: "price.reasoning", Label: "reasoning", Mono: true, Group: tokens, Seldom: true},
-		{Name: "price.audio_in", Label: "audio in", Mono: true, Group: tokens, Seldom: true},
+		{Name: "price.input", Label: "input", Mono: true, Group: amounts, Value: "1.25"},
+		{Name: "price.cached_input", Label: "cached input", Mono: true, Group: amounts, Value: "0.125"},
+		{Name: "price.output", Label: "output", Mono: true, Group: amounts, Value: "10,00", Error: "must be a decimal"},
+		{Name: "price.reasoning", Label: "reasoning", Mono: true, Group: amounts, Seldom: true},
+		{Name: "price.audio_in", Label: "audio in", Mono: true, Group: amounts, Seldom: true},
 		{Name: "price.images[0].size", Label: "size", Mono: true, Group: images, Column: true, Value: "1024x1024"},
 		{Name: "price.images[0].quality", Label: "quality", Mono: true, Group: images, Column: true, Placeholder: "any"},
 		{Name: "price.images[0].price", Label: "price", Mono: true, Group: images, Column: true, Value: "0.04"},
