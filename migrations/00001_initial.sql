@@ -147,6 +147,11 @@ create table api_keys (
     -- the models that the key may use, as ids or prefixes that end with *, and the networks that it may be used from; empty: all
     models jsonb not null default '[]',
     networks jsonb not null default '[]',
+    -- of the last rotation: its id, its time, and until when the previous secret, with that hint, is valid; null if it is not
+    rotation_id uuid,
+    rotated_at timestamptz,
+    previous_hint text not null default '',
+    previous_until timestamptz,
     revoked_at timestamptz,
     revision bigint not null,
     created_at timestamptz not null default now(),
@@ -177,15 +182,24 @@ end $$;
 create trigger api_keys_stay_revoked before update on api_keys
     for each row execute function reject_unrevoke();
 
--- Hashes of keys under further peppers. Like lookup_hash they never change.
+-- Further hashes of keys: of the current secret under other peppers, and of secrets that a rotation has replaced. A hash is
+-- never that of another key, and none is deleted.
 create table key_hashes (
     hash bytea primary key check (length(hash) = 32),
     key_id uuid not null references api_keys (id),
-    pepper_id text not null,
+    -- null if it is not known
+    pepper_id text,
+    -- the text of the secret was never known, so it may have no MAC
+    hash_only boolean not null default false,
+    -- of which secret: the previous one is valid until api_keys.previous_until
+    secret text not null default 'current' check (secret in ('current', 'previous', 'ended')),
     revision bigint not null,
-    created_at timestamptz not null default now(),
-    unique (key_id, pepper_id)
+    created_at timestamptz not null default now()
 );
+create unique index key_hashes_pepper_idx on key_hashes (key_id, pepper_id) where secret = 'current';
+create index key_hashes_key_idx on key_hashes (key_id, created_at, hash);
+-- Secrets in an overlap, or that had one.
+create index key_hashes_previous_idx on key_hashes (key_id) where secret = 'previous';
 create index key_hashes_revision_idx on key_hashes (revision);
 
 -- Changes of keys and accounts that proxies must apply, in the order of revisions.
@@ -196,7 +210,7 @@ create table key_changes (
     kind text not null check (kind in ('key_revoked', 'key_updated', 'account_updated', 'keys_added')),
     key_id uuid references api_keys (id),
     account_id uuid not null references accounts (id),
-    -- A change of a key that has several hashes is pushed once for each: the hash, null for the key's own.
+    -- A change of a key that has several hashes is pushed once for each: the hash, null for a change of an account.
     lookup_hash bytea,
     created_at timestamptz not null default clock_timestamp()
 );

@@ -182,6 +182,7 @@ const (
 	EventTypeAccountDebited             EventType = "account.debited"
 	EventTypeAccountLowBalance          EventType = "account.low_balance"
 	EventTypeKeyRevoked                 EventType = "key.revoked"
+	EventTypeKeyRotated                 EventType = "key.rotated"
 	EventTypeKeySpendLimitNear          EventType = "key.spend_limit_near"
 	EventTypeKeySpendLimitReached       EventType = "key.spend_limit_reached"
 	EventTypeOperatorClientGoneUnusual  EventType = "operator.client_gone_unusual"
@@ -1679,7 +1680,8 @@ type EventOrder string
 // lasts at the rate of the last hour or day, whichever is higher. `account.credited`: a top-up or correction has raised the balance.
 // `account.debited`: a refund or correction has lowered it; `amount` has no sign in either.
 // `key.spend_limit_near`: the configured share of a key's spend limit is spent. `key.spend_limit_reached`: the limit is
-// spent, or a request was refused because the rest was too low for it. `key.revoked`: a key was revoked.
+// spent, or a request was refused because the rest was too low for it. `key.rotated`: a key has a new secret.
+// `key.revoked`: a key was revoked, for ever.
 // `operator.usage_quarantined`: usage events were quarantined. `operator.ledger_check_failed`: the ledger check found
 // differences. Each of these two is sent at most once an hour. `operator.credential_refused`: a provider refuses a
 // credential; proxies use the provider's other credentials. `operator.credential_accepted`: no proxy reports the credential
@@ -1967,6 +1969,9 @@ type IssuedKey struct {
 	// Paused Whether the key does not work until it is resumed.
 	Paused bool `json:"paused"`
 
+	// PreviousSecret The secret that the last rotation has replaced, while it is valid.
+	PreviousSecret *PreviousSecret `json:"previous_secret,omitempty"`
+
 	// Reserved Reserved by running requests. If a proxy does not answer: granted to proxies, also for requests that are not settled yet and as idle units, which come back when they are needed.
 	//
 	// Examples: 12.34
@@ -1975,6 +1980,9 @@ type IssuedKey struct {
 	// Revealable Whether the secret can be shown.
 	Revealable bool       `json:"revealable"`
 	RevokedAt  *time.Time `json:"revoked_at,omitempty"`
+
+	// RotatedAt The time of the last rotation.
+	RotatedAt *time.Time `json:"rotated_at,omitempty"`
 
 	// Secret The text of the key.
 	//
@@ -2055,6 +2063,9 @@ type Key struct {
 	// Paused Whether the key does not work until it is resumed.
 	Paused bool `json:"paused"`
 
+	// PreviousSecret The secret that the last rotation has replaced, while it is valid.
+	PreviousSecret *PreviousSecret `json:"previous_secret,omitempty"`
+
 	// Reserved Reserved by running requests. If a proxy does not answer: granted to proxies, also for requests that are not settled yet and as idle units, which come back when they are needed.
 	//
 	// Examples: 12.34
@@ -2063,6 +2074,9 @@ type Key struct {
 	// Revealable Whether the secret can be shown.
 	Revealable bool       `json:"revealable"`
 	RevokedAt  *time.Time `json:"revoked_at,omitempty"`
+
+	// RotatedAt The time of the last rotation.
+	RotatedAt  *time.Time `json:"rotated_at,omitempty"`
 	SpendLimit *string    `json:"spend_limit"`
 
 	// Spent The sum of the settled charges of the key.
@@ -2150,6 +2164,12 @@ type KeyPatch struct {
 
 	// SpendLimit A decimal, or null to remove the limit.
 	SpendLimit optional.Value[string] `json:"spend_limit,omitempty,omitzero"`
+}
+
+// KeyRotation defines model for KeyRotation.
+type KeyRotation struct {
+	// OverlapSeconds How long the secret before it stays valid, at most 30 days. 0 ends it at once; running requests go on to their end.
+	OverlapSeconds int64 `json:"overlap_seconds"`
 }
 
 // KeySecret defines model for KeySecret.
@@ -2576,6 +2596,13 @@ type PoolList struct {
 	SilentProxies []string `json:"silent_proxies"`
 }
 
+// PreviousSecret The secret that the last rotation has replaced, while it is valid.
+type PreviousSecret struct {
+	// Hint Its last characters.
+	Hint       string    `json:"hint"`
+	ValidUntil time.Time `json:"valid_until"`
+}
+
 // PriceCreate defines model for PriceCreate.
 type PriceCreate struct {
 	// EffectiveFrom The time from which the price applies; absent for at once.
@@ -2982,7 +3009,7 @@ type Refusal struct {
 	Other bool `json:"other"`
 
 	// Reason Why the last request was refused, if its code does not say that: `key_inactive` (revoked, or its account is suspended; the client
-	// gets the answer for an unknown key), `key_paused`, `key_expired`, `key_network` (not allowed from the client's address),
+	// gets the answer for an unknown key), `key_rotated` (with a secret that was replaced), `key_paused`, `key_expired`, `key_network` (not allowed from the client's address),
 	// `maintenance`, `no_session` (that of the proxy had ended), `no_spool` (the proxy could not
 	// store its usage), `no_room` for its body, `no_route` that could be called, or `undecided` (no control plane has decided in time).
 	Reason *string `json:"reason,omitempty"`
@@ -4212,6 +4239,23 @@ type RevokeKeyParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// RotateKeyParams defines parameters for RotateKey.
+type RotateKeyParams struct {
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout The time limit of `wait`, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // ImportKeysParams defines parameters for ImportKeys.
 type ImportKeysParams struct {
 	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
@@ -5379,6 +5423,19 @@ func (c *Client) RevokeKey(ctx context.Context, keyID KeyID, params *RevokeKeyPa
 	}, options)
 }
 
+// RotateKey: Give a key a new secret
+//
+// Id, spending, limits and rules of the key stay. The secret before it stays valid for the overlap, and ends by itself, also
+// while no control plane runs. A key has two secrets at most: one that an earlier rotation has replaced ends at once. A
+// revocation ends both. With the same `Idempotency-Key` the response is the same secret.
+//
+// POST /admin/v1/keys/{key_id}/rotate
+func (c *Client) RotateKey(ctx context.Context, keyID KeyID, params *RotateKeyParams, body KeyRotation, options ...CallOption) (*Response[IssuedKey], error) {
+	return do[IssuedKey](ctx, c, call{
+		method: http.MethodPost, path: "/admin/v1/keys/{key_id}/rotate", ids: []any{keyID}, params: params, body: body,
+	}, options)
+}
+
 // ImportKeys: Import keys by their hashes
 //
 // All keys are imported or none. A hash that the account already has is not changed, except that an unknown pepper is recorded.
@@ -5771,8 +5828,8 @@ func (c *Client) PutRoute(ctx context.Context, modelID string, routeID string, p
 // GetPepper: Get the peppers and the number of keys hashed under each
 //
 // The id of a pepper is derived from it. An old pepper is needed until `waiting` and `hash_only` are 0. A rotation cannot
-// hash hash-only keys under the new pepper: `GET /admin/v1/pepper/hash-only` lists them, so that you can issue new keys to
-// their users and revoke them.
+// hash hash-only keys under the new pepper: `GET /admin/v1/pepper/hash-only` lists them, so that you can rotate them. The
+// previous secret of a rotated key is counted as hash-only until its overlap ends.
 //
 // GET /admin/v1/pepper
 func (c *Client) GetPepper(ctx context.Context, options ...CallOption) (*Response[PepperState], error) {
@@ -5783,8 +5840,8 @@ func (c *Client) GetPepper(ctx context.Context, options ...CallOption) (*Respons
 
 // ListHashOnlyKeys: List the hash-only keys under an old pepper, oldest first
 //
-// Imported keys that are not revoked and whose hash was made with a previous pepper. That pepper can be removed when no such
-// key remains: issue new keys to their users, then revoke the old ones. `last_used_on` shows which keys are in use.
+// Imported keys that are not revoked and whose hash was made with a previous pepper, and rotated keys whose previous secret is
+// one. That pepper can be removed when no such key remains: rotate the imported ones, and wait for the ends of the overlaps. `last_used_on` shows which keys are in use.
 //
 // GET /admin/v1/pepper/hash-only
 func (c *Client) ListHashOnlyKeys(ctx context.Context, params *ListHashOnlyKeysParams, options ...CallOption) (*Response[HashOnlyKeyList], error) {

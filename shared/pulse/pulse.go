@@ -190,6 +190,8 @@ const (
 	ReasonKeyPaused = "key_paused"
 	// ReasonKeyExpired: the key has expired.
 	ReasonKeyExpired = "key_expired"
+	// ReasonKeyRotated: the secret of the key was replaced, and its overlap has ended.
+	ReasonKeyRotated = "key_rotated"
 	// ReasonKeyNetwork: the key may not be used from the client's address.
 	ReasonKeyNetwork = "key_network"
 	// ReasonMaintenance: an operator has closed what it was for.

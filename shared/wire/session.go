@@ -185,6 +185,9 @@ type KeyRecord struct {
 	AccountID string `json:"account_id"`
 	// Active is false for a revoked key and for every key of a suspended account.
 	Active bool `json:"active"`
+	// SecretUntilMS is when the secret of the hash stops working, in milliseconds since 1970, since a rotation has replaced it;
+	// zero means never, and 1 that it has stopped, whatever the proxy's clock says.
+	SecretUntilMS int64 `json:"secret_until_ms,omitempty"`
 	// Rules say when and for what the key may be used.
 	Rules KeyRules `json:"rules,omitzero"`
 	// The pools of the account and the key. LimitPool is zero for a key without a spend limit.

@@ -31,7 +31,7 @@ func TestEveryPageOfAnAccountIsShown(t *testing.T) {
 		at + "/alerts": "Thresholds", at + "/models": "Granted to this account", at + "/changes": "ledger.credit", at + "/money": "Slots for requests", "/console/keys/" + k.ID: "none that is kept",
 		"/console/usage": "No request of these days", "/console/usage?by=day&by=account&by=key&by=model": "No request of these days",
 		at + "/edit": "Save", at + "/suspend": "refused with 401 invalid_api_key", at + "/book": "Review", at + "/alerts/edit": "Save", at + "/models/grant": "no model", at + "/keys/new": "Issue key",
-		at + "/keys/import": "Import", "/console/keys/" + k.ID + "/edit": "Save", "/console/keys/" + k.ID + "/revoke": "confirm", "/console/keys/" + k.ID + "/reveal": "Reveal",
+		at + "/keys/import": "Import", "/console/keys/" + k.ID + "/edit": "Save", "/console/keys/" + k.ID + "/revoke": "confirm", "/console/keys/" + k.ID + "/rotate": "Overlap", "/console/keys/" + k.ID + "/reveal": "Reveal",
 	} {
 		if answer, page := b.get(path); answer.StatusCode != http.StatusOK || !strings.Contains(page, want) {
 			t.Errorf("%s: got %d without %q: %s", path, answer.StatusCode, want, page)

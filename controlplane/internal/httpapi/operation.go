@@ -32,7 +32,7 @@ var audited = map[string]string{"exportUsage": "usage.export", "exportLedger": "
 // replayed are the operations whose stored responses contain a secret, with the actions of a replay
 // in the audit log.
 var replayed = map[string]string{ //nolint:gosec // G101: names of operations, not secrets
-	"createKey": "key.create_replayed", "createToken": "token.create_replayed",
+	"createKey": "key.create_replayed", "rotateKey": "key.rotate_replayed", "createToken": "token.create_replayed",
 	"createWebhook": "webhook.create_replayed", "rotateWebhookSecret": "webhook.rotate_secret_replayed",
 }
 

@@ -1,4 +1,4 @@
-// Package key manages API keys: issuing, importing, showing, limiting and revoking them.
+// Package key manages API keys: issuing, importing, showing, limiting, rotating and revoking them.
 //
 // Invariants: the text of a key is stored only encrypted, and never appears in a log, an error or
 // an audit entry; a revoked key stays revoked; every key has exactly one limit pool, which is
@@ -88,11 +88,16 @@ type Key struct {
 	SpendLimit *money.Nano `json:"spend_limit"`
 	Settings
 	// Revealable reports whether the text is stored.
-	Revealable bool       `json:"revealable"`
-	RevokedAt  *time.Time `json:"revoked_at,omitempty"`
-	Rev        int64      `json:"rev"`
-	CreatedAt  time.Time  `json:"created_at"`
-	UpdatedAt  time.Time  `json:"updated_at"`
+	Revealable bool `json:"revealable"`
+	// RotatedAt is the time of the last rotation, nil if there was none. PreviousUntil is until when the secret before it is
+	// valid, nil if it ended at once; PreviousHint is its end.
+	RotatedAt     *time.Time `json:"rotated_at,omitempty"`
+	PreviousHint  string     `json:"previous_hint,omitempty"`
+	PreviousUntil *time.Time `json:"previous_until,omitempty"`
+	RevokedAt     *time.Time `json:"revoked_at,omitempty"`
+	Rev           int64      `json:"rev"`
+	CreatedAt     time.Time  `json:"created_at"`
+	UpdatedAt     time.Time  `json:"updated_at"`
 	// Spent is the sum of the charges of the key, Reserved the sum of the reservations of its running requests. If the proxies
 	// were not asked, or one of them did not answer, it is the amount outstanding in leases of LimitPool.
 	Spent     money.Nano  `json:"-"`

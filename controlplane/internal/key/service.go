@@ -66,6 +66,9 @@ type Store interface {
 	// Update locks the key and stores the result of decide, which may be called twice. The change is nil if there is
 	// nothing to announce.
 	Update(ctx context.Context, id ID, decide func(Key) (Update, error)) (Key, *wire.KeyChange, error)
+	// Rotate replaces the secret of the key and returns the new one, encrypted. For a rotation that the key has had last, it
+	// returns the stored secret and no change.
+	Rotate(ctx context.Context, id ID, next *NewSecret) (Key, vault.Sealed, *wire.KeyChange, error)
 	// Revoke marks the key as revoked and returns the change; of a key that was revoked already, the original
 	// change.
 	Revoke(ctx context.Context, id ID) (Key, wire.KeyChange, error)
@@ -133,7 +136,7 @@ func (s *Service) record(n New, text string) Record {
 			Settings:   n.Settings.normal(),
 			Revealable: true,
 		},
-		Secret: Secret{Hash: s.cfg.Hasher.Hash(text), Pepper: s.cfg.Hasher.ID(), Sealed: s.cfg.Vault.Seal([]byte(text), id.context())},
+		Secret: s.secret(id, text),
 	}
 }
 

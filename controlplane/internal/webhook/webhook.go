@@ -48,6 +48,8 @@ const (
 	LimitNear Type = "key.spend_limit_near"
 	// LimitReached: a key limit is spent, or its rest was too low for a request that was just refused.
 	LimitReached Type = "key.spend_limit_reached"
+	// Rotated: a key has a new secret.
+	Rotated Type = "key.rotated"
 	// Revoked: a key was revoked.
 	Revoked Type = "key.revoked"
 	// Quarantined: usage events that cannot be settled were quarantined.
@@ -75,6 +77,7 @@ var Types = []Type{
 	Debited,
 	LimitNear,
 	LimitReached,
+	Rotated,
 	Revoked,
 	Quarantined,
 	CheckFailed,

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"modelgateway/shared/apikey"
+	"modelgateway/shared/pulse"
 	"modelgateway/shared/wire"
 )
 
@@ -500,4 +501,36 @@ func TestNoRecordIsValidAfterConcurrentRevocation(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
+}
+
+// The end of an overlap needs nothing but the proxy's clock, and a secret that has ended needs not even that.
+func TestReplacedSecretEndsByTheProxysTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, p := setup(t)
+		old, oldHash := p.add(k)
+		ended, endedHash := p.add(k)
+		p.mu.Lock()
+		record := p.records[oldHash]
+		record.SecretUntilMS = time.Now().Add(time.Hour).UnixMilli()
+		p.records[oldHash] = record
+		record.SecretUntilMS = 1
+		p.records[endedHash] = record
+		p.mu.Unlock()
+
+		key, err := k.Lookup(t.Context(), old)
+		if err != nil || !k.Valid(key) {
+			t.Fatalf("in the overlap: %v", err)
+		}
+		_, err = k.Lookup(t.Context(), ended)
+		if inactive, ok := errors.AsType[*InactiveError](err); !ok || inactive.Reason != pulse.ReasonKeyRotated || Ended(err) {
+			t.Errorf("a secret that has ended: %v", err)
+		}
+
+		p.err = errors.New("no control plane")
+		time.Sleep(time.Hour)
+		_, err = k.Lookup(t.Context(), old)
+		if inactive, ok := errors.AsType[*InactiveError](err); !ok || inactive.Reason != pulse.ReasonKeyRotated || k.Valid(key) {
+			t.Errorf("after the overlap: %v", err)
+		}
+	})
 }

@@ -13,7 +13,8 @@ import (
 // gets the answer for an unknown key; those who run the gateway see whose request it was.
 type InactiveError struct {
 	Key *Key
-	// Reason is one of the reasons of package pulse: ReasonKeyInactive, ReasonKeyPaused, ReasonKeyExpired or ReasonKeyNetwork.
+	// Reason is one of the reasons of package pulse: ReasonKeyInactive, ReasonKeyRotated, ReasonKeyPaused, ReasonKeyExpired
+	// or ReasonKeyNetwork.
 	Reason string
 	// From is the client's address, for ReasonKeyNetwork.
 	From netip.Addr
@@ -25,7 +26,7 @@ func (e *InactiveError) Error() string { return ErrInvalid.Error() + ": " + e.Re
 func (*InactiveError) Is(target error) bool { return target == ErrInvalid }
 
 // Ended reports whether an error means that running requests of the key have to end: it was revoked, or its account was suspended.
-// Requests of a key that is paused, expired or used from another network since then go on to their end.
+// Requests of a key that is rotated, paused, expired or used from another network since then go on to their end.
 func Ended(err error) bool {
 	inactive, ok := errors.AsType[*InactiveError](err)
 	return errors.Is(err, ErrInvalid) && (!ok || inactive.Reason == pulse.ReasonKeyInactive)
@@ -51,6 +52,8 @@ func (k *Key) Usable() error {
 	switch {
 	case !k.Active:
 		return &InactiveError{Key: k, Reason: pulse.ReasonKeyInactive}
+	case k.SecretUntilMS != 0 && time.Now().UnixMilli() >= k.SecretUntilMS:
+		return &InactiveError{Key: k, Reason: pulse.ReasonKeyRotated}
 	case k.Rules.Paused:
 		return &InactiveError{Key: k, Reason: pulse.ReasonKeyPaused}
 	case k.Rules.ExpiresMS != 0 && k.Rules.Expired(time.Now()):

@@ -48,6 +48,7 @@ func Section(apiURL string) kit.Section {
 			kit.FormRoutes("/console/accounts/{id}/keys/new", kit.Cabinet, issueKey),
 			kit.FormRoutes("/console/accounts/{id}/keys/import", kit.Cabinet, importKeys),
 			kit.FormRoutes("/console/keys/{id}/edit", kit.Cabinet, editKey),
+			kit.FormRoutes("/console/keys/{id}/rotate", kit.Cabinet, rotateKey),
 			kit.FormRoutes("/console/keys/{id}/revoke", kit.Cabinet, revokeKey),
 			kit.FormRoutes("/console/keys/{id}/reveal", kit.KeysReveal, revealKey),
 			kit.FormRoutes("/console/keys/{id}/try", kit.KeysReveal, connect.try),

@@ -7,6 +7,7 @@ var refusals = map[string]string{
 	"account_suspended": "The account is suspended. The client is not told so: it gets the answer for an unknown key.",
 	"key_revoked":       "The key was revoked. The client gets the answer for an unknown key.",
 	"key_inactive":      "The account is suspended, or the key was revoked. The client gets the answer for an unknown key.",
+	"key_rotated":       "The secret of the key was replaced, and does not work any more.",
 	"key_paused":        "The key is paused.",
 	"key_expired":       "The key has expired.",
 	"key_network":       "The key may not be used from the address of the client.",

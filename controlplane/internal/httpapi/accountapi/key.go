@@ -2,6 +2,7 @@ package accountapi
 
 import (
 	"context"
+	"math"
 	"net/netip"
 	"time"
 
@@ -146,6 +147,36 @@ func (h *Handlers) RevealKey(ctx context.Context, _ *gen.Call, r gen.RevealKeyRe
 	return gen.RevealKey200JSONResponse{ID: id.String(), Secret: text}, nil
 }
 
+func (h *Handlers) RotateKey(ctx context.Context, call *gen.Call, r gen.RotateKeyRequestObject) (gen.RotateKeyResponseObject, error) {
+	id, err := key.ParseID(r.KeyID)
+	if err != nil {
+		return nil, err
+	}
+
+	match, unread := etag.Parse(convert.Text(r.Params.IfMatch))
+	rotation := key.Rotation{ID: call.OperationID, Match: match, Overlap: overlap(r.Body.OverlapSeconds)}
+	if err := validation.Merge(unread, rotation.Validate()); err != nil {
+		return nil, err
+	}
+
+	rotated, err := h.Keys.Rotate(ctx, id, rotation)
+	if err != nil {
+		return nil, err
+	}
+
+	call.Changes.AddKey(rotated.Change)
+	call.ETag = rotated.Key.Tag()
+	return gen.RotateKey200JSONResponse{Key: keyView(&rotated.Key), Secret: rotated.Text}, nil
+}
+
+// overlap returns seconds as a duration; one that has no duration is refused as any that is too long.
+func overlap(seconds int64) time.Duration {
+	if seconds < 0 || seconds > int64(math.MaxInt64/time.Second) {
+		return -1
+	}
+	return time.Duration(seconds) * time.Second
+}
+
 func (h *Handlers) RevokeKey(ctx context.Context, call *gen.Call, r gen.RevokeKeyRequestObject) (gen.RevokeKeyResponseObject, error) {
 	id, err := key.ParseID(r.KeyID)
 	if err != nil {
@@ -236,6 +267,7 @@ func keyView(k *key.Key) gen.Key {
 		Spent:      k.Spent.String(),
 		Reserved:   k.Reserved.String(),
 		Revealable: k.Revealable,
+		RotatedAt:  k.RotatedAt,
 		RevokedAt:  k.RevokedAt,
 		CreatedAt:  k.CreatedAt,
 		UpdatedAt:  k.UpdatedAt,
@@ -243,6 +275,9 @@ func keyView(k *key.Key) gen.Key {
 	view.Description = convert.Optional(k.Description)
 	if len(k.Metadata) > 0 {
 		view.Metadata = (*gen.Metadata)(&k.Metadata)
+	}
+	if k.PreviousUntil != nil && k.RevokedAt == nil && k.PreviousUntil.After(time.Now()) {
+		view.PreviousSecret = &gen.PreviousSecret{Hint: k.PreviousHint, ValidUntil: *k.PreviousUntil}
 	}
 	if k.SpendLimit != nil {
 		view.SpendLimit = convert.Optional(k.SpendLimit.String())

@@ -125,6 +125,7 @@ const (
 	EventTypeAccountDebited             EventType = "account.debited"
 	EventTypeAccountLowBalance          EventType = "account.low_balance"
 	EventTypeKeyRevoked                 EventType = "key.revoked"
+	EventTypeKeyRotated                 EventType = "key.rotated"
 	EventTypeKeySpendLimitNear          EventType = "key.spend_limit_near"
 	EventTypeKeySpendLimitReached       EventType = "key.spend_limit_reached"
 	EventTypeOperatorClientGoneUnusual  EventType = "operator.client_gone_unusual"
@@ -1217,7 +1218,8 @@ type EventOrder string
 // lasts at the rate of the last hour or day, whichever is higher. `account.credited`: a top-up or correction has raised the balance.
 // `account.debited`: a refund or correction has lowered it; `amount` has no sign in either.
 // `key.spend_limit_near`: the configured share of a key's spend limit is spent. `key.spend_limit_reached`: the limit is
-// spent, or a request was refused because the rest was too low for it. `key.revoked`: a key was revoked.
+// spent, or a request was refused because the rest was too low for it. `key.rotated`: a key has a new secret.
+// `key.revoked`: a key was revoked, for ever.
 // `operator.usage_quarantined`: usage events were quarantined. `operator.ledger_check_failed`: the ledger check found
 // differences. Each of these two is sent at most once an hour. `operator.credential_refused`: a provider refuses a
 // credential; proxies use the provider's other credentials. `operator.credential_accepted`: no proxy reports the credential
@@ -1518,6 +1520,9 @@ type Key struct {
 	// Paused Whether the key does not work until it is resumed.
 	Paused bool `json:"paused"`
 
+	// PreviousSecret The secret that the last rotation has replaced, while it is valid.
+	PreviousSecret *PreviousSecret `json:"previous_secret,omitempty"`
+
 	// Reserved A decimal in the account's currency.
 	//
 	// Examples: 12.34
@@ -1526,6 +1531,9 @@ type Key struct {
 	// Revealable Whether the secret can be shown.
 	Revealable bool       `json:"revealable"`
 	RevokedAt  *time.Time `json:"revoked_at,omitempty"`
+
+	// RotatedAt The time of the last rotation.
+	RotatedAt  *time.Time `json:"rotated_at,omitempty"`
 	SpendLimit *string    `json:"spend_limit"`
 
 	// Spent A decimal in the account's currency.
@@ -1613,6 +1621,12 @@ type KeyPatch struct {
 
 	// SpendLimit A decimal, or null to remove the limit.
 	SpendLimit optional.Value[string] `json:"spend_limit,omitempty,omitzero"`
+}
+
+// KeyRotation defines model for KeyRotation.
+type KeyRotation struct {
+	// OverlapSeconds How long the secret before it stays valid, at most 30 days. 0 ends it at once; running requests go on to their end.
+	OverlapSeconds int64 `json:"overlap_seconds"`
 }
 
 // KeySecret defines model for KeySecret.
@@ -2039,6 +2053,13 @@ type PoolList struct {
 	SilentProxies []string `json:"silent_proxies"`
 }
 
+// PreviousSecret The secret that the last rotation has replaced, while it is valid.
+type PreviousSecret struct {
+	// Hint Its last characters.
+	Hint       string    `json:"hint"`
+	ValidUntil time.Time `json:"valid_until"`
+}
+
 // PriceCreate defines model for PriceCreate.
 type PriceCreate struct {
 	// EffectiveFrom The time from which the price applies; absent for at once.
@@ -2445,7 +2466,7 @@ type Refusal struct {
 	Other bool `json:"other"`
 
 	// Reason Why the last request was refused, if its code does not say that: `key_inactive` (revoked, or its account is suspended; the client
-	// gets the answer for an unknown key), `key_paused`, `key_expired`, `key_network` (not allowed from the client's address),
+	// gets the answer for an unknown key), `key_rotated` (with a secret that was replaced), `key_paused`, `key_expired`, `key_network` (not allowed from the client's address),
 	// `maintenance`, `no_session` (that of the proxy had ended), `no_spool` (the proxy could not
 	// store its usage), `no_room` for its body, `no_route` that could be called, or `undecided` (no control plane has decided in time).
 	Reason *string `json:"reason,omitempty"`
@@ -3608,6 +3629,23 @@ type RevokeKeyParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// RotateKeyParams defines parameters for RotateKey.
+type RotateKeyParams struct {
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout The time limit of `wait`, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // ImportKeysParams defines parameters for ImportKeys.
 type ImportKeysParams struct {
 	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
@@ -4478,6 +4516,7 @@ func RegisterHandlers(e *echo.Echo, server StrictServerInterface, run RunFunc) {
 	e.PATCH("/admin/v1/keys/:key_id", h.UpdateKey)
 	e.POST("/admin/v1/keys/:key_id/reveal", h.RevealKey)
 	e.POST("/admin/v1/keys/:key_id/revoke", h.RevokeKey)
+	e.POST("/admin/v1/keys/:key_id/rotate", h.RotateKey)
 	e.POST("/admin/v1/keys\\:import", h.ImportKeys)
 	e.GET("/admin/v1/ledger/books", h.GetLedgerBooks)
 	e.GET("/admin/v1/ledger/check", h.CheckLedger)
@@ -5129,6 +5168,24 @@ type RevokeKey202JSONResponse Revocation
 
 func (r RevokeKey202JSONResponse) VisitRevokeKeyResponse(w http.ResponseWriter) error {
 	return writeJSON(w, 202, r)
+}
+
+// RotateKeyRequestObject is the input of RotateKey.
+type RotateKeyRequestObject struct {
+	KeyID  KeyID
+	Params RotateKeyParams
+	Body   *KeyRotation
+}
+
+// RotateKeyResponseObject is a successful response of RotateKey.
+type RotateKeyResponseObject interface {
+	VisitRotateKeyResponse(w http.ResponseWriter) error
+}
+
+type RotateKey200JSONResponse IssuedKey
+
+func (r RotateKey200JSONResponse) VisitRotateKeyResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
 // ImportKeysRequestObject is the input of ImportKeys.
@@ -6685,6 +6742,8 @@ type StrictServerInterface interface {
 	RevealKey(ctx context.Context, call *Call, request RevealKeyRequestObject) (RevealKeyResponseObject, error)
 	// RevokeKey Revoke a key permanently
 	RevokeKey(ctx context.Context, call *Call, request RevokeKeyRequestObject) (RevokeKeyResponseObject, error)
+	// RotateKey Give a key a new secret
+	RotateKey(ctx context.Context, call *Call, request RotateKeyRequestObject) (RotateKeyResponseObject, error)
 	// ImportKeys Import keys by their hashes
 	ImportKeys(ctx context.Context, call *Call, request ImportKeysRequestObject) (ImportKeysResponseObject, error)
 	// GetLedgerBooks Get the sums of the four ledger accounts
@@ -7220,6 +7279,20 @@ func (h handlers) RevokeKey(c echo.Context) error {
 		in.path("key_id", &r.KeyID)
 		header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
 		return serve(in, call, r, h.server.RevokeKey, RevokeKeyResponseObject.VisitRevokeKeyResponse)
+	})
+}
+
+func (h handlers) RotateKey(c echo.Context) error {
+	return h.run(c, "rotateKey", func(call *Call) error {
+		var r RotateKeyRequestObject
+		in := input{c: c}
+		in.path("key_id", &r.KeyID)
+		in.query("wait", true, &r.Params.Wait)
+		in.query("timeout", true, &r.Params.Timeout)
+		header(&in, "If-Match", &r.Params.IfMatch)
+		header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+		body(&in, "", &r.Body)
+		return serve(in, call, r, h.server.RotateKey, RotateKeyResponseObject.VisitRotateKeyResponse)
 	})
 }
 

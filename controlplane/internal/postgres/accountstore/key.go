@@ -304,14 +304,76 @@ func (s *Keys) Revoke(ctx context.Context, id key.ID) (revoked key.Key, c wire.K
 		if revoked, err = withSpending(ctx, q, &row); err != nil {
 			return err
 		}
-		revoked := webhook.Event{Type: webhook.Revoked, AccountID: row.AccountID, KeyID: row.ID}
-		if err := changestore.InsertEvents(ctx, q, revoked); err != nil {
+		if err := changestore.InsertEvents(ctx, q, webhook.Event{Type: webhook.Revoked, AccountID: row.AccountID, KeyID: row.ID}); err != nil {
 			return err
 		}
 
 		return changestore.InsertAudit(ctx, q, "key.revoke", id, before, revoked)
 	})
 	return revoked, c, err
+}
+
+func (s *Keys) Rotate(
+	ctx context.Context, id key.ID, next *key.NewSecret,
+) (after key.Key, sealed vault.Sealed, announce *wire.KeyChange, err error) {
+	err = s.db.InRevision(ctx, "rotate key", func(q *sqlcgen.Queries, rev int64) error {
+		announce = nil
+		row, err := q.LockKey(ctx, ident.UUID(id))
+		if err != nil {
+			return postgres.NotFoundAs("lock key", err, key.ErrNotFound)
+		}
+
+		before, err := toKey(&row)
+		if err != nil {
+			return err
+		}
+		if row.RotationID == nil || *row.RotationID != next.Rotation.ID {
+			if err := next.Check(&before); err != nil {
+				return err
+			}
+			if row, announce, err = rotate(ctx, q, rev, &row, next); err != nil {
+				return err
+			}
+		}
+
+		sealed = toSealed(&row)
+		if after, err = withSpending(ctx, q, &row); err != nil || announce == nil {
+			return err
+		}
+		if err := changestore.InsertEvents(ctx, q, webhook.Event{Type: webhook.Rotated, AccountID: row.AccountID, KeyID: row.ID}); err != nil {
+			return err
+		}
+		return changestore.InsertAudit(ctx, q, "key.rotate", id, before, after)
+	})
+	return after, sealed, announce, err
+}
+
+// rotate writes a new secret, and the change for the proxies: one for each hash of the secrets that had not ended before.
+func rotate(
+	ctx context.Context, q *sqlcgen.Queries, rev int64, before *sqlcgen.ApiKey, next *key.NewSecret,
+) (row sqlcgen.ApiKey, announce *wire.KeyChange, err error) {
+	overlap := next.Rotation.Overlap
+	if err := q.RetireHashes(ctx, sqlcgen.RetireHashesParams{KeyID: before.ID, Overlap: overlap > 0, Revision: rev}); err != nil {
+		return row, nil, fmt.Errorf("retire hashes: %w", err)
+	}
+
+	row, err = q.RotateKey(ctx, sqlcgen.RotateKeyParams{
+		ID:             before.ID,
+		LookupHash:     next.Secret.Hash[:],
+		PepperID:       next.Secret.Pepper,
+		Ciphertext:     next.Secret.Sealed.Text,
+		CipherKeyID:    next.Secret.Sealed.KeyID,
+		Hint:           next.Hint,
+		RotationID:     next.Rotation.ID,
+		OverlapSeconds: overlap.Seconds(),
+		Revision:       rev,
+	})
+	if err != nil {
+		return row, nil, fmt.Errorf("write secret: %w", err)
+	}
+
+	c, err := changestore.InsertKeyChange(ctx, q, rev, wire.KeyUpdated, row.AccountID, &row)
+	return row, &c, err
 }
 
 func (s *Keys) Sealed(ctx context.Context, id key.ID) (sealed vault.Sealed, err error) {
@@ -365,6 +427,7 @@ func toKey(row *sqlcgen.ApiKey) (key.Key, error) {
 			Paused:      row.Paused,
 		},
 		Revealable: row.Ciphertext != nil,
+		RotatedAt:  row.RotatedAt,
 		RevokedAt:  row.RevokedAt,
 		Rev:        row.Revision,
 		CreatedAt:  row.CreatedAt,
@@ -372,6 +435,9 @@ func toKey(row *sqlcgen.ApiKey) (key.Key, error) {
 	}
 	if row.ExpiresAt != nil {
 		k.ExpiresAt = new(row.ExpiresAt.UTC())
+	}
+	if row.PreviousUntil != nil {
+		k.PreviousUntil, k.PreviousHint = new(row.PreviousUntil.UTC()), row.PreviousHint
 	}
 	err := errors.Join(decode(row.Metadata, &k.Metadata), decode(row.Models, &k.Models), decode(row.Networks, &k.Networks))
 	if err != nil {

@@ -27,7 +27,7 @@ func InsertKeyChange(
 	}
 
 	row.KeyID = &key.ID
-	hashes, err := q.FurtherHashes(ctx, key.ID)
+	hashes, err := q.FurtherHashes(ctx, sqlcgen.FurtherHashesParams{KeyID: key.ID, Revision: rev, Revoked: kind == wire.KeyRevoked})
 	if err != nil {
 		return wire.KeyChange{}, err
 	}
@@ -41,7 +41,7 @@ func InsertKeyChange(
 		}
 	}
 
-	row.LookupHash = nil
+	row.LookupHash = key.LookupHash
 	return insertChange(ctx, q, row, key.LookupHash)
 }
 

@@ -72,6 +72,7 @@ func toKeyRecord(row *sqlcgen.LoadKeysRow) *wire.KeyRecord {
 		SlotsPool:     wire.PoolID(*row.SlotsPool),
 		LimitPool:     wire.PoolID(row.LimitPool),
 		MaxConcurrent: row.MaxConcurrentRequests,
+		SecretUntilMS: row.SecretUntilMs,
 	}
 }
 

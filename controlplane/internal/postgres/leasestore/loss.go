@@ -209,10 +209,11 @@ func declare(ctx context.Context, q *sqlcgen.Queries, mark *rollback.HighWaterMa
 			return fmt.Errorf("restore revocation: %w", err)
 		}
 		change := sqlcgen.InsertKeyChangeParams{
-			Revision:  mark.Revision,
-			Kind:      string(wire.KeyRevoked),
-			AccountID: key.AccountID,
-			KeyID:     &key.ID,
+			Revision:   mark.Revision,
+			Kind:       string(wire.KeyRevoked),
+			AccountID:  key.AccountID,
+			KeyID:      &key.ID,
+			LookupHash: hash,
 		}
 		if _, err := q.InsertKeyChange(ctx, change); err != nil {
 			return fmt.Errorf("write key change: %w", err)

@@ -49,6 +49,27 @@ set name = @name, spend_limit = @spend_limit, description = @description, metada
 where id = @id
 returning *;
 
+-- name: RetireHashes :exec
+-- The hashes of the current secret become those of the previous one, or end at once; those of the previous one end.
+with retired as (
+    update key_hashes set secret = case when secret = 'current' and @overlap::boolean then 'previous' else 'ended' end, revision = @revision
+    where key_id = @key_id and secret <> 'ended'
+)
+insert into key_hashes (hash, key_id, pepper_id, hash_only, secret, revision)
+select k.lookup_hash, k.id, k.pepper_id, k.ciphertext is null, case when @overlap::boolean then 'previous' else 'ended' end, @revision
+from api_keys k
+where k.id = @key_id;
+
+-- name: RotateKey :one
+update api_keys
+set lookup_hash = @lookup_hash, pepper_id = @pepper_id::text, ciphertext = @ciphertext::bytea, cipher_key_id = @cipher_key_id::text, hint = @hint,
+    rotation_id = @rotation_id::uuid, rotated_at = clock_timestamp(), previous_hint = case when @overlap_seconds::float8 > 0 then hint else '' end,
+    previous_until = case when @overlap_seconds::float8 > 0
+        then date_trunc('milliseconds', clock_timestamp() + make_interval(secs => @overlap_seconds::float8)) end,
+    revision = @revision, updated_at = now()
+where id = @id
+returning *;
+
 -- name: RevokeKey :one
 update api_keys set revoked_at = now(), revision = @revision, updated_at = now() where id = @id returning *;
 

@@ -80,11 +80,11 @@ group by master_key_id
 order by master_key_id;
 
 -- name: KeysToHash :many
--- Revoked keys need no further hash, and the text of hash-only keys is not known.
+-- Revoked keys need no further hash, and the text of hash-only keys and of replaced secrets is not known.
 select k.id, k.lookup_hash, k.ciphertext, k.cipher_key_id
 from api_keys k
 where k.id > @position and k.revoked_at is null and k.ciphertext is not null and k.pepper_id is distinct from @pepper::text
-    and not exists (select from key_hashes h where h.key_id = k.id and h.pepper_id = @pepper::text)
+    and not exists (select from key_hashes h where h.key_id = k.id and h.pepper_id = @pepper::text and h.secret = 'current')
 order by k.id
 limit @row_limit
 for no key update of k skip locked;
@@ -93,27 +93,37 @@ for no key update of k skip locked;
 update api_keys set pepper_id = @pepper::text where id = @id;
 
 -- name: InsertKeyHash :exec
-insert into key_hashes (hash, key_id, pepper_id, revision) values (@hash, @key_id, @pepper_id, @revision) on conflict do nothing;
+insert into key_hashes (hash, key_id, pepper_id, revision) values (@hash, @key_id, @pepper_id::text, @revision) on conflict do nothing;
 
 -- name: FurtherHashes :many
-select hash from key_hashes where key_id = @key_id order by created_at, hash;
+-- Those that a change at a revision concerns: not those of secrets that ended before, except in a revocation, which holds for
+-- all of them also if a rotation is lost with the commits of a database.
+select hash from key_hashes
+where key_id = @key_id and (secret <> 'ended' or revision >= @revision or @revoked::boolean)
+order by created_at, hash;
 
 -- name: HashOnlyKeys :many
--- The keys that still need an old pepper: not revoked, without a hash under the current one, and hash-only.
+-- The keys that still need an old pepper: not revoked, without a hash under the current one, and hash-only; or with a previous
+-- secret, whose text is not kept.
 select k.id, k.account_id, k.name, coalesce(k.external_id, '') as external_id, coalesce(k.pepper_id, '') as pepper_id, k.created_at,
     coalesce((select to_char(max(u.used_on), 'YYYY-MM-DD') from usage_daily u where u.account_id = k.account_id and u.key_id = k.id), '')::text as last_used_on
 from api_keys k
-where k.id > @after and k.revoked_at is null and k.ciphertext is null and k.pepper_id is distinct from @pepper::text
-    and not exists (select from key_hashes h where h.key_id = k.id and h.pepper_id = @pepper::text)
+where k.id > @after and k.revoked_at is null and (
+    k.ciphertext is null and k.pepper_id is distinct from @pepper::text
+        and not exists (select from key_hashes h where h.key_id = k.id and h.pepper_id = @pepper::text and h.secret = 'current')
+    or k.previous_until > now() and not exists (
+        select from key_hashes h where h.key_id = k.id and h.pepper_id = @pepper::text and h.secret = 'previous'))
 order by k.id
 limit @row_limit;
 
 -- name: CountPeppers :one
 -- Counts the keys that are not revoked: those with a hash under the pepper, those that a rotation will hash under it, and
--- hash-only keys without a hash under it.
+-- hash-only keys, and keys with a previous secret, without a hash of it under the pepper.
 select count(*) filter (where k.pepper_id = @pepper::text or h.key_id is not null) as ready,
     count(*) filter (where k.pepper_id is distinct from @pepper::text and h.key_id is null and k.ciphertext is not null) as waiting,
-    count(*) filter (where k.pepper_id is distinct from @pepper::text and h.key_id is null and k.ciphertext is null) as hash_only
+    count(*) filter (where k.pepper_id is distinct from @pepper::text and h.key_id is null and k.ciphertext is null
+        or k.previous_until > now() and p.key_id is null) as hash_only
 from api_keys k
-left join key_hashes h on h.key_id = k.id and h.pepper_id = @pepper::text
+left join key_hashes h on h.key_id = k.id and h.pepper_id = @pepper::text and h.secret = 'current'
+left join key_hashes p on p.key_id = k.id and p.pepper_id = @pepper::text and p.secret = 'previous'
 where k.revoked_at is null;

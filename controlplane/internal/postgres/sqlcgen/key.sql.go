@@ -13,7 +13,7 @@ import (
 )
 
 const getKey = `-- name: GetKey :one
-select id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, paused, models, networks, revoked_at, revision, created_at, updated_at from api_keys where id = $1
+select id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at from api_keys where id = $1
 `
 
 func (q *Queries) GetKey(ctx context.Context, id ident.UUID) (ApiKey, error) {
@@ -36,6 +36,10 @@ func (q *Queries) GetKey(ctx context.Context, id ident.UUID) (ApiKey, error) {
 		&i.Paused,
 		&i.Models,
 		&i.Networks,
+		&i.RotationID,
+		&i.RotatedAt,
+		&i.PreviousHint,
+		&i.PreviousUntil,
 		&i.RevokedAt,
 		&i.Revision,
 		&i.CreatedAt,
@@ -45,7 +49,7 @@ func (q *Queries) GetKey(ctx context.Context, id ident.UUID) (ApiKey, error) {
 }
 
 const getKeyByHash = `-- name: GetKeyByHash :one
-select id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, paused, models, networks, revoked_at, revision, created_at, updated_at from api_keys k
+select id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at from api_keys k
 where k.id = coalesce((select f.id from api_keys f where f.lookup_hash = $1), (select h.key_id from key_hashes h where h.hash = $1))
 `
 
@@ -69,6 +73,10 @@ func (q *Queries) GetKeyByHash(ctx context.Context, lookupHash []byte) (ApiKey, 
 		&i.Paused,
 		&i.Models,
 		&i.Networks,
+		&i.RotationID,
+		&i.RotatedAt,
+		&i.PreviousHint,
+		&i.PreviousUntil,
 		&i.RevokedAt,
 		&i.Revision,
 		&i.CreatedAt,
@@ -93,7 +101,7 @@ from (
 ) k
 where not exists (select from key_hashes h where h.hash = k.lookup_hash)
 on conflict do nothing
-returning id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, paused, models, networks, revoked_at, revision, created_at, updated_at
+returning id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at
 `
 
 type InsertKeysParams struct {
@@ -152,6 +160,10 @@ func (q *Queries) InsertKeys(ctx context.Context, arg InsertKeysParams) ([]ApiKe
 			&i.Paused,
 			&i.Models,
 			&i.Networks,
+			&i.RotationID,
+			&i.RotatedAt,
+			&i.PreviousHint,
+			&i.PreviousUntil,
 			&i.RevokedAt,
 			&i.Revision,
 			&i.CreatedAt,
@@ -221,7 +233,7 @@ func (q *Queries) KeySpending(ctx context.Context, keyIds []ident.UUID) ([]KeySp
 }
 
 const listKeys = `-- name: ListKeys :many
-select id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, paused, models, networks, revoked_at, revision, created_at, updated_at from api_keys
+select id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at from api_keys
 where account_id = $1 and id > $2 and ($3::text = '' or external_id = $3)
 order by id
 limit $4
@@ -265,6 +277,10 @@ func (q *Queries) ListKeys(ctx context.Context, arg ListKeysParams) ([]ApiKey, e
 			&i.Paused,
 			&i.Models,
 			&i.Networks,
+			&i.RotationID,
+			&i.RotatedAt,
+			&i.PreviousHint,
+			&i.PreviousUntil,
 			&i.RevokedAt,
 			&i.Revision,
 			&i.CreatedAt,
@@ -281,7 +297,7 @@ func (q *Queries) ListKeys(ctx context.Context, arg ListKeysParams) ([]ApiKey, e
 }
 
 const lockKey = `-- name: LockKey :one
-select id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, paused, models, networks, revoked_at, revision, created_at, updated_at from api_keys where id = $1 for update
+select id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at from api_keys where id = $1 for update
 `
 
 func (q *Queries) LockKey(ctx context.Context, id ident.UUID) (ApiKey, error) {
@@ -304,6 +320,10 @@ func (q *Queries) LockKey(ctx context.Context, id ident.UUID) (ApiKey, error) {
 		&i.Paused,
 		&i.Models,
 		&i.Networks,
+		&i.RotationID,
+		&i.RotatedAt,
+		&i.PreviousHint,
+		&i.PreviousUntil,
 		&i.RevokedAt,
 		&i.Revision,
 		&i.CreatedAt,
@@ -312,8 +332,31 @@ func (q *Queries) LockKey(ctx context.Context, id ident.UUID) (ApiKey, error) {
 	return i, err
 }
 
+const retireHashes = `-- name: RetireHashes :exec
+with retired as (
+    update key_hashes set secret = case when secret = 'current' and $1::boolean then 'previous' else 'ended' end, revision = $2
+    where key_id = $3 and secret <> 'ended'
+)
+insert into key_hashes (hash, key_id, pepper_id, hash_only, secret, revision)
+select k.lookup_hash, k.id, k.pepper_id, k.ciphertext is null, case when $1::boolean then 'previous' else 'ended' end, $2
+from api_keys k
+where k.id = $3
+`
+
+type RetireHashesParams struct {
+	Overlap  bool
+	Revision int64
+	KeyID    ident.UUID
+}
+
+// The hashes of the current secret become those of the previous one, or end at once; those of the previous one end.
+func (q *Queries) RetireHashes(ctx context.Context, arg RetireHashesParams) error {
+	_, err := q.db.Exec(ctx, retireHashes, arg.Overlap, arg.Revision, arg.KeyID)
+	return err
+}
+
 const revokeKey = `-- name: RevokeKey :one
-update api_keys set revoked_at = now(), revision = $1, updated_at = now() where id = $2 returning id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, paused, models, networks, revoked_at, revision, created_at, updated_at
+update api_keys set revoked_at = now(), revision = $1, updated_at = now() where id = $2 returning id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at
 `
 
 type RevokeKeyParams struct {
@@ -341,6 +384,75 @@ func (q *Queries) RevokeKey(ctx context.Context, arg RevokeKeyParams) (ApiKey, e
 		&i.Paused,
 		&i.Models,
 		&i.Networks,
+		&i.RotationID,
+		&i.RotatedAt,
+		&i.PreviousHint,
+		&i.PreviousUntil,
+		&i.RevokedAt,
+		&i.Revision,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+	)
+	return i, err
+}
+
+const rotateKey = `-- name: RotateKey :one
+update api_keys
+set lookup_hash = $1, pepper_id = $2::text, ciphertext = $3::bytea, cipher_key_id = $4::text, hint = $5,
+    rotation_id = $6::uuid, rotated_at = clock_timestamp(), previous_hint = case when $7::float8 > 0 then hint else '' end,
+    previous_until = case when $7::float8 > 0
+        then date_trunc('milliseconds', clock_timestamp() + make_interval(secs => $7::float8)) end,
+    revision = $8, updated_at = now()
+where id = $9
+returning id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at
+`
+
+type RotateKeyParams struct {
+	LookupHash     []byte
+	PepperID       string
+	Ciphertext     []byte
+	CipherKeyID    string
+	Hint           string
+	RotationID     ident.UUID
+	OverlapSeconds float64
+	Revision       int64
+	ID             ident.UUID
+}
+
+func (q *Queries) RotateKey(ctx context.Context, arg RotateKeyParams) (ApiKey, error) {
+	row := q.db.QueryRow(ctx, rotateKey,
+		arg.LookupHash,
+		arg.PepperID,
+		arg.Ciphertext,
+		arg.CipherKeyID,
+		arg.Hint,
+		arg.RotationID,
+		arg.OverlapSeconds,
+		arg.Revision,
+		arg.ID,
+	)
+	var i ApiKey
+	err := row.Scan(
+		&i.ID,
+		&i.AccountID,
+		&i.ExternalID,
+		&i.Name,
+		&i.LookupHash,
+		&i.PepperID,
+		&i.Ciphertext,
+		&i.CipherKeyID,
+		&i.Hint,
+		&i.SpendLimit,
+		&i.Description,
+		&i.Metadata,
+		&i.ExpiresAt,
+		&i.Paused,
+		&i.Models,
+		&i.Networks,
+		&i.RotationID,
+		&i.RotatedAt,
+		&i.PreviousHint,
+		&i.PreviousUntil,
 		&i.RevokedAt,
 		&i.Revision,
 		&i.CreatedAt,
@@ -354,7 +466,7 @@ update api_keys
 set name = $1, spend_limit = $2, description = $3, metadata = $4, expires_at = $5,
     paused = $6, models = $7, networks = $8, revision = $9, updated_at = now()
 where id = $10
-returning id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, paused, models, networks, revoked_at, revision, created_at, updated_at
+returning id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at
 `
 
 type UpdateKeyParams struct {
@@ -401,6 +513,10 @@ func (q *Queries) UpdateKey(ctx context.Context, arg UpdateKeyParams) (ApiKey, e
 		&i.Paused,
 		&i.Models,
 		&i.Networks,
+		&i.RotationID,
+		&i.RotatedAt,
+		&i.PreviousHint,
+		&i.PreviousUntil,
 		&i.RevokedAt,
 		&i.Revision,
 		&i.CreatedAt,

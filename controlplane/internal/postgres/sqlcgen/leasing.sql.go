@@ -51,9 +51,8 @@ func (q *Queries) ActiveSessions(ctx context.Context) ([]ActiveSessionsRow, erro
 }
 
 const changesAfter = `-- name: ChangesAfter :many
-select c.revision, c.previous_revision, c.kind, coalesce(c.lookup_hash, k.lookup_hash) as lookup_hash, c.account_id
+select c.revision, c.previous_revision, c.kind, c.lookup_hash, c.account_id
 from key_changes c
-left join api_keys k on k.id = c.key_id
 where c.revision > $1
 order by c.revision
 limit $2
@@ -420,18 +419,24 @@ func (q *Queries) InsertWindows(ctx context.Context, arg InsertWindowsParams) er
 }
 
 const keyWithoutMAC = `-- name: KeyWithoutMAC :one
-select exists (
+select (exists (
     select from api_keys
     where revoked_at is null and (ciphertext is null or pepper_id is null or pepper_id <> all($1::text[]))
-)
+) or exists (
+    select from key_hashes h
+    join api_keys k on k.id = h.key_id
+    where h.secret = 'previous' and k.previous_until > now() and k.revoked_at is null
+        and (h.hash_only or h.pepper_id is null or h.pepper_id <> all($1::text[]))
+))::boolean
 `
 
-// Whether a key may have no MAC under one of these peppers: it was imported as a hash, or issued under another one.
+// Whether a key, or the previous secret of one, may have no MAC under one of these peppers: it was imported as a hash, or issued
+// under another one.
 func (q *Queries) KeyWithoutMAC(ctx context.Context, peppers []string) (bool, error) {
 	row := q.db.QueryRow(ctx, keyWithoutMAC, peppers)
-	var exists bool
-	err := row.Scan(&exists)
-	return exists, err
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const leaseHolders = `-- name: LeaseHolders :many
@@ -519,11 +524,14 @@ select w.hash::bytea as lookup_hash, m.cluster_epoch, m.revision, k.id as key_id
             'period', x.period, 'time_zone', x.time_zone, 'length_seconds', x.length_seconds, 'anchor_unix', x.anchor_unix), 'newest', (
                 select jsonb_build_object('number', w.id & 16777215, 'start_ms', (extract(epoch from w.starts_at) * 1000)::bigint, 'end_ms', (extract(epoch from w.ends_at) * 1000)::bigint)
                 from pools w where w.limit_number = x.number and x.period = 'first_use' order by w.id desc limit 1)) order by x.key_id is null, x.number)
-        from limits x where x.account_id = a.id and (x.key_id is null or x.key_id = k.id) and x.removed_at is null), '[]')::jsonb as limits
+        from limits x where x.account_id = a.id and (x.key_id is null or x.key_id = k.id) and x.removed_at is null), '[]')::jsonb as limits,
+    case when h.secret = 'ended' or (h.secret = 'previous' and k.previous_until <= now()) then 1
+        when h.secret = 'previous' then floor(extract(epoch from k.previous_until) * 1000)
+        else 0 end::bigint as secret_until_ms
 from cluster_state m
 cross join unnest($1::bytea[]) as w (hash)
-left join api_keys k on k.id = coalesce(
-    (select f.id from api_keys f where f.lookup_hash = w.hash), (select h.key_id from key_hashes h where h.hash = w.hash))
+left join key_hashes h on h.hash = w.hash
+left join api_keys k on k.id = coalesce((select f.id from api_keys f where f.lookup_hash = w.hash), h.key_id)
 left join accounts a on a.id = k.account_id
 left join pools b on b.account_id = a.id and b.kind = 1 and b.key_id is null
 left join pools s on s.account_id = a.id and s.kind = 3 and s.key_id is null
@@ -548,6 +556,7 @@ type LoadKeysRow struct {
 	Models                []byte
 	Networks              []byte
 	Limits                []byte
+	SecretUntilMs         int64
 }
 
 // One statement, so that revision and records are read in one snapshot.
@@ -578,6 +587,7 @@ func (q *Queries) LoadKeys(ctx context.Context, lookupHashes [][]byte) ([]LoadKe
 			&i.Models,
 			&i.Networks,
 			&i.Limits,
+			&i.SecretUntilMs,
 		); err != nil {
 			return nil, err
 		}

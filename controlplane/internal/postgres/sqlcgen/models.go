@@ -40,26 +40,30 @@ type AdminToken struct {
 }
 
 type ApiKey struct {
-	ID          ident.UUID
-	AccountID   ident.UUID
-	ExternalID  *string
-	Name        string
-	LookupHash  []byte
-	PepperID    *string
-	Ciphertext  []byte
-	CipherKeyID *string
-	Hint        string
-	SpendLimit  *int64
-	Description string
-	Metadata    []byte
-	ExpiresAt   *time.Time
-	Paused      bool
-	Models      []byte
-	Networks    []byte
-	RevokedAt   *time.Time
-	Revision    int64
-	CreatedAt   time.Time
-	UpdatedAt   time.Time
+	ID            ident.UUID
+	AccountID     ident.UUID
+	ExternalID    *string
+	Name          string
+	LookupHash    []byte
+	PepperID      *string
+	Ciphertext    []byte
+	CipherKeyID   *string
+	Hint          string
+	SpendLimit    *int64
+	Description   string
+	Metadata      []byte
+	ExpiresAt     *time.Time
+	Paused        bool
+	Models        []byte
+	Networks      []byte
+	RotationID    *ident.UUID
+	RotatedAt     *time.Time
+	PreviousHint  string
+	PreviousUntil *time.Time
+	RevokedAt     *time.Time
+	Revision      int64
+	CreatedAt     time.Time
+	UpdatedAt     time.Time
 }
 
 type AuditArchive struct {
@@ -148,7 +152,9 @@ type KeyChange struct {
 type KeyHash struct {
 	Hash      []byte
 	KeyID     ident.UUID
-	PepperID  string
+	PepperID  *string
+	HashOnly  bool
+	Secret    string
 	Revision  int64
 	CreatedAt time.Time
 }

@@ -71,9 +71,11 @@ func (q *Queries) ClaimRotation(ctx context.Context, kind string) (ClaimRotation
 const countPeppers = `-- name: CountPeppers :one
 select count(*) filter (where k.pepper_id = $1::text or h.key_id is not null) as ready,
     count(*) filter (where k.pepper_id is distinct from $1::text and h.key_id is null and k.ciphertext is not null) as waiting,
-    count(*) filter (where k.pepper_id is distinct from $1::text and h.key_id is null and k.ciphertext is null) as hash_only
+    count(*) filter (where k.pepper_id is distinct from $1::text and h.key_id is null and k.ciphertext is null
+        or k.previous_until > now() and p.key_id is null) as hash_only
 from api_keys k
-left join key_hashes h on h.key_id = k.id and h.pepper_id = $1::text
+left join key_hashes h on h.key_id = k.id and h.pepper_id = $1::text and h.secret = 'current'
+left join key_hashes p on p.key_id = k.id and p.pepper_id = $1::text and p.secret = 'previous'
 where k.revoked_at is null
 `
 
@@ -84,7 +86,7 @@ type CountPeppersRow struct {
 }
 
 // Counts the keys that are not revoked: those with a hash under the pepper, those that a rotation will hash under it, and
-// hash-only keys without a hash under it.
+// hash-only keys, and keys with a previous secret, without a hash of it under the pepper.
 func (q *Queries) CountPeppers(ctx context.Context, pepper string) (CountPeppersRow, error) {
 	row := q.db.QueryRow(ctx, countPeppers, pepper)
 	var i CountPeppersRow
@@ -279,11 +281,21 @@ func (q *Queries) DirectWebhookSecrets(ctx context.Context, arg DirectWebhookSec
 }
 
 const furtherHashes = `-- name: FurtherHashes :many
-select hash from key_hashes where key_id = $1 order by created_at, hash
+select hash from key_hashes
+where key_id = $1 and (secret <> 'ended' or revision >= $2 or $3::boolean)
+order by created_at, hash
 `
 
-func (q *Queries) FurtherHashes(ctx context.Context, keyID ident.UUID) ([][]byte, error) {
-	rows, err := q.db.Query(ctx, furtherHashes, keyID)
+type FurtherHashesParams struct {
+	KeyID    ident.UUID
+	Revision int64
+	Revoked  bool
+}
+
+// Those that a change at a revision concerns: not those of secrets that ended before, except in a revocation, which holds for
+// all of them also if a rotation is lost with the commits of a database.
+func (q *Queries) FurtherHashes(ctx context.Context, arg FurtherHashesParams) ([][]byte, error) {
+	rows, err := q.db.Query(ctx, furtherHashes, arg.KeyID, arg.Revision, arg.Revoked)
 	if err != nil {
 		return nil, err
 	}
@@ -323,8 +335,11 @@ const hashOnlyKeys = `-- name: HashOnlyKeys :many
 select k.id, k.account_id, k.name, coalesce(k.external_id, '') as external_id, coalesce(k.pepper_id, '') as pepper_id, k.created_at,
     coalesce((select to_char(max(u.used_on), 'YYYY-MM-DD') from usage_daily u where u.account_id = k.account_id and u.key_id = k.id), '')::text as last_used_on
 from api_keys k
-where k.id > $1 and k.revoked_at is null and k.ciphertext is null and k.pepper_id is distinct from $2::text
-    and not exists (select from key_hashes h where h.key_id = k.id and h.pepper_id = $2::text)
+where k.id > $1 and k.revoked_at is null and (
+    k.ciphertext is null and k.pepper_id is distinct from $2::text
+        and not exists (select from key_hashes h where h.key_id = k.id and h.pepper_id = $2::text and h.secret = 'current')
+    or k.previous_until > now() and not exists (
+        select from key_hashes h where h.key_id = k.id and h.pepper_id = $2::text and h.secret = 'previous'))
 order by k.id
 limit $3
 `
@@ -345,7 +360,8 @@ type HashOnlyKeysRow struct {
 	LastUsedOn string
 }
 
-// The keys that still need an old pepper: not revoked, without a hash under the current one, and hash-only.
+// The keys that still need an old pepper: not revoked, without a hash under the current one, and hash-only; or with a previous
+// secret, whose text is not kept.
 func (q *Queries) HashOnlyKeys(ctx context.Context, arg HashOnlyKeysParams) ([]HashOnlyKeysRow, error) {
 	rows, err := q.db.Query(ctx, hashOnlyKeys, arg.After, arg.Pepper, arg.RowLimit)
 	if err != nil {
@@ -390,7 +406,7 @@ func (q *Queries) InsertDataKey(ctx context.Context, arg InsertDataKeyParams) er
 }
 
 const insertKeyHash = `-- name: InsertKeyHash :exec
-insert into key_hashes (hash, key_id, pepper_id, revision) values ($1, $2, $3, $4) on conflict do nothing
+insert into key_hashes (hash, key_id, pepper_id, revision) values ($1, $2, $3::text, $4) on conflict do nothing
 `
 
 type InsertKeyHashParams struct {
@@ -444,7 +460,7 @@ const keysToHash = `-- name: KeysToHash :many
 select k.id, k.lookup_hash, k.ciphertext, k.cipher_key_id
 from api_keys k
 where k.id > $1 and k.revoked_at is null and k.ciphertext is not null and k.pepper_id is distinct from $2::text
-    and not exists (select from key_hashes h where h.key_id = k.id and h.pepper_id = $2::text)
+    and not exists (select from key_hashes h where h.key_id = k.id and h.pepper_id = $2::text and h.secret = 'current')
 order by k.id
 limit $3
 for no key update of k skip locked
@@ -463,7 +479,7 @@ type KeysToHashRow struct {
 	CipherKeyID *string
 }
 
-// Revoked keys need no further hash, and the text of hash-only keys is not known.
+// Revoked keys need no further hash, and the text of hash-only keys and of replaced secrets is not known.
 func (q *Queries) KeysToHash(ctx context.Context, arg KeysToHashParams) ([]KeysToHashRow, error) {
 	rows, err := q.db.Query(ctx, keysToHash, arg.Position, arg.Pepper, arg.RowLimit)
 	if err != nil {

@@ -18,6 +18,8 @@ func Key(err error) *apierr.Error {
 	inactive, _ := errors.AsType[*auth.InactiveError](err)
 	switch {
 	case inactive == nil:
+	case inactive.Reason == pulse.ReasonKeyRotated:
+		message = "The API key was rotated, and this secret of it does not work any more."
 	case inactive.Reason == pulse.ReasonKeyPaused:
 		message = "The API key is paused."
 	case inactive.Reason == pulse.ReasonKeyExpired:
