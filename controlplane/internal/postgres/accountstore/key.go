@@ -304,7 +304,8 @@ func (s *Keys) Revoke(ctx context.Context, id key.ID) (revoked key.Key, c wire.K
 		if revoked, err = withSpending(ctx, q, &row); err != nil {
 			return err
 		}
-		if err := changestore.InsertEvents(ctx, q, webhook.Event{Type: webhook.Revoked, AccountID: row.AccountID, KeyID: row.ID}); err != nil {
+		event := webhook.Event{Type: webhook.Revoked, AccountID: row.AccountID, KeyID: row.ID}
+		if err := changestore.InsertEvents(ctx, q, event); err != nil {
 			return err
 		}
 
@@ -340,7 +341,8 @@ func (s *Keys) Rotate(
 		if after, err = withSpending(ctx, q, &row); err != nil || announce == nil {
 			return err
 		}
-		if err := changestore.InsertEvents(ctx, q, webhook.Event{Type: webhook.Rotated, AccountID: row.AccountID, KeyID: row.ID}); err != nil {
+		event := webhook.Event{Type: webhook.Rotated, AccountID: row.AccountID, KeyID: row.ID}
+		if err := changestore.InsertEvents(ctx, q, event); err != nil {
 			return err
 		}
 		return changestore.InsertAudit(ctx, q, "key.rotate", id, before, after)
