@@ -41,6 +41,14 @@ func (s *Settings) Rules() wire.KeyRules {
 	return rules
 }
 
+// SetRules sets the part of the settings that Rules returns.
+func (s *Settings) SetRules(rules wire.KeyRules) {
+	s.Paused, s.Models, s.Networks, s.ExpiresAt = rules.Paused, rules.Models, rules.Networks, nil
+	if rules.ExpiresMS != 0 {
+		s.ExpiresAt = new(time.UnixMilli(rules.ExpiresMS).UTC())
+	}
+}
+
 func (s *Settings) validate(path string, invalid *validation.Errors) {
 	if utf8.RuneCountInString(s.Description) > maxDescriptionLen {
 		invalid.Add(validation.Member(path, "description"), "is longer than %d characters", maxDescriptionLen)

@@ -426,7 +426,6 @@ func toKey(row *sqlcgen.ApiKey) (key.Key, error) {
 		SpendLimit: (*money.Nano)(row.SpendLimit),
 		Settings: key.Settings{
 			Description: row.Description,
-			Paused:      row.Paused,
 		},
 		Revealable: row.Ciphertext != nil,
 		RotatedAt:  row.RotatedAt,
@@ -435,22 +434,20 @@ func toKey(row *sqlcgen.ApiKey) (key.Key, error) {
 		CreatedAt:  row.CreatedAt,
 		UpdatedAt:  row.UpdatedAt,
 	}
-	if row.ExpiresAt != nil {
-		k.ExpiresAt = new(row.ExpiresAt.UTC())
-	}
 	if row.PreviousUntil != nil {
 		k.PreviousUntil, k.PreviousHint = new(row.PreviousUntil.UTC()), row.PreviousHint
 	}
-	err := errors.Join(decode(row.Metadata, &k.Metadata), decode(row.Models, &k.Models), decode(row.Networks, &k.Networks))
-	if err != nil {
+	rules, err := leasestore.KeyRules(row.ExpiresAt, row.Paused, row.Models, row.Networks)
+	if err := errors.Join(err, decode(row.Metadata, &k.Metadata)); err != nil {
 		return key.Key{}, fmt.Errorf("postgres: read the settings of %s: %w", k.ID, err)
 	}
 
+	k.SetRules(rules)
 	return k, nil
 }
 
-// decode reads an object or a list; an empty one is nil.
-func decode[T map[string]string | []string | []netip.Prefix](text []byte, value *T) error {
+// decode reads an object; an empty one is nil.
+func decode(text []byte, value *map[string]string) error {
 	if err := json.Unmarshal(text, value); err != nil {
 		return err
 	}

@@ -91,14 +91,14 @@ func setMultipliers(record *wire.KeyRecord, own int64, models []byte) error {
 	return nil
 }
 
-// setRules sets the rules of a key record.
-func setRules(record *wire.KeyRecord, expires *time.Time, paused bool, models, networks []byte) error {
+// KeyRules reads the rules of a key from its row.
+func KeyRules(expires *time.Time, paused bool, models, networks []byte) (wire.KeyRules, error) {
 	rules := wire.KeyRules{Paused: paused}
 	if expires != nil {
 		rules.ExpiresMS = expires.UnixMilli()
 	}
 	if err := errors.Join(json.Unmarshal(models, &rules.Models), json.Unmarshal(networks, &rules.Networks)); err != nil {
-		return fmt.Errorf("postgres: read the rules of %s: %w", record.KeyID, err)
+		return wire.KeyRules{}, fmt.Errorf("postgres: read the rules of a key: %w", err)
 	}
 	if len(rules.Models) == 0 {
 		rules.Models = nil
@@ -106,8 +106,13 @@ func setRules(record *wire.KeyRecord, expires *time.Time, paused bool, models, n
 	if len(rules.Networks) == 0 {
 		rules.Networks = nil
 	}
-	record.Rules = rules
-	return nil
+	return rules, nil
+}
+
+// setRules sets the rules of a key record.
+func setRules(record *wire.KeyRecord, expires *time.Time, paused bool, models, networks []byte) (err error) {
+	record.Rules, err = KeyRules(expires, paused, models, networks)
+	return err
 }
 
 func (l *Leases) Balance(ctx context.Context, r *wire.BalanceRequest) (*wire.BalanceResponse, error) {
