@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -15,7 +16,8 @@ import (
 type Reader func(*http.Request) netip.Addr
 
 // Behind returns a Reader. Behind a trusted proxy the client's address is the last one of X-Forwarded-For that no trusted proxy
-// has; the header of anybody else is ignored.
+// has; the header of anybody else is ignored. If an entry is no address, it is not known: the address of the trusted proxy must
+// not stand for a client's.
 func Behind(trusted []netip.Prefix) Reader {
 	read := echo.ExtractIPDirect()
 	if len(trusted) > 0 {
@@ -32,8 +34,26 @@ func Behind(trusted []netip.Prefix) Reader {
 		if err != nil {
 			return netip.Addr{}
 		}
-		return from.Unmap()
+		from = from.Unmap()
+		isProxy := slices.ContainsFunc(trusted, func(p netip.Prefix) bool { return p.Contains(from) })
+		if isProxy && slices.ContainsFunc(r.Header.Values(echo.HeaderXForwardedFor), isMalformed) {
+			return netip.Addr{}
+		}
+		return from
 	}
+}
+
+// isMalformed reports whether a value of X-Forwarded-For has an entry that is no address.
+func isMalformed(list string) bool {
+	if strings.TrimSpace(list) == "" {
+		return false
+	}
+	for entry := range strings.SplitSeq(list, ",") {
+		if net.ParseIP(strings.Trim(strings.TrimSpace(entry), "[]")) == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // ParseNetworks parses networks in CIDR notation that are separated by commas or spaces.

@@ -26,7 +26,10 @@ func TestClientAddressBehindTrustedProxies(t *testing.T) {
 		{"a chain of proxies", "10.0.0.1:99", "198.51.100.1, 192.0.2.7, 10.1.1.1", "192.0.2.7", proxies},
 		{"an IPv6 proxy", "[2001:db8::1]:99", "192.0.2.7", "192.0.2.7", proxies},
 		{"no header", "10.0.0.1:99", "", "10.0.0.1", proxies},
-		{"nonsense", "10.0.0.1:99", "nobody", "10.0.0.1", proxies},
+		{"nonsense", "10.0.0.1:99", "nobody", "unknown", proxies},
+		{"an address with a port", "10.0.0.1:99", "198.51.100.1, 192.0.2.7:4711", "unknown", proxies},
+		{"nonsense before the client's address", "10.0.0.1:99", "nobody, 192.0.2.7", "192.0.2.7", proxies},
+		{"nonsense of an untrusted peer", "192.0.2.1:99", "nobody", "192.0.2.1", proxies},
 		{"an IPv4 address in IPv6", "[::ffff:192.0.2.1]:99", "", "192.0.2.1", nil},
 	} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
@@ -34,7 +37,8 @@ func TestClientAddressBehindTrustedProxies(t *testing.T) {
 		if tt.forwarded != "" {
 			r.Header.Set("X-Forwarded-For", tt.forwarded)
 		}
-		if got := clientaddr.Behind(tt.trusted)(r); got != netip.MustParseAddr(tt.want) {
+		want, _ := netip.ParseAddr(tt.want)
+		if got := clientaddr.Behind(tt.trusted)(r); got != want {
 			t.Errorf("%s: got %s; want %s", tt.name, got, tt.want)
 		}
 	}
