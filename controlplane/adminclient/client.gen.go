@@ -2326,6 +2326,16 @@ type LedgerEntry struct {
 	TransactionID string  `json:"transaction_id"`
 }
 
+// LeftOut Calls since `counted_since` without a member that the gateway otherwise adds to requests, because the provider has refused it.
+type LeftOut struct {
+	Calls int64 `json:"calls"`
+
+	// Member store, service_tier, stream_options or include. Without stream_options, a stream may have no usage, which is then estimated.
+	Member     string `json:"member"`
+	ProviderID string `json:"provider_id"`
+	RouteID    string `json:"route_id"`
+}
+
 // LimitCreate defines model for LimitCreate.
 type LimitCreate struct {
 	// Amount A decimal.
@@ -3214,6 +3224,7 @@ type RoutesHealth struct {
 
 	// Heard The number of proxies that the figures cover.
 	Heard              int                 `json:"heard"`
+	LeftOut            []LeftOut           `json:"left_out"`
 	RefusedCredentials []RefusedCredential `json:"refused_credentials"`
 
 	// RoutesReadAt When the routes and the refused credentials were read; only while the database does not answer. They may have changed since.

@@ -15,7 +15,7 @@ const unset = -1
 type directives struct {
 	status                                    int64
 	code, kind, message, param, body, style   string
-	retryAfter, header                        string
+	retryAfter, header, lacks                 string
 	delay, chunk, takes                       time.Duration
 	out, reasoning, cached, cacheWrite        int64
 	perEvent, wordBytes                       int64
@@ -62,6 +62,7 @@ var directiveTable = []directive{
 	{"body", "=X raw body of the error answer, or the name of a canned one", text(func(d *directives) *string { return &d.body })},
 	{"retry_after", "=X Retry-After header of the error answer", text(func(d *directives) *string { return &d.retryAfter })},
 	{"header", "=Name:Value extra header of the answer", text(func(d *directives) *string { return &d.header })},
+	{"lacks", "=X+Y members of a request that are unknown", text(func(d *directives) *string { return &d.lacks })},
 	{"model", "=X model named in the answer instead of the requested one", text(func(d *directives) *string { return &d.answerModel })},
 
 	{"delay", "=D pause before the first byte of the answer", duration(func(d *directives) *time.Duration { return &d.delay })},

@@ -66,6 +66,7 @@ func TestErrorDirectives(t *testing.T) {
 		{"canned with another status", Chat, "body=context_length,status=413", 413, "invalid_request_error/context_length_exceeded/messages"},
 		{"canned messages", Messages, "body=overloaded,status=529", 529, "overloaded_error"},
 		{"html", Chat, "body=html", 502, "<html>"},
+		{"a member that is unknown", Chat, "lacks=store+model", 400, "invalid_request_error/unknown_parameter/model"},
 		{"array", Chat, "body=array", 400, "[{"},
 		{"raw", Chat, "status=418,body=%7B%22odd%22%3A1%7D", 418, `{"odd":1}`},
 	}

@@ -123,6 +123,11 @@ func (x *exchange) applyDirectives() *fault {
 	if err := x.d.apply(list); err != nil {
 		return invalid("unknown_directive", "model", "%v", err)
 	}
+	for name := range strings.SplitSeq(x.d.lacks, "+") {
+		if x.members.has(name) {
+			return x.entry.Format.unknown(name)
+		}
+	}
 	return nil
 }
 

@@ -43,6 +43,9 @@ const (
 	// Doubts are charged answers whose usage the provider has not reported, or not credibly, by provider and outcome: the
 	// reason.
 	Doubts Measure = "doubts"
+	// LeftOut are calls without a member that the gateway otherwise adds and the provider refuses, by provider, route and
+	// outcome: the member.
+	LeftOut Measure = "left_out"
 	// StreamEnds are ended streams, by outcome: the reason.
 	StreamEnds Measure = "stream_ends"
 	// FirstToken has the times to the first bytes of streams, by provider and route, in buckets.

@@ -417,6 +417,26 @@ func TestMaintenanceIsSetAndEndedFromThePage(t *testing.T) {
 	}
 }
 
+func TestProviderPageShowsTheMembersThatItRefuses(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.catalog()
+	b := w.signedIn(bootstrapToken)
+	w.live.Receive(&pulse.Report{V: pulse.Version, Proxy: "proxy-1", Process: "p1", Totals: []pulse.Total{
+		{Series: pulse.Series{Measure: pulse.LeftOut, Provider: "acme", Route: "rte_7", Outcome: "stream_options"}, N: 41},
+		{Series: pulse.Series{Measure: pulse.LeftOut, Provider: "other", Route: "rte_8", Outcome: "store"}, N: 9},
+	}})
+	answer, page := b.get("/console/providers/acme")
+	for _, want := range []string{"Members that it refuses", "rte_7", "stream_options", "41"} {
+		if answer.StatusCode != http.StatusOK || !strings.Contains(page, want) {
+			t.Errorf("got %d without %q: %s", answer.StatusCode, want, page)
+		}
+	}
+	if strings.Contains(page, "rte_8") {
+		t.Error("the page has the members that another provider refuses")
+	}
+}
+
 func TestProviderPageShowsDoubtsAboutItsUsage(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -432,6 +452,9 @@ func TestProviderPageShowsDoubtsAboutItsUsage(t *testing.T) {
 		{Series: pulse.Series{Measure: pulse.Doubts, Provider: "other", Outcome: "no_input"}, N: 9},
 	}})
 	answer, page := b.get("/console/providers/acme")
+	if strings.Contains(page, "Members that it refuses") {
+		t.Error("the page has members that nobody has refused")
+	}
 	for _, want := range []string{"low output", "7 of 40", "an estimate", "3 of 40", "as reported, the cheapest meaning"} {
 		if answer.StatusCode != http.StatusOK || !strings.Contains(page, want) {
 			t.Errorf("got %d without %q: %s", answer.StatusCode, want, page)

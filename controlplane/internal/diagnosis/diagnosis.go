@@ -84,6 +84,7 @@ type Ledger interface {
 // Traffic tells what the proxies have reported in the last hour. Only a running control plane hears them.
 type Traffic interface {
 	UsageDoubts() []traffic.UsageDoubt
+	LeftOut() []traffic.LeftOut
 }
 
 // Secrets describes the secrets of the control plane without revealing them.
@@ -240,7 +241,7 @@ func (s *Service) usage(context.Context) []Finding {
 	if s.cfg.Traffic == nil {
 		return nil
 	}
-	return checkUsage(s.cfg.Traffic.UsageDoubts())
+	return append(checkUsage(s.cfg.Traffic.UsageDoubts()), checkLeftOut(s.cfg.Traffic.LeftOut())...)
 }
 
 func (s *Service) ledger(ctx context.Context) []Finding {

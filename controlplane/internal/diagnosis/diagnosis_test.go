@@ -24,6 +24,7 @@ type world struct {
 	ledger    ledger.Report
 	err       error
 	doubts    []traffic.UsageDoubt
+	leftOut   []traffic.LeftOut
 	knownKeys map[string]bool
 	promises  diagnosis.Promises
 }
@@ -51,6 +52,8 @@ func sound() *world {
 func (w *world) Fleet(context.Context) (fleet.Fleet, error) { return w.fleet, w.err }
 
 func (w *world) UsageDoubts() []traffic.UsageDoubt { return w.doubts }
+
+func (w *world) LeftOut() []traffic.LeftOut { return w.leftOut }
 
 func (w *world) CheckRecent(context.Context) (ledger.Report, error) { return w.ledger, w.err }
 
@@ -177,6 +180,9 @@ func TestFactsGiveFindings(t *testing.T) {
 		{"usage in doubt", func(w *world) {
 			w.doubts = []traffic.UsageDoubt{{Provider: "p", Reason: "low_output", Answers: 4, Of: 500}, {Provider: "p", Reason: "missing", Answers: 2, Of: 500}}
 		}, "warning catalog usage"},
+		{"added member refused", func(w *world) {
+			w.leftOut = []traffic.LeftOut{{Provider: "p", Route: "r", Member: "store", Calls: 4}}
+		}, "warning catalog added_members"},
 		{"calls fail", func(w *world) { w.said[0].FailingRoutes = []string{"r"} }, "warning catalog calls"},
 		{"no route works", func(w *world) { w.said[0].FailingModels = []string{"m"} }, "failure catalog served"},
 		{"proxy without a catalog", func(w *world) { w.said[0].NotReady = map[string]string{"catalog": "no snapshot"} }, "failure proxies ready"},

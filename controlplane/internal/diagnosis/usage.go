@@ -55,3 +55,30 @@ func checkUsage(doubts []traffic.UsageDoubt) []Finding {
 
 	return add.findings
 }
+
+// checkLeftOut reports the routes whose providers refuse members that the gateway adds to requests.
+func checkLeftOut(leftOut []traffic.LeftOut) []Finding {
+	add := collect("catalog")
+	for _, m := range leftOut {
+		meaning := "Every proxy finds that out by a refused call, once a day."
+		switch m.Member {
+		case "stream_options":
+			meaning = "The provider may report no usage for streams, which are then charged by an estimate."
+		case "store":
+			meaning = "The provider does not know the request to store nothing: what it keeps depends on its terms."
+		case "service_tier":
+			meaning = "The provider chooses the service tier, and its price."
+		case "include":
+			meaning = "Reasoning that clients send back may have no content for this provider."
+		}
+		add.check(true, Warning, "added_members", m.Route,
+			fmt.Sprintf("provider %s refuses %s, which %d calls of the last hour left out", m.Provider, m.Member, m.Calls), meaning,
+			fmt.Sprintf("If that is acceptable, say so in the params of the route: %s: {policy: drop}.", m.Member))
+	}
+
+	if len(add.findings) == 0 {
+		add.check(false, OK, "added_members", "", "providers take what the gateway adds to requests", "", "")
+	}
+
+	return add.findings
+}

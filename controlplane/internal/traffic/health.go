@@ -49,6 +49,14 @@ type Health struct {
 	Routes map[string]*RouteHealth
 	// Doubts are the doubts about the usage that providers reported in the last hour, by provider and reason.
 	Doubts []UsageDoubt
+	// LeftOut are the members that calls of the last hour left out, by provider, route and member.
+	LeftOut []LeftOut
+}
+
+// LeftOut counts the calls of a route without a member that the gateway otherwise adds and its provider has refused.
+type LeftOut struct {
+	Provider, Route, Member string
+	Calls                   int64
 }
 
 // UsageDoubt counts the answers of a provider whose usage it did not report, or not credibly, for one reason.
@@ -62,13 +70,30 @@ type UsageDoubt struct {
 const okOutcome = "ok"
 
 // UsageDoubts returns the doubts about the usage that providers reported in the last hour, by provider and reason.
-func (l *Live) UsageDoubts() []UsageDoubt {
+func (l *Live) UsageDoubts() []UsageDoubt { return usageDoubts(l.lastHour()) }
+
+// LeftOut returns the members that calls of the last hour left out, by provider, route and member.
+func (l *Live) LeftOut() []LeftOut { return leftOut(l.lastHour()) }
+
+// lastHour returns a copy of the sums of the last hour.
+func (l *Live) lastHour() *Period {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
 	hour := l.long.sum(now, 59)
 	hour.merge(l.long.at(now))
-	return usageDoubts(hour)
+	return hour
+}
+
+func leftOut(p *Period) []LeftOut {
+	var all []LeftOut
+	p.Each(pulse.LeftOut, func(s pulse.Series, sum *Sum) {
+		all = append(all, LeftOut{s.Provider, s.Route, s.Outcome, sum.N})
+	})
+	slices.SortFunc(all, func(a, b LeftOut) int {
+		return cmp.Or(cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Route, b.Route), cmp.Compare(a.Member, b.Member))
+	})
+	return all
 }
 
 func usageDoubts(p *Period) []UsageDoubt {
@@ -121,7 +146,8 @@ func (l *Live) Health() Health {
 		}
 	}
 
-	h.Doubts = usageDoubts(recent(l.long, 59))
+	hour := recent(l.long, 59)
+	h.Doubts, h.LeftOut = usageDoubts(hour), leftOut(hour)
 	for _, p := range l.processes {
 		if p.Last ||
 			slices.ContainsFunc(h.Proxies, func(other Proxy) bool { return other.Name == p.Proxy && other.HeardAt.After(p.heard) }) {

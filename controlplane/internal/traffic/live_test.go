@@ -385,6 +385,30 @@ func TestProxyThatSendsEverNewNamesTakesBoundedMemory(t *testing.T) {
 	}
 }
 
+func TestMembersLeftOutAreThoseOfTheLastHour(t *testing.T) {
+	t.Parallel()
+	s := newStation(t)
+	p := s.proxy("one", 1, 0)
+	p.send(false)
+	p.serve(pulse.Series{Measure: pulse.LeftOut, Provider: "prv", Route: "rte", Outcome: "store"}, 3)
+	s.pass(2 * time.Second)
+	p.send(false)
+	want := []LeftOut{{Provider: "prv", Route: "rte", Member: "store", Calls: 3}}
+	if diff := cmp.Diff(want, s.LeftOut()); diff != "" {
+		t.Errorf("want -, got +:\n%s", diff)
+	}
+	if diff := cmp.Diff(want, s.Health().LeftOut); diff != "" {
+		t.Errorf("health: want -, got +:\n%s", diff)
+	}
+	for range 70 {
+		s.pass(time.Minute)
+		p.send(false)
+	}
+	if got := s.LeftOut(); got != nil {
+		t.Errorf("an hour later: %+v", got)
+	}
+}
+
 func TestDoubtsAboutUsageAreThoseOfTheLastHour(t *testing.T) {
 	t.Parallel()
 	s := newStation(t)

@@ -49,6 +49,7 @@ func (r *Request) depart(e *Edit, t *Target) {
 
 	for _, name := range departure.Removed {
 		e.Drop(name)
+		e.added &^= AddedOf(name)
 	}
 	for _, member := range departure.Added {
 		e.Set(member.Name, []byte(member.Value))

@@ -32,17 +32,16 @@ type Target struct {
 	// Betas names further beta features that the provider is to be asked for, separated by commas. They are sent if the
 	// provider wants them in the body.
 	Betas string
-	// WithoutAdded leaves out the member that the gateway adds although no client asked for it, because the provider
-	// refuses it.
-	WithoutAdded bool
+	// Without are members that the gateway adds and leaves out for this route, because its provider refuses them.
+	Without Added
 }
 
 // Edit is the list of changes from the received to the outgoing body. The zero value is ready.
 type Edit struct {
 	jsonspan.Edit
 	scratch []byte // new values
-	// added reports whether a member was added that a provider may refuse.
-	added bool
+	// added are the members that were added.
+	added Added
 }
 
 // maxPooledScratch bounds the memory that a released Edit keeps, in bytes.
@@ -90,9 +89,9 @@ func (r *Request) AppendUpstream(dst []byte, t Target) []byte {
 	return r.edit.Append(dst)
 }
 
-// Added reports whether the last outgoing body has a member that the gateway has added and that a provider may refuse. The
-// request can be repeated with Target.WithoutAdded.
-func (r *Request) Added() bool { return r.edit.added }
+// Added returns the members that the gateway has added to the last outgoing body. The request can be repeated with them in
+// Target.Without. It may be called when the received body is gone.
+func (r *Request) Added() Added { return r.edit.added }
 
 // SpliceUpstream is AppendUpstream for a large body: it does not copy the long parts that stay as received. The outgoing
 // body consists of parts, each of which is a part of the received body or of edits, the extended dst.
@@ -118,7 +117,7 @@ func (r *Request) encode(dst []byte) (body []byte) {
 func (r *Request) listEdits(t *Target) {
 	e := &r.edit
 	e.Begin(r.obj)
-	e.scratch, e.added = e.scratch[:0], false
+	e.scratch, e.added = e.scratch[:0], 0
 	members := r.obj.Members()
 	for i := range members {
 		m := &members[i]
@@ -137,7 +136,11 @@ func (r *Request) listEdits(t *Target) {
 	}
 
 	for _, row := range t.Policy.forced {
-		e.Set(row.Name, row.raw)
+		if e.Adds(row.added, t) {
+			e.Set(row.Name, row.raw)
+		} else {
+			e.Drop(row.Name)
+		}
 	}
 
 	if name := r.spec.UserParam; name != "" && t.wantsPseudonym(name) && r.Value("user") == nil && r.Value("safety_identifier") == nil {

@@ -63,13 +63,11 @@ func (r *Request) editInclude(e *Edit, t *Target, f *toolFilter) {
 		value, keep = f.list(include, func(item []byte) ([]byte, bool) { return item, f.includes(item) })
 	}
 
-	switch added := r.addsInclude(include, t); {
+	switch added := r.lacksInclude(include, t) && e.Adds(AddedInclude, t); {
 	case added && (value == nil || !keep || isEmptyList(value)):
 		e.Set("include", e.Concat([]byte(`["`), []byte(r.spec.Includes), []byte(`"]`)))
-		e.added = true
 	case added:
 		e.Set("include", e.Concat(value[:len(value)-1], []byte(`,"`), []byte(r.spec.Includes), []byte(`"]`)))
-		e.added = true
 	case value == nil:
 	case !keep:
 		e.Drop("include")
@@ -78,9 +76,9 @@ func (r *Request) editInclude(e *Edit, t *Target, f *toolFilter) {
 	}
 }
 
-// addsInclude reports whether the addition of the format is missing.
-func (r *Request) addsInclude(include []byte, t *Target) bool {
-	if r.spec.Includes == "" || t.WithoutAdded || t.Policy.Row("include").Action != Forward || t.Policy.Row("store").Action != Force {
+// lacksInclude reports whether the addition of the format is missing.
+func (r *Request) lacksInclude(include []byte, t *Target) bool {
+	if r.spec.Includes == "" || t.Policy.Row("include").Action != Forward || t.Policy.Row("store").Action != Force {
 		return false
 	}
 	if stored, ok := jsonspan.Bool(r.Value("store")); ok && !stored {

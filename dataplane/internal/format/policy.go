@@ -77,7 +77,8 @@ type Param struct { //nolint:recvcheck // with returns a changed copy
 	// Min and Max are the bounds of Clamp, zero for none.
 	Min, Max int64
 
-	raw []byte // Value
+	raw   []byte // Value
+	added Added  // the member of this name
 }
 
 // Policy is a compiled parameter table. It is immutable and safe for concurrent use.
@@ -93,7 +94,7 @@ type Policy struct {
 func NewPolicy(params ...Param) *Policy {
 	p := &Policy{params: make(map[string]*Param, len(params)), nested: map[string]map[string]*Param{}}
 	for _, row := range params {
-		row.raw = []byte(row.Value)
+		row.raw, row.added = []byte(row.Value), AddedOf(row.Name)
 		if len(row.raw) == 0 {
 			row.raw = nil
 		}

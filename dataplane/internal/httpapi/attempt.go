@@ -3,21 +3,19 @@ package httpapi
 import (
 	"context"
 	"errors"
-	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"modelgateway/dataplane/internal/admission"
 	"modelgateway/dataplane/internal/affinity"
 	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/httpapi/addedmember"
 	"modelgateway/dataplane/internal/httpapi/buffer"
 	"modelgateway/dataplane/internal/httpapi/failover"
 	"modelgateway/dataplane/internal/httpapi/pace"
 	"modelgateway/dataplane/internal/provider"
 	"modelgateway/dataplane/internal/provider/classify"
 	"modelgateway/dataplane/internal/route"
-	"modelgateway/shared/apierr"
 	"modelgateway/shared/event"
 )
 
@@ -72,54 +70,43 @@ func (g *generationRequest) Skipped(choice route.Choice, reason string) {
 	g.x.noteAttempt(event.Attempt{Route: choice.ID, Skipped: reason})
 }
 
-// call calls one provider. A member that the gateway has added and the provider refuses is left out in a second call, and
-// from then on with this route: the client has not asked for it.
+// call calls one provider. Members that the gateway has added and the provider refuses are left out in a further call, and from
+// then on with this route: the client has not asked for them.
 func (g *generationRequest) call(choice route.Choice, attempt *route.Attempt) error {
-	place := addedPlace{choice.ID, choice.UpstreamModel}
-	_, without := g.server.refusesAdded.Load(place)
-	err := g.callOnce(choice, attempt, without)
-	failure := failover.FailureOf(err)
-	if failure == nil || g.body.Gone() {
-		return err
-	}
-	if g.isOwn(failure) {
-		failure.BlameGateway()
-	}
-	if without || !g.request.Added() || !refusesAdded(failure) || g.Ready() != nil {
-		return err
-	}
-	if err = g.callOnce(choice, attempt, true); err == nil {
-		g.server.refusesAdded.Store(place, struct{}{}) // not after an error, which may have been about the client's own words
-	}
-	return err
-}
+	memory := &g.server.addedMembers
+	place := addedmember.PlaceOf(choice.Route, g.dialect.Format(), g.request.Stream)
+	known := memory.Of(place, g.key.AccountID, time.Now())
+	without := known
+	for {
+		g.server.Metrics.RecordLeftOut(choice.Provider.ID, choice.ID, without)
+		err := g.callOnce(choice, attempt, without)
+		if err == nil && without != known { // not after an error, which may have been about the client's own words
+			if news := memory.Note(place, g.key.AccountID, without&^known, time.Now()); news != 0 {
+				g.server.Log.Warn("provider refuses members that the gateway adds, calls of the route are sent without them",
+					"request_id", g.x.id, "provider", choice.Provider.ID, "route", choice.ID, "members", news.String())
+			}
+		}
+		failure := failover.FailureOf(err)
+		if failure == nil || g.body.Gone() {
+			return err
+		}
 
-// isOwn reports whether a provider refuses a parameter that the gateway has set and the client has not sent.
-func (g *generationRequest) isOwn(f *provider.Failure) bool {
-	switch f.Client.Param {
-	case "store", "service_tier", "stream_options":
-		return f.Client.Code == apierr.UnsupportedParameter && g.request.Value(f.Client.Param) == nil
+		refused, more := addedmember.Refused(failure, g.request.Added(), g.policyOf(g.routableCatalog, choice.Route))
+		if refused {
+			failure.BlameGateway()
+		}
+		if more == 0 || g.Ready() != nil {
+			return err
+		}
+		g.server.Metrics.RecordAttempt(choice.Provider.ID, choice.ID, failure.Class)
+		without |= more
 	}
-	return false
-}
-
-// addedPlace is a route with the model that it calls.
-type addedPlace struct{ route, upstreamModel string }
-
-// refusesAdded reports whether a provider has refused the addition to the answer that the gateway asks for.
-func refusesAdded(failure *provider.Failure) bool {
-	if failure.Client.Status != http.StatusBadRequest && failure.Client.Status != http.StatusUnprocessableEntity {
-		return false
-	}
-	text := strings.ToLower(failure.Client.Message)
-	return strings.HasPrefix(failure.Client.Param, "include") || strings.Contains(text, "reasoning.encrypted_content") ||
-		strings.Contains(text, "encrypted content is not supported")
 }
 
 // callOnce calls one provider and relays its answer to the client.
-func (g *generationRequest) callOnce(choice route.Choice, attempt *route.Attempt, withoutAdded bool) error {
+func (g *generationRequest) callOnce(choice route.Choice, attempt *route.Attempt, without format.Added) error {
 	g.x.provider, g.x.route = choice.Provider.ID, choice.ID
-	body := g.upstreamBody(choice, withoutAdded)
+	body := g.upstreamBody(choice, without)
 	target := choice.Target(g.dialect.Format(), g.request.Stream)
 	call := provider.Call{
 		Choice:      choice,
@@ -171,8 +158,8 @@ func (g *generationRequest) callOnce(choice route.Choice, attempt *route.Attempt
 	return nil
 }
 
-// upstreamBody assembles the body for a route, if necessary without the member that the gateway adds. The caller releases it.
-func (a *routableRequest) upstreamBody(choice route.Choice, withoutAdded bool) *provider.Body {
+// upstreamBody assembles the body for a route, without some members that the gateway adds. The caller releases it.
+func (a *routableRequest) upstreamBody(choice route.Choice, without format.Added) *provider.Body {
 	identity := a.server.Pseudonyms.Of(a.key.AccountID)
 	target := format.Target{
 		Model:          choice.UpstreamModel,
@@ -182,7 +169,7 @@ func (a *routableRequest) upstreamBody(choice route.Choice, withoutAdded bool) *
 		DefaultSeconds: a.model.DefaultSeconds,
 		Kind:           choice.Provider.Kind,
 		Betas:          choice.Provider.Betas(),
-		WithoutAdded:   withoutAdded,
+		Without:        without,
 		IdentityFunc:   identity.Hash,
 		PseudonymFunc:  identity.Pseudonym,
 		WantsUser:      choice.Provider.WantsUser,

@@ -14,7 +14,6 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,6 +27,7 @@ import (
 	"modelgateway/dataplane/internal/bytebudget"
 	"modelgateway/dataplane/internal/catalog"
 	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/httpapi/addedmember"
 	"modelgateway/dataplane/internal/httpapi/clientconn"
 	"modelgateway/dataplane/internal/httpapi/failover"
 	"modelgateway/dataplane/internal/httpapi/meter"
@@ -124,8 +124,8 @@ type Server struct {
 	tries    failover.Tries
 	// reading counts the large bodies that are being read, downloads those of videos, lookups those of video jobs.
 	reading, downloads, lookups bytebudget.PerAccount
-	// refusesAdded has an addedPlace for each whose provider refuses the member that the gateway adds.
-	refusesAdded sync.Map
+	// addedMembers are those that the gateway adds and providers refuse.
+	addedMembers addedmember.Memory
 	makers       affinity.Makers
 	// readOn has the calls that are read on without their clients; hiding, which models have reasoned without
 	// showing it.

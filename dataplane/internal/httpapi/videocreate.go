@@ -208,7 +208,7 @@ func (v *videoCreation) isLost(err error) bool {
 
 // submit sends the job to one provider and records its answer.
 func (v *videoCreation) submit(ctx context.Context, choice route.Choice) (*event.Video, error) {
-	body := v.upstreamBody(choice, false)
+	body := v.upstreamBody(choice, 0)
 	defer body.Release()
 
 	target := choice.Target(catalogkv.Videos, false)

@@ -30,6 +30,8 @@ type Failure struct {
 	// context window. OfAccount reports that another account may: this one cannot verify an encrypted item or a signature. Both
 	// come with Failover, and have no consequence for the route.
 	OfRoute, OfAccount bool
+	// Members are the members of the request that the provider refuses, nil if it names none or has another reason.
+	Members []string
 	// RouteCooldown and CredentialCooldown are the cooldowns that the route and the credential should get; zero:
 	// none.
 	RouteCooldown, CredentialCooldown time.Duration
@@ -207,10 +209,13 @@ func NoStreamFailure(call *Call) *Failure {
 
 var errNoStream = errors.New("an answer in one piece to a request for a stream")
 
-// BlameGateway makes the refusal of a parameter one of what the gateway has added to the request. The client cannot leave that
+// AddedMember is the class of the refusal of a member that the gateway has added.
+const AddedMember = "added_member"
+
+// BlameGateway makes the refusal of a member one of what the gateway has added to the request. The client cannot leave that
 // out, but another route may take it, and an operator can have it left out for this one.
 func (f *Failure) BlameGateway() {
-	f.Client, f.Failover, f.Class = unavailable(), true, "added_member"
+	f.Client, f.Failover, f.OfRoute, f.Class = unavailable(), true, false, AddedMember
 }
 
 // StatusFailure reads and closes an answer with an error status and returns its Failure.
@@ -250,6 +255,7 @@ func ReportedFailure(f catalogkv.Format, status int, h http.Header, body []byte,
 			RetryAfter: v.RetryAfter,
 		},
 		Failover: v.Failover,
+		Members:  v.Members,
 		Class:    v.Class.String(),
 		Answered: true,
 		Doubtful: !v.Certain,

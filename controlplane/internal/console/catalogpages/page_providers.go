@@ -106,6 +106,8 @@ type providerView struct {
 	Health *kit.RouteTable
 	// Doubts are the answers of the last hour whose usage is in doubt.
 	Doubts []adminclient.UsageDoubt
+	// LeftOut are the members that calls of the last hour left out, because the provider refuses them.
+	LeftOut []adminclient.LeftOut
 }
 
 var providerCrumbs = []kit.Link{{Text: "Providers", URL: "/console/providers"}}
@@ -147,6 +149,11 @@ func showProvider(r *kit.Request) (*kit.Page, error) {
 		for _, d := range data.Health.UsageDoubts {
 			if d.ProviderID == p.ID {
 				data.Doubts = append(data.Doubts, d)
+			}
+		}
+		for _, m := range data.Health.LeftOut {
+			if m.ProviderID == p.ID {
+				data.LeftOut = append(data.LeftOut, m)
 			}
 		}
 	}

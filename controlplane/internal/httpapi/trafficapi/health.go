@@ -85,6 +85,14 @@ func (h *Handlers) GetRoutesHealth(
 				Of:         int(d.Of),
 			}
 		}),
+		LeftOut: convert.All(health.LeftOut, func(m *traffic.LeftOut) gen.LeftOut {
+			return gen.LeftOut{
+				ProviderID: m.Provider,
+				RouteID:    m.Route,
+				Member:     m.Member,
+				Calls:      m.Calls,
+			}
+		}),
 		Data: convert.All(stored.routes, func(r *catalog.ModelRoute) gen.RouteHealth { return routeView(r, &health) }),
 	}
 	if kept {

@@ -164,15 +164,15 @@ func (p *partCheck) part(c *jsonspan.ObjectCursor) (path string, value []byte) {
 	return "", nil
 }
 
-// edit makes the request ask for the stream's usage. Options that the client set and the check has accepted are sent,
-// too.
+// edit makes the request ask for the stream's usage, unless the client does not and the provider refuses it: then the usage is
+// what the provider reports unasked, or is estimated. Options that the client set and the check has accepted are sent, too.
 func edit(r *format.Request, e *format.Edit, t *format.Target) {
 	row := t.Policy.Row("stream_options")
 	switch {
 	case !r.Stream:
 		e.Drop("stream_options")
 	case row.Action == format.Force:
-	case row.Action == format.Forward:
+	case row.Action == format.Forward && (r.IncludeUsage || e.Adds(format.AddedStreamOptions, t)):
 		options := []byte(`{"include_usage":true}`)
 		if raw, ok := jsonspan.Find(r.Value("stream_options"), "include_obfuscation"); ok && jsonspan.KindOf(raw) != jsonspan.KindNull {
 			options = e.Concat([]byte(`{"include_usage":true,"include_obfuscation":`), raw, []byte(`}`))

@@ -263,9 +263,9 @@ func TestEncryptedReasoningIsAskedForWhereNothingIsStored(t *testing.T) {
 	}
 	r, _ := dialects[catalogkv.Responses].Read(parse(t, `{"model":"m","input":"x"}`))
 	defer r.Release()
-	for _, without := range []bool{false, true} {
-		out := r.AppendUpstream(nil, format.Target{Model: "m", Policy: p, WithoutAdded: without})
-		if strings.Contains(string(out), "include") == without || r.Added() == without {
+	for _, without := range []format.Added{0, format.AddedInclude} {
+		out := r.AppendUpstream(nil, format.Target{Model: "m", Policy: p, Without: without})
+		if added := without == 0; strings.Contains(string(out), "include") != added || (r.Added()&format.AddedInclude != 0) != added {
 			t.Errorf("without the addition: %v, sent as %s", without, out)
 		}
 	}

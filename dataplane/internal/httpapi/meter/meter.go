@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/httpapi/tally"
 	"modelgateway/dataplane/internal/usagereport"
 	"modelgateway/shared/apierr"
@@ -40,6 +41,7 @@ type Metrics struct {
 	failovers  *prometheus.CounterVec
 	timeouts   *prometheus.CounterVec
 	doubts     *tally.Counters[doubtLabels]
+	leftOut    *tally.Counters[memberLabels]
 	unpriced   *prometheus.CounterVec
 	left       *prometheus.CounterVec
 	unknown    *prometheus.CounterVec
@@ -82,6 +84,11 @@ type modelLabels struct{ model, outcome string }
 type doubtLabels struct {
 	provider string
 	reason   usagereport.Reason
+}
+
+type memberLabels struct {
+	routeLabels
+	member format.Added
 }
 
 type attemptLabels struct {
@@ -168,6 +175,15 @@ func New(reg prometheus.Registerer) *Metrics {
 			Help: "Streams whose client left after the provider had begun to answer, by how they were charged: reported or estimated. " +
 				"The usage totals of an account count them as client_gone.",
 		}, []string{"rule"}),
+		leftOut: tally.NewCounters(
+			"mgw_members_left_out_total",
+			"Calls that were sent without a member that the gateway otherwise adds (store, service_tier, stream_options, include), "+
+				"because the provider has refused it, by provider, route and member. Without stream_options, a stream may have no usage, "+
+				"which is then estimated.",
+			[]string{"provider", "route", "member"},
+			tally.Kind{},
+			func(l memberLabels) []string { return []string{l.provider, l.route, l.member.String()} },
+		),
 		doubts: tally.NewCounters(
 			"mgw_usage_doubts_total",
 			"Charged answers whose provider reported no usage, or one that is in doubt, by provider and reason: "+
@@ -179,7 +195,7 @@ func New(reg prometheus.Registerer) *Metrics {
 			func(l doubtLabels) []string { return []string{l.provider, string(l.reason)} },
 		),
 	}
-	reg.MustRegister(m.inFlight, m.requests, m.durations, m.attempts, m.firstToken, m.streamEnds, m.doubts)
+	reg.MustRegister(m.inFlight, m.requests, m.durations, m.attempts, m.firstToken, m.streamEnds, m.doubts, m.leftOut)
 	m.countModels(reg)
 
 	return m
@@ -279,6 +295,13 @@ func (m *Metrics) RecordTimeout(provider, limit string) {
 // RecordAttempt records a call to a route of a provider. The outcome is ok or the class of the failure.
 func (m *Metrics) RecordAttempt(provider, route, outcome string) {
 	m.attempts.Of(attemptLabels{routeLabels{provider, route}, outcome}).Add(1)
+}
+
+// RecordLeftOut records a call to a route of a provider without members that the gateway otherwise adds.
+func (m *Metrics) RecordLeftOut(provider, route string, without format.Added) {
+	for member := range without.Each {
+		m.leftOut.Of(memberLabels{routeLabels{provider, route}, member}).Add(1)
+	}
 }
 
 // RecordUnpriced records usage without a price.

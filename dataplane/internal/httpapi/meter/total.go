@@ -65,6 +65,15 @@ func (m *Metrics) Totals() []pulse.Total {
 		)
 	}
 
+	for l, n := range m.leftOut.All() {
+		all = append(all, pulse.Total{Series: pulse.Series{
+			Measure:  pulse.LeftOut,
+			Provider: l.provider,
+			Route:    l.route,
+			Outcome:  l.member.String(),
+		}, N: n.Load()})
+	}
+
 	for reason, n := range m.streamEnds.All() {
 		all = append(all, pulse.Total{Series: pulse.Series{Measure: pulse.StreamEnds, Outcome: reason}, N: n.Load()})
 	}

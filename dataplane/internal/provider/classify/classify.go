@@ -67,6 +67,9 @@ type Verdict struct {
 	NamesMember bool
 	// Param is the request parameter that the error is about, "" if it is unknown.
 	Param string
+	// Members are the members of the request that the answer refuses, that of Param among them; nil if it names none, or has
+	// another reason.
+	Members []string
 	// Message is text for the client. It is empty for GatewayRefused, RateLimit and
 	// Unavailable, whose text the client must not read.
 	Message string
@@ -265,6 +268,10 @@ func addDetails(v *Verdict, a Answer, u unwrapped, at int) {
 	case OtherClient, ContextLength, InvalidImage:
 		v.Param = findParam(u, false)
 	case GatewayRefused, ContentPolicy, NoImage, Unavailable:
+	}
+
+	if v.Class == UnsupportedParameter || v.Class == InvalidValue || v.Class == OtherClient {
+		v.Members = namedMembers(u, v.Param)
 	}
 
 	if a.Cleaner.Clean(v.Param) != v.Param {

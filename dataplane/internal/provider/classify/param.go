@@ -182,6 +182,21 @@ func findParam(u unwrapped, prose bool) string {
 	return ""
 }
 
+// namedMembers returns the members of the request that an answer names: some providers list all that they refuse.
+func namedMembers(u unwrapped, param string) []string {
+	var members []string
+	add := func(name string) {
+		if member := firstSegment(name); member != "" && !slices.Contains(members, member) {
+			members = append(members, member)
+		}
+	}
+	add(param)
+	for _, p := range u.params {
+		add(cleanParam(p))
+	}
+	return members
+}
+
 func paramInProse(text string) string {
 	if len(text) > maxProse {
 		text = text[:maxProse]
