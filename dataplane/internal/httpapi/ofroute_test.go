@@ -19,6 +19,9 @@ const (
 	foreignItem = `{"error":{"message":"The encrypted content for item rs_1 could not be verified.","type":"invalid_request_error","code":"invalid_encrypted_content"}}`
 	tooLong     = `{"error":{"message":"This model's maximum context length is 8 tokens","type":"invalid_request_error","code":"context_length_exceeded"}}`
 	lacksStop   = `{"error":{"message":"Unsupported parameter: 'stop' is not supported with this model.","type":"invalid_request_error","param":"stop","code":"unsupported_parameter"}}`
+	lacksValue  = `{"error":{"message":"Unsupported value: 'reasoning.effort' does not support 'minimal' with this model.","type":"invalid_request_error","param":"reasoning.effort","code":"unsupported_value"}}`
+	badValue    = `{"error":{"message":"Invalid value: 'often'. Supported values are: 'low' and 'high'.","type":"invalid_request_error","param":"reasoning.effort","code":"invalid_value"}}`
+	badRequest  = `{"error":{"message":"Invalid type for 'temperature': expected a number, but got a string instead.","type":"invalid_request_error","param":"temperature","code":"invalid_type"}}`
 	overloaded  = `{"error":{"message":"Rate limit reached","type":"rate_limit_error","code":"rate_limit_exceeded"}}`
 	answered    = `{"id":"resp_1","object":"response","created_at":1,"status":"completed","model":"up-model","output":[{"type":"message","role":"assistant","content":[{"type":"output_text","text":"Hello"}]}],"usage":{"input_tokens":10,"output_tokens":2,"total_tokens":12}}`
 	withItem    = `{"model":"text","input":[{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"abc"},{"role":"user","content":"hi"}]}`
@@ -37,6 +40,10 @@ func TestRefusalsThatDependOnTheRouteAreFollowedByTheNextRoute(t *testing.T) {
 		{"encrypted item", [2]http.HandlerFunc{jsonAnswer(400, foreignItem), jsonAnswer(200, answered)}, 200, ""},
 		{"context window", [2]http.HandlerFunc{jsonAnswer(400, tooLong), jsonAnswer(200, answered)}, 200, ""},
 		{"parameter", [2]http.HandlerFunc{jsonAnswer(400, lacksStop), jsonAnswer(200, answered)}, 200, ""},
+		{"value", [2]http.HandlerFunc{jsonAnswer(400, lacksValue), jsonAnswer(200, answered)}, 200, ""},
+		{"value, then limit", [2]http.HandlerFunc{jsonAnswer(400, lacksValue), jsonAnswer(429, overloaded)}, 429, "rate_limit_exceeded"},
+		{"limit, then value", [2]http.HandlerFunc{jsonAnswer(429, overloaded), jsonAnswer(400, lacksValue)}, 429, "rate_limit_exceeded"},
+		{"value, then parameter", [2]http.HandlerFunc{jsonAnswer(400, lacksValue), jsonAnswer(400, lacksStop)}, 400, "unsupported_value"},
 		{"limit, then encrypted item", [2]http.HandlerFunc{jsonAnswer(429, overloaded), jsonAnswer(400, foreignItem)}, 429, "rate_limit_exceeded"},
 		{"failure, then encrypted item", [2]http.HandlerFunc{jsonAnswer(503, `{}`), jsonAnswer(400, foreignItem)}, 502, "upstream_unavailable"},
 		{"encrypted item, then limit", [2]http.HandlerFunc{jsonAnswer(400, foreignItem), jsonAnswer(429, overloaded)}, 429, "rate_limit_exceeded"},
@@ -52,6 +59,20 @@ func TestRefusalsThatDependOnTheRouteAreFollowedByTheNextRoute(t *testing.T) {
 				t.Errorf("got %d %s", got.status, got.body)
 			}
 		})
+	}
+}
+
+// What is wrong by the rules of the format is wrong everywhere: the other routes are not asked.
+func TestMistakesOfTheClientAreNotSentToOtherRoutes(t *testing.T) {
+	t.Parallel()
+	for _, refusal := range []string{badValue, badRequest} {
+		g := newGatewayWith(t, options{model: inOrder}, jsonAnswer(400, refusal), jsonAnswer(200, answered))
+		if got := g.post("/v1/responses", withItem).apiError(t); got.Status != http.StatusBadRequest || !strings.HasSuffix(got.Code, "_value") {
+			t.Errorf("got %+v", got)
+		}
+		if n := len(g.sims[1].received()); n != 0 {
+			t.Errorf("%d calls of the second route for %s", n, refusal)
+		}
 	}
 }
 

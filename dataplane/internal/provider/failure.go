@@ -26,8 +26,8 @@ type Failure struct {
 	Client *apierr.Error
 	// Failover reports whether another route may serve the request.
 	Failover bool
-	// OfRoute reports whether another route may take the request that this one refuses: it lacks a parameter, or has a smaller
-	// context window. OfAccount reports that another account may: this one cannot verify an encrypted item or a signature. Both
+	// OfRoute reports whether another route may take the request that this one refuses: it lacks a parameter or does not offer a
+	// value, or has a smaller context window. OfAccount reports that another account may: this one cannot verify an encrypted item or a signature. Both
 	// come with Failover, and have no consequence for the route.
 	OfRoute, OfAccount bool
 	// Members are the members of the request that the provider refuses, nil if it names none or has another reason.
@@ -263,7 +263,7 @@ func ReportedFailure(f catalogkv.Format, status int, h http.Header, body []byte,
 	}
 
 	failure.OfAccount = v.ForeignItem
-	failure.OfRoute = !v.ForeignItem && (v.Class == classify.ContextLength || v.Class == classify.UnsupportedParameter)
+	failure.OfRoute = !v.ForeignItem && isOfRoute(&v)
 	failure.Failover = v.Failover || failure.OfRoute || failure.OfAccount
 
 	switch {
@@ -280,6 +280,17 @@ func ReportedFailure(f catalogkv.Format, status int, h http.Header, body []byte,
 	}
 
 	return failure
+}
+
+// isOfRoute reports whether a refusal says what the deployment lacks, so that another may take the request: a parameter, a value
+// or room. A value that is invalid by the rules of its format is invalid everywhere.
+func isOfRoute(v *classify.Verdict) bool {
+	switch v.Class {
+	case classify.ContextLength, classify.UnsupportedParameter:
+		return true
+	default:
+		return v.NotOffered
+	}
 }
 
 // isText reports whether an error is text rather than bytes that no client can read.

@@ -65,6 +65,9 @@ type Verdict struct {
 	// NamesMember reports whether the answer names a member of the request as the reason, which is then never a reason to
 	// judge the gateway's account.
 	NamesMember bool
+	// NotOffered reports whether the deployment does not offer a value that another may offer. The code of a provider that calls
+	// the value invalid says that none does.
+	NotOffered bool
 	// Param is the request parameter that the error is about, "" if it is unknown.
 	Param string
 	// Members are the members of the request that the answer refuses, that of Param among them; nil if it names none, or has
@@ -138,8 +141,18 @@ func judge(a *Answer) (v Verdict, u unwrapped, at int) {
 	param := findParam(u, false)
 	v.NamesMember = isAboutRequest(e.status) && param != "" && param != "model" // the route's, not the client's
 	v.Certain = !v.NamesMember && isCertain(f.class, e)
+	v.NotOffered = v.Code == CodeUnsupportedValue && !slices.ContainsFunc(u.hints, isInvalidCode)
 	v.ForeignItem = isAboutRequest(e.status) && !v.Failover && v.Class != ContextLength && refusesForeignItem(u)
 	return v, u, at
+}
+
+// isInvalidCode reports whether a code or type of an error calls the value itself invalid.
+func isInvalidCode(hint string) bool {
+	switch strings.ToLower(hint) {
+	case "invalid_value", "invalid_type", "invalid_enum_value", "literal_error", "enum":
+		return true
+	}
+	return false
 }
 
 // newEvidence prepares an answer for the rules.

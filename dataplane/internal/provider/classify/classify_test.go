@@ -58,7 +58,7 @@ func TestVerdictOfEachClass(t *testing.T) {
 			name:   "unsupported value",
 			answer: Answer{Status: 400, Body: []byte(`{"error":{"message":"Unsupported value: 'temperature' does not support 0.2 with this model."}}`)},
 			want: Verdict{
-				Class: InvalidValue, Status: 400, Code: CodeUnsupportedValue, Param: "temperature", Members: []string{"temperature"},
+				Class: InvalidValue, Status: 400, Code: CodeUnsupportedValue, Param: "temperature", Members: []string{"temperature"}, NotOffered: true,
 				Message: "Unsupported value: 'temperature' does not support 0.2 with this model.",
 			},
 		},
