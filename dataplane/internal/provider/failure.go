@@ -26,9 +26,9 @@ type Failure struct {
 	Client *apierr.Error
 	// Failover reports whether another route may serve the request.
 	Failover bool
-	// OfRoute reports whether another route may take the request that this one refuses: it lacks a parameter or does not offer a
-	// value, or has a smaller context window. OfAccount reports that another account may: this one cannot verify an encrypted item or a signature. Both
-	// come with Failover, and have no consequence for the route.
+	// OfRoute reports whether another route may take the request that this one refuses: it lacks a parameter, does not offer a
+	// value, or has a smaller context window. OfAccount reports that another account may: this one cannot verify an encrypted item
+	// or a signature. Both come with Failover, and have no consequence for the route.
 	OfRoute, OfAccount bool
 	// Members are the members of the request that the provider refuses, nil if it names none or has another reason.
 	Members []string
