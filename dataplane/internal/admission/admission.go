@@ -101,7 +101,8 @@ type Spool interface {
 type SpoolUnit interface {
 	AppendStarted(e *event.Usage) error
 	AppendProgress(u price.Usage, cost money.Nano)
-	AppendFinished(e *event.Usage)
+	// AppendFinished reports whether the event was stored: otherwise it is kept in memory.
+	AppendFinished(e *event.Usage) (stored bool)
 	Release()
 }
 
@@ -532,15 +533,17 @@ func (res *Reservation) Progress(u price.Usage, cost money.Nano) {
 }
 
 // Finish records how the request ended and charges it. Only the first call of
-// Finish or Release counts.
-func (res *Reservation) Finish(complete func(e *event.Usage)) {
+// Finish or Release counts. stored reports whether the record outlives a kill of
+// this process.
+func (res *Reservation) Finish(complete func(e *event.Usage)) (stored bool) {
 	if !res.end() {
-		return
+		return false
 	}
 	complete(&res.event)
-	res.spoolUnit.AppendFinished(&res.event)
+	stored = res.spoolUnit.AppendFinished(&res.event)
 	cost := int64(res.event.LeaseCharge())
 	res.queue.do(func(queue *holder.Queue) { queue.Release(res.waiter, cost) })
+	return stored
 }
 
 // Release returns everything for a request that was not started. It may be

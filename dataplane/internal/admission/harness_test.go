@@ -258,7 +258,7 @@ func (p *fakeSpoolUnit) AppendStarted(*event.Usage) error {
 
 func (p *fakeSpoolUnit) AppendProgress(_ price.Usage, cost money.Nano) { p.cost = cost }
 
-func (p *fakeSpoolUnit) AppendFinished(e *event.Usage) {
+func (p *fakeSpoolUnit) AppendFinished(e *event.Usage) bool {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
 	if p.state != 1 {
@@ -267,6 +267,7 @@ func (p *fakeSpoolUnit) AppendFinished(e *event.Usage) {
 	p.state = 2
 	p.s.finished++
 	p.s.events = append(p.s.events, *e)
+	return true
 }
 
 func (p *fakeSpoolUnit) Release() {

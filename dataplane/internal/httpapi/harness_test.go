@@ -379,6 +379,8 @@ type recorder struct {
 	full    error
 	// onStart, if set, is called when a request is recorded as started.
 	onStart func()
+	// refuses makes the disk refuse finished events.
+	refuses atomic.Bool
 }
 
 func (r *recorder) Reserve() (admission.SpoolUnit, error) {
@@ -446,12 +448,13 @@ func (p *recordedUnit) AppendStarted(e *event.Usage) error {
 	return nil
 }
 
-func (p *recordedUnit) AppendFinished(e *event.Usage) {
-	p.Unit.AppendFinished(e)
+func (p *recordedUnit) AppendFinished(e *event.Usage) bool {
+	stored := p.Unit.AppendFinished(e) && !p.r.refuses.Load()
 	p.r.mu.Lock()
 	p.r.events = append(p.r.events, *e)
 	p.r.mu.Unlock()
 	p.r.finished <- *e
+	return stored
 }
 
 // answer is a complete answer as the client got it.

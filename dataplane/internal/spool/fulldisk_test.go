@@ -85,8 +85,9 @@ func TestFullDiskKeepsEventsAndAdmitsNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.fill(s)
-		finish(second, 1, "b", 20)
-		finish(first, 1, "a", 10)
+		if finish(second, 1, "b", 20) || finish(first, 1, "a", 10) {
+			t.Error("an event that the disk has refused counts as stored")
+		}
 		if _, err := s.Reserve(); !errors.Is(err, ErrNotWritable) {
 			t.Errorf("Reserve on a full disk: got %v; want %v", err, ErrNotWritable)
 		}
@@ -110,7 +111,9 @@ func TestFullDiskKeepsEventsAndAdmitsNothing(t *testing.T) {
 		if err := s.Ready(); err != nil {
 			t.Errorf("Ready after the disk has room: %v", err)
 		}
-		finish(third, 1, "c", 30)
+		if !finish(third, 1, "c", 30) {
+			t.Error("an event on a disk with room does not count as stored")
+		}
 		want := map[int64]money.Nano{1: 20, 2: 10, 3: 30}
 		if diff := cmp.Diff(want, costs(t, mustOpen(t, cfg, d), 1, later(0))); diff != "" {
 			t.Errorf("published after a restart (-want +got):\n%s", diff)

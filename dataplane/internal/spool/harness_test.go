@@ -153,10 +153,10 @@ func start(t testing.TB, s *Spool, session int64, id string) *Unit {
 	return u
 }
 
-func finish(u *Unit, session int64, id string, cost money.Nano) {
+func finish(u *Unit, session int64, id string, cost money.Nano) (stored bool) {
 	e := usage(session, id)
 	e.Cost = cost
-	u.AppendFinished(e)
+	return u.AppendFinished(e)
 }
 
 func settle(s *Spool, session, watermark int64, beyond ...[2]int64) {

@@ -104,20 +104,22 @@ func (u *Unit) AppendProgress(usage price.Usage, cost money.Nano) {
 // AppendFinished sets the sequence number of the event of a started request,
 // writes the event and queues it for publication. The event is never lost: if the disk
 // refuses it, it is kept in memory, and no request is admitted until it is
-// written.
-func (u *Unit) AppendFinished(e *event.Usage) {
+// written. stored reports whether it was written: only then does it outlive a
+// kill of the process.
+func (u *Unit) AppendFinished(e *event.Usage) (stored bool) {
 	s := u.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if u.state != unitStarted {
-		return
+		return false
 	}
 	u.state = unitDone
-	s.appendFinished(e)
+	stored = s.appendFinished(e)
 	s.wakePublisher()
+	return stored
 }
 
-func (s *Spool) appendFinished(e *event.Usage) {
+func (s *Spool) appendFinished(e *event.Usage) (stored bool) {
 	id := wire.SessionID(e.Session)
 	sess, started := s.usage.Open(id, ""), s.removeRunning(e.RequestID)
 	sess.Running--
@@ -133,11 +135,13 @@ func (s *Spool) appendFinished(e *event.Usage) {
 	s.usage.Add(e.Seq, entry)
 	s.usage.Enqueue(entry)
 	s.unwritten = append(s.unwritten, entry)
-	if err := s.flush(); err != nil && s.lost == nil { // the loss of the directory has been logged
+	err := s.flush()
+	if err != nil && s.lost == nil { // the loss of the directory has been logged
 		s.raiseSkipCount()
 		s.log.Error("usage event cannot be written to the spool and is kept in memory",
 			slog.String("request_id", e.RequestID), slog.Any("error", err))
 	}
 
 	s.trim()
+	return err == nil
 }
