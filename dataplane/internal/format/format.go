@@ -48,6 +48,8 @@ type AnswerConfig struct {
 	// ClientModel is the model name in the client's answer. It replaces any name in the provider's answer. Empty: the
 	// model name of Request.
 	ClientModel string
+	// IncludeUsage gives the client of a chat stream the usage though Request does not ask for it.
+	IncludeUsage bool
 	// ID replaces the provider's id in a video object. Empty keeps it.
 	ID string
 }

@@ -144,7 +144,7 @@ func (g *generationRequest) callOnce(choice route.Choice, attempt *route.Attempt
 		attempt:           attempt,
 		first:             first,
 	}
-	r.reader = g.dialect.NewAnswer(format.AnswerConfig{Request: g.request})
+	r.reader = g.dialect.NewAnswer(format.AnswerConfig{Request: g.request, IncludeUsage: g.asked})
 	defer r.reader.Release()
 
 	if err := r.run(); err != nil {

@@ -161,11 +161,15 @@ func (x *exchange) Write(p []byte) (int, error) {
 
 var contentJSON = []string{"application/json"}
 
-// writeJSON writes a complete answer. Because its length is known, the server sends headers and body with one write.
-func (x *exchange) writeJSON(status int, body []byte) {
+// writeJSON writes a complete answer, which may have parts. Because its length is known, the server sends headers and body with one write.
+func (x *exchange) writeJSON(status int, parts ...[]byte) {
 	h := x.Header()
 	h["Content-Type"] = contentJSON
-	x.lengthHeader[0] = strconv.Itoa(len(body))
+	length := 0
+	for _, part := range parts {
+		length += len(part)
+	}
+	x.lengthHeader[0] = strconv.Itoa(length)
 	h["Content-Length"] = x.lengthHeader[:]
 	x.WriteHeader(status)
 	if x.method == http.MethodHead {
@@ -174,14 +178,14 @@ func (x *exchange) writeJSON(status int, body []byte) {
 
 	// Each piece may take the stall timeout, all together as long as the least rate allows.
 	now := time.Now()
-	end := now.Add(x.server.cfg.StallTimeout + time.Duration(len(body))*time.Second/time.Duration(x.server.cfg.MinRate))
-	for piece := range slices.Chunk(body, pieceSize) {
+	end := now.Add(x.server.cfg.StallTimeout + time.Duration(length)*time.Second/time.Duration(x.server.cfg.MinRate))
+	for piece := range clientconn.Pieces(parts) {
 		x.conn.ExtendWrite(now)
 		if _, err := x.Write(piece); err != nil {
 			return // the client has gone; the answer is recorded either way
 		}
-		if len(body) <= pieceSize {
-			return
+		if length <= clientconn.PieceSize {
+			continue
 		}
 		if now = time.Now(); now.After(end) {
 			x.failure = errSlowClient
@@ -189,9 +193,6 @@ func (x *exchange) writeJSON(status int, body []byte) {
 		}
 	}
 }
-
-// pieceSize is how much of an answer in one piece is written with one deadline, in bytes.
-const pieceSize = 64 << 10
 
 var errSlowClient = errors.New("httpapi: the client takes its answer too slowly")
 

@@ -8,6 +8,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"modelgateway/dataplane/internal/admission"
+	"modelgateway/dataplane/internal/answercost"
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/httpapi/readon"
 	"modelgateway/dataplane/internal/jsonspan"
@@ -56,7 +57,11 @@ func (s *Server) generate(d format.Dialect) echo.HandlerFunc {
 			return err
 		}
 
-		return (&generationRequest{routableRequest: routable, reservation: reservation}).run()
+		return (&generationRequest{
+			routableRequest: routable,
+			reservation:     reservation,
+			asked:           answercost.Asked(c.Request().Header),
+		}).run()
 	}
 }
 
@@ -68,6 +73,8 @@ type generationRequest struct {
 	leave readon.Leaving
 	// firstToken is within which time the output of the call that is running must begin; zero: no limit.
 	firstToken time.Duration
+	// asked reports whether the client asks for the cost; stored, whether the outcome is stored.
+	asked, stored bool
 	// foreignItem is the encrypted item that the account of an earlier call could not verify; zero if there is none.
 	foreignItem uint64
 }
@@ -115,7 +122,7 @@ type outcome struct {
 // finish records the outcome and charges it. Only the first call has an effect. It runs before the last byte of the
 // answer is sent, so that a complete answer is always recorded.
 func (g *generationRequest) finish(o outcome) {
-	g.reservation.Finish(func(e *event.Usage) {
+	stored := g.reservation.Finish(func(e *event.Usage) {
 		e.Status, e.Rule, e.Usage = o.status, o.rule, o.usage
 		e.Estimated = o.rule == event.RuleEstimated
 		e.Provider, e.Route, e.ProviderRequestID = g.x.provider, g.x.route, o.providerID
@@ -133,6 +140,15 @@ func (g *generationRequest) finish(o outcome) {
 		g.server.Metrics.RecordUsage(e, o.doubt)
 		g.x.usage = e
 	})
+	g.stored = g.stored || stored
+}
+
+// toldCharge returns the recorded charge for the client's answer, nil if it does not ask for it or it may still change.
+func (g *generationRequest) toldCharge() *answercost.Charge {
+	if !g.asked {
+		return nil
+	}
+	return answercost.Of(g.dialect.Format(), g.pricedCatalog.Settings.Currency, g.x.usage, g.stored)
 }
 
 // charge sets the cost of the usage. ok is false if it has none: then the reservation is charged.

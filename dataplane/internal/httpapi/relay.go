@@ -93,7 +93,8 @@ func (r *relay) relayJSON() error {
 		answered:   http.StatusOK,
 	})
 
-	r.x.writeJSON(http.StatusOK, out)
+	before, cost, after := r.toldCharge().JSON(out)
+	r.x.writeJSON(http.StatusOK, before, cost, after)
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"modelgateway/dataplane/internal/answercost"
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/httpapi/buffer"
 	"modelgateway/dataplane/internal/httpapi/pace"
@@ -23,9 +24,11 @@ import (
 type streamRelay struct {
 	*relay
 	splitter sse.Splitter
-	room     room.Event
-	out      []byte
-	writer   pace.Writer
+	// cost keeps the events that the cost goes into, nil for a client that does not ask for it.
+	cost   *answercost.Stream
+	room   room.Event
+	out    []byte
+	writer pace.Writer
 	// ending reports whether the last event has come without the usage, which some providers send after it. held is the output
 	// from then on: a client sees the end when the outcome is recorded. It also has what comes before the first token of a route
 	// with a limit for that.
@@ -78,6 +81,7 @@ var (
 // is recorded before the end of the stream is sent.
 func (r *relay) relayStream() error {
 	s := &streamRelay{relay: r, room: r.server.Answers.Event(r.key.AccountID, r)}
+	s.cost = answercost.NewStream(r.asked, r.dialect.Format())
 	s.splitter.Room = &s.room
 	defer s.close()
 	s.hasHidden = r.server.hiding.Of(r.model.ID)
@@ -191,8 +195,9 @@ func (s *streamRelay) event(ev sse.Event) {
 		return
 	}
 
-	var kind format.Kind
-	s.out, kind = s.reader.Event(s.out, ev)
+	from := len(s.out)
+	out, kind := s.reader.Event(s.out, ev)
+	s.out = s.cost.Event(out, from, kind, s.reader.Progress().Ending)
 	switch kind {
 	case format.Failure:
 		s.fail(s.reportedFailure())
@@ -246,8 +251,9 @@ func (s *streamRelay) endOfInput(err error) {
 	case s.ending: // without usage, by itself or because the provider has kept the connection open
 		s.end(endCompleted, event.Completed)
 	case errors.Is(err, io.EOF):
-		var complete bool
-		if s.out, complete = s.reader.Finish(s.out); complete {
+		from := len(s.out)
+		if out, complete := s.reader.Finish(s.out); complete {
+			s.out = s.cost.Added(out, from)
 			s.end(endCompleted, event.Completed)
 			return
 		}
@@ -322,6 +328,7 @@ func (s *streamRelay) end(reason string, status event.Status) {
 	}
 
 	s.finish(o)
+	s.out = s.cost.End(s.out, s.toldCharge())
 }
 
 // hasDelivered reports whether the stream has had any output.

@@ -37,7 +37,7 @@ func (Dialect) NewAnswer(cfg format.AnswerConfig) format.Answer {
 	a.Begin(cfg)
 	a.wantsUsage, a.choices = true, 1
 	if cfg.Request != nil {
-		a.wantsUsage, a.choices = cfg.Request.IncludeUsage, cfg.Request.N
+		a.wantsUsage, a.choices = cfg.Request.IncludeUsage || cfg.IncludeUsage, cfg.Request.N
 		a.Echo.Capture(cfg.Request, echoed)
 	}
 	a.begun, a.ended, a.done, a.bytesAtUsage = false, 0, false, 0
