@@ -274,14 +274,25 @@ create table pools (
     limit_alert_percent smallint not null default 80 check (limit_alert_percent between 0 and 100),
     -- bits of the alerts that are raised: 1 low balance or limit near, 2 balance exhausted or limit reached
     raised_alarms smallint not null default 0,
+    -- of a balance: how much of the settled amount its credits were used for or that none covered, and the sum of what no
+    -- credit has covered
+    attributed bigint not null default 0,
+    uncovered bigint not null default 0 check (uncovered >= 0),
+    -- of a balance: what is held of expired credits (it is not in the total any more), and when the next credit expires.
+    -- From then until the expiry is booked, nothing is granted or charged.
+    expiring bigint not null default 0 check (expiring >= 0),
+    next_expiry timestamptz,
     check ((kind = 2) = (num_nonnulls(key_id, limit_number) = 1)),
     check ((limit_number is not null) = (starts_at is not null)),
     check ((limit_number is not null) = (id >= 1::bigint << 58)),
-    check (not unlimited or kind = 2)
+    check (not unlimited or kind = 2),
+    check (kind = 1 or (attributed = 0 and uncovered = 0 and expiring = 0 and next_expiry is null))
 ) with (fillfactor = 70);
 create unique index pools_account_kind_idx on pools (account_id, kind) where key_id is null and limit_number is null;
 create index pools_limit_idx on pools (limit_number, id) where limit_number is not null;
 create unique index pools_key_idx on pools (key_id) where key_id is not null;
+create index pools_next_expiry_idx on pools (next_expiry) where next_expiry is not null;
+create index pools_expiring_idx on pools (account_id) where expiring > 0;
 
 create table proxy_sessions (
     id bigint generated always as identity primary key,
@@ -345,13 +356,20 @@ create table lease_responses (
 
 create table ledger_transactions (
     id uuid primary key,
-    kind text not null check (kind in ('credit', 'refund', 'correction', 'usage')),
+    kind text not null check (kind in ('payment', 'promotion', 'refund', 'correction', 'expiry', 'usage')),
     -- the reference of the transaction: unique per kind, so that nothing is booked twice
     reference text not null,
     reason text not null default '',
     actor text not null default '',
-    -- the request that a correction refers to
+    -- the request that a correction refers to, or that a refund gives money back for
     request_id uuid,
+    -- the credit that a refund pays back, or that has expired
+    credit_id uuid references ledger_transactions (id),
+    -- of a credit: its place in the order of use, and when it expires; null if it does not
+    priority smallint not null default 50,
+    expires_at timestamptz,
+    -- of an expiry: when the credit expired, however late that was booked; null if the time of booking counts
+    effective_at timestamptz,
     -- the beginning of the database transaction, so that the usage records of a batch and its entries have the same day
     created_at timestamptz not null default now(),
     unique (kind, reference)
@@ -364,10 +382,10 @@ create index ledger_transactions_request_idx on ledger_transactions (request_id)
 create table ledger_entries (
     transaction_id uuid not null references ledger_transactions (id),
     line integer not null,
-    -- the kind of the transaction, so that an index finds an account's top-ups among its many charges
+    -- the kind of the transaction, so that an index finds an account's payments among its many charges
     kind text not null,
     -- 'customer' entries belong to an account; the other ledger accounts are those of the operator
-    ledger_account text not null check (ledger_account in ('customer', 'funding', 'adjustment', 'revenue')),
+    ledger_account text not null check (ledger_account in ('customer', 'funding', 'promotion', 'adjustment', 'breakage', 'revenue')),
     account_id uuid references accounts (id),
     -- positive: raises the balance of the ledger account
     amount bigint not null check (amount <> 0),
@@ -401,6 +419,27 @@ create trigger ledger_entries_append_only before update or delete or truncate on
     for each statement execute function reject_change();
 create trigger ledger_transactions_append_only before update or delete or truncate on ledger_transactions
     for each statement execute function reject_change();
+
+---- credits: what became of the money that was given to an account
+
+-- The facts of a credit are in its ledger transaction; the lock of the account's balance pool guards the rest. Charges are
+-- attributed when a credit is booked, taken from or expires, and read: see pools.attributed.
+create table credits (
+    transaction_id uuid primary key references ledger_transactions (id),
+    account_id uuid not null references accounts (id),
+    amount bigint not null check (amount > 0),
+    used bigint not null default 0 check (used >= 0),
+    refunded bigint not null default 0 check (refunded >= 0),
+    expired bigint not null default 0 check (expired >= 0),
+    -- what is left of an expired credit for the requests that had begun before
+    held bigint not null default 0 check (held >= 0),
+    -- when the expiry was booked
+    expired_at timestamptz,
+    check (used + refunded + expired + held <= amount),
+    check (expired_at is null or used + refunded + expired + held = amount)
+) with (fillfactor = 70);
+create index credits_account_idx on credits (account_id, transaction_id);
+create index credits_open_idx on credits (account_id) where used + refunded + expired < amount;
 
 ---- usage records, in monthly partitions by the time of the request, which is in its id
 
@@ -1228,7 +1267,7 @@ drop table traffic_coverage, traffic_minutes, traffic_hours, traffic_refusals, c
     webhook_deliveries, webhook_events, webhook_secrets, webhook_endpoints, outbox, video_jobs, model_grants, routes, scheduled_prices,
     model_prices, models, provider_credentials, providers, quarantine, ledger_check_sums, ledger_check_state, ledger_checks, usage_daily_models, usage_weekly;
 drop function update_rollups(usage_daily[]);
-drop table usage_daily, usage_months, usage_records, ledger_entries, ledger_transactions, lease_responses, leases, proxy_sessions, pools,
+drop table usage_daily, usage_months, usage_records, credits, ledger_entries, ledger_transactions, lease_responses, leases, proxy_sessions, pools,
     key_changes, key_hashes, api_keys, accounts, settings, cluster_state;
 drop function remove_archived_audit(bigint), check_audit_archived(), gen_delivery_id(), drop_usage_month(date), close_usage_month(date), usage_kept_from(), usage_highest(),
     usage_lowest(), ensure_usage_partitions(timestamptz, timestamptz), check_ledger_sums(), reject_unrevoke(), oldest_transaction(), oldest_writer(),

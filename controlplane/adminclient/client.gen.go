@@ -158,8 +158,16 @@ const (
 // Defines values for CreditKind.
 const (
 	CreditKindCorrection CreditKind = "correction"
+	CreditKindPayment    CreditKind = "payment"
+	CreditKindPromotion  CreditKind = "promotion"
 	CreditKindRefund     CreditKind = "refund"
-	CreditKindTopUp      CreditKind = "top_up"
+)
+
+// Defines values for CreditState.
+const (
+	CreditStateActive  CreditState = "active"
+	CreditStateExpired CreditState = "expired"
+	CreditStateUsed    CreditState = "used"
 )
 
 // Defines values for DeliveryState.
@@ -241,8 +249,10 @@ const (
 // Defines values for LedgerBookLedgerAccount.
 const (
 	LedgerBookLedgerAccountAdjustment LedgerBookLedgerAccount = "adjustment"
+	LedgerBookLedgerAccountBreakage   LedgerBookLedgerAccount = "breakage"
 	LedgerBookLedgerAccountCustomer   LedgerBookLedgerAccount = "customer"
 	LedgerBookLedgerAccountFunding    LedgerBookLedgerAccount = "funding"
+	LedgerBookLedgerAccountPromotion  LedgerBookLedgerAccount = "promotion"
 	LedgerBookLedgerAccountRevenue    LedgerBookLedgerAccount = "revenue"
 )
 
@@ -404,8 +414,10 @@ const (
 // Defines values for TransactionKind.
 const (
 	TransactionKindCorrection TransactionKind = "correction"
+	TransactionKindExpiry     TransactionKind = "expiry"
+	TransactionKindPayment    TransactionKind = "payment"
+	TransactionKindPromotion  TransactionKind = "promotion"
 	TransactionKindRefund     TransactionKind = "refund"
-	TransactionKindTopUp      TransactionKind = "top_up"
 	TransactionKindUsage      TransactionKind = "usage"
 )
 
@@ -1497,16 +1509,71 @@ type ConsoleSessionList struct {
 	NextCursor *string          `json:"next_cursor,omitempty"`
 }
 
+// Credit defines model for Credit.
+type Credit struct {
+	AccountID string `json:"account_id"`
+
+	// Amount A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Amount    Money     `json:"amount"`
+	CreatedAt time.Time `json:"created_at"`
+
+	// Expired A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Expired   Money      `json:"expired"`
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+
+	// Held The part of an expired credit that is kept for the requests that began before. It is part of `left`, and of no balance.
+	//
+	// Examples: 12.34
+	Held Money `json:"held"`
+
+	// ID The id of the transaction that booked it.
+	ID   string     `json:"id"`
+	Kind CreditKind `json:"kind"`
+
+	// Left A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Left      Money  `json:"left"`
+	Priority  int    `json:"priority"`
+	Reference string `json:"reference"`
+
+	// Refunded What was paid back.
+	//
+	// Examples: 12.34
+	Refunded Money `json:"refunded"`
+
+	// State `active`: something is left. `expired`: it has expired. `used`: nothing is left.
+	State CreditState `json:"state"`
+
+	// Used What settled charges and corrections have taken.
+	//
+	// Examples: 12.34
+	Used Money `json:"used"`
+}
+
 // CreditCreate defines model for CreditCreate.
 type CreditCreate struct {
 	// AllowNegativeBalance Book a refund or a correction even if it makes the balance negative.
 	AllowNegativeBalance *bool `json:"allow_negative_balance,omitempty"`
 
-	// Amount Positive amounts increase the balance: positive for a top-up, negative for a refund.
+	// Amount Positive amounts increase the balance: positive for a payment, a promotion and the refund of a request, negative for the refund of a credit.
 	//
 	// Examples: 12.34
-	Amount Money      `json:"amount"`
-	Kind   CreditKind `json:"kind"`
+	Amount Money `json:"amount"`
+
+	// CreditID The credit that a refund pays back: the id of its transaction.
+	CreditID *string `json:"credit_id,omitempty"`
+
+	// ExpiresAt When the credit expires, to the second. Without it, it does not.
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+	Kind      CreditKind `json:"kind"`
+
+	// Priority The place of the credit in the order of use: the lowest number is used first.
+	Priority *int `json:"priority,omitempty"`
 
 	// Reason Required for a correction.
 	Reason *string `json:"reason,omitempty"`
@@ -1514,12 +1581,28 @@ type CreditCreate struct {
 	// Reference A reference for the transaction, unique per kind.
 	Reference string `json:"reference"`
 
-	// RequestID The settled request that is corrected. Its usage record and receipt do not change.
+	// RequestID The settled request that is corrected or refunded. Its usage record and receipt do not change.
 	RequestID *string `json:"request_id,omitempty"`
 }
 
 // CreditKind defines model for CreditKind.
 type CreditKind string
+
+// CreditList defines model for CreditList.
+type CreditList struct {
+	// Currency Examples: USD
+	Currency   string   `json:"currency"`
+	Data       []Credit `json:"data"`
+	NextCursor *string  `json:"next_cursor,omitempty"`
+
+	// Uncovered Charges and corrections that no credit has covered. The next credit pays them first.
+	//
+	// Examples: 12.34
+	Uncovered Money `json:"uncovered"`
+}
+
+// CreditState `active`: something is left. `expired`: it has expired. `used`: nothing is left.
+type CreditState string
 
 // Day A day of UTC, or of the zone that `time_zone` names.
 //
@@ -1640,7 +1723,7 @@ type EventData struct {
 	KeyID         *string   `json:"key_id,omitempty"`
 	KeyName       *string   `json:"key_name,omitempty"`
 
-	// Kind The kind of the transaction: `top_up`, `refund` or `correction`.
+	// Kind The kind of the transaction: `payment`, `promotion`, `refund`, `correction` or `expiry`.
 	Kind *string `json:"kind,omitempty"`
 
 	// Percent The percentage of the limit that triggers the event.
@@ -1677,8 +1760,8 @@ type EventOrder string
 
 // EventType `account.low_balance`: the balance fell below the account's threshold. `account.balance_exhausted`: the balance is spent,
 // or a request was refused because the balance was too low for it. Both contain a forecast of how many hours the balance
-// lasts at the rate of the last hour or day, whichever is higher. `account.credited`: a top-up or correction has raised the balance.
-// `account.debited`: a refund or correction has lowered it; `amount` has no sign in either.
+// lasts at the rate of the last hour or day, whichever is higher. `account.credited`: a payment, a promotion, a refund or a correction has raised the balance.
+// `account.debited`: a refund, a correction or the expiry of a credit has lowered it. `amount` has no sign in either, and `kind` says what was booked.
 // `key.spend_limit_near`: the configured share of a key's spend limit is spent. `key.spend_limit_reached`: the limit is
 // spent, or a request was refused because the rest was too low for it. `key.rotated`: a key has a new secret.
 // `key.revoked`: a key was revoked, for ever.
@@ -2183,18 +2266,28 @@ type LedgerBook struct {
 	// Corrections A decimal in the account's currency.
 	//
 	// Examples: 12.34
-	Corrections   Money                   `json:"corrections"`
+	Corrections Money `json:"corrections"`
+
+	// Expired What has expired of credits.
+	//
+	// Examples: 12.34
+	Expired       Money                   `json:"expired"`
 	LedgerAccount LedgerBookLedgerAccount `json:"ledger_account"`
+
+	// Payments A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Payments Money `json:"payments"`
+
+	// Promotions A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Promotions Money `json:"promotions"`
 
 	// Refunds A decimal in the account's currency.
 	//
 	// Examples: 12.34
 	Refunds Money `json:"refunds"`
-
-	// TopUps A decimal in the account's currency.
-	//
-	// Examples: 12.34
-	TopUps Money `json:"top_ups"`
 
 	// Total A decimal in the account's currency.
 	//
@@ -2214,7 +2307,7 @@ type LedgerBookLedgerAccount string
 type LedgerBooks struct {
 	At time.Time `json:"at"`
 
-	// Books Customer, funding, adjustment and revenue.
+	// Books Customer, funding, promotion, adjustment, breakage and revenue.
 	Books    []LedgerBook `json:"books"`
 	Currency string       `json:"currency"`
 
@@ -2314,10 +2407,16 @@ type LedgerEntry struct {
 	Amount   Money     `json:"amount"`
 	BookedAt time.Time `json:"booked_at"`
 
-	// Kind top_up, refund, correction or usage.
+	// CreditID The credit that is paid back, or that has expired.
+	CreditID *string `json:"credit_id,omitempty"`
+
+	// EffectiveAt Of an expiry: when the credit expired.
+	EffectiveAt *time.Time `json:"effective_at,omitempty"`
+
+	// Kind payment, promotion, refund, correction, expiry or usage.
 	Kind string `json:"kind"`
 
-	// LedgerAccount The account of the double-entry ledger: customer, or funding, adjustment or revenue of the operator.
+	// LedgerAccount The account of the double-entry ledger: customer, or funding, promotion, adjustment, breakage or revenue of the operator.
 	LedgerAccount string  `json:"ledger_account"`
 	Line          int     `json:"line"`
 	Reason        *string `json:"reason,omitempty"`
@@ -3348,7 +3447,7 @@ type SpendLimit struct {
 type Statement struct {
 	AccountID string `json:"account_id"`
 
-	// ClosingBalance Opening balance plus credits plus refunds plus corrections minus usage.
+	// ClosingBalance Opening balance plus payments plus promotions plus refunds plus corrections plus expired minus usage.
 	//
 	// Examples: 12.34
 	ClosingBalance Money `json:"closing_balance"`
@@ -3356,13 +3455,13 @@ type Statement struct {
 	// Corrections Positive amounts increase the balance.
 	//
 	// Examples: 12.34
-	Corrections Money `json:"corrections"`
+	Corrections Money  `json:"corrections"`
+	Currency    string `json:"currency"`
 
-	// Credits The sum of the top-ups.
+	// Expired What has expired of credits, as a negative amount.
 	//
 	// Examples: 12.34
-	Credits  Money  `json:"credits"`
-	Currency string `json:"currency"`
+	Expired Money `json:"expired"`
 
 	// Final Whether the statement can no longer change.
 	Final bool `json:"final"`
@@ -3377,7 +3476,17 @@ type Statement struct {
 	// Examples: 12.34
 	OpeningBalance Money `json:"opening_balance"`
 
-	// Refunds The sum of the refunds, negative or zero.
+	// Payments The sum of the payments.
+	//
+	// Examples: 12.34
+	Payments Money `json:"payments"`
+
+	// Promotions The sum of the promotions.
+	//
+	// Examples: 12.34
+	Promotions Money `json:"promotions"`
+
+	// Refunds The sum of the refunds: of credits below zero, of requests above.
 	//
 	// Examples: 12.34
 	Refunds Money `json:"refunds"`
@@ -3392,7 +3501,7 @@ type Statement struct {
 	// Examples: 2026-10-01
 	To Day `json:"to"`
 
-	// Transactions Top-ups, refunds and corrections, oldest first.
+	// Transactions All transactions but charges, oldest first.
 	Transactions []Transaction `json:"transactions"`
 
 	// Usage The sum of the charges, as a positive amount.
@@ -3443,7 +3552,7 @@ type Token struct {
 
 // TokenCreate defines model for TokenCreate.
 type TokenCreate struct {
-	// CreditsPerDay The sum of the amounts of top-ups, refunds and corrections, without their signs, that the token may book in a day of UTC. Without it there is no limit.
+	// CreditsPerDay The sum of the amounts of payments, promotions, refunds and corrections, without their signs, that the token may book in a day of UTC. Without it there is no limit.
 	//
 	// Examples: 12.34
 	CreditsPerDay *Money     `json:"credits_per_day,omitempty"`
@@ -3579,14 +3688,28 @@ type Transaction struct {
 	// Amount Positive amounts increase the balance.
 	//
 	// Examples: 12.34
-	Amount    Money           `json:"amount"`
-	CreatedAt time.Time       `json:"created_at"`
+	Amount Money `json:"amount"`
+
+	// CreatedAt When it was booked.
+	CreatedAt time.Time `json:"created_at"`
+
+	// CreditID The credit that is paid back, or that has expired.
+	CreditID *string `json:"credit_id,omitempty"`
+
+	// EffectiveAt Of an expiry: when the credit expired, also if that was booked later because the database was down. Without it, the part had been held for running requests and expired when it was booked.
+	EffectiveAt *time.Time `json:"effective_at,omitempty"`
+
+	// ExpiresAt When the credit expires.
+	ExpiresAt *time.Time      `json:"expires_at,omitempty"`
 	ID        string          `json:"id"`
 	Kind      TransactionKind `json:"kind"`
-	Reason    *string         `json:"reason,omitempty"`
-	Reference string          `json:"reference"`
 
-	// RequestID The request that is corrected.
+	// Priority The place of the credit in the order of use.
+	Priority  *int    `json:"priority,omitempty"`
+	Reason    *string `json:"reason,omitempty"`
+	Reference string  `json:"reference"`
+
+	// RequestID The request that is corrected or refunded.
 	RequestID *string `json:"request_id,omitempty"`
 }
 
@@ -4014,6 +4137,15 @@ type UpdateAccountParams struct {
 	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
 	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ListCreditsParams defines parameters for ListCredits.
+type ListCreditsParams struct {
+	// Cursor The `next_cursor` of the previous page.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The maximum number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // CreateCreditParams defines parameters for CreateCredit.
@@ -5172,7 +5304,26 @@ func (c *Client) GetBalance(ctx context.Context, accountID AccountID, options ..
 	}, options)
 }
 
-// CreateCredit: Book a top-up, a refund or a correction
+// ListCredits: List the credits of an account, newest first
+//
+// A credit is money that was given to the account: a payment, a promotion, the refund of a request, or a correction that raises the
+// balance. Of each, `amount` = `used` + `refunded` + `expired` + `left`. Charges use the credit with the lowest `priority`; of several, the one
+// that expires first, then promotions, refunds and corrections before payments, then the oldest.
+//
+// A credit expires at its `expires_at`. What running requests may still need of it is `held`: a request that began before pays with it, and
+// the rest expires when the requests have ended, after an hour at the latest. The balance has no part of an expired credit.
+//
+// GET /admin/v1/accounts/{account_id}/credits
+func (c *Client) ListCredits(ctx context.Context, accountID AccountID, params *ListCreditsParams, options ...CallOption) (*Response[CreditList], error) {
+	return do[CreditList](ctx, c, call{
+		method: http.MethodGet, path: "/admin/v1/accounts/{account_id}/credits", ids: []any{accountID}, params: params,
+	}, options)
+}
+
+// CreateCredit: Book a payment, a promotion, a refund or a correction
+//
+// A refund names what it refunds and never exceeds it together with earlier ones: with `credit_id` and a negative amount, money of that
+// credit is paid back to the customer; with `request_id` and a positive amount, the charge of that request is given back to the balance.
 //
 // A refund or a correction that would make the balance negative is refused (`balance_too_low`), unless
 // `allow_negative_balance` is true. A transaction is booked once per kind and reference. A repeated request gets the status 200 with the first transaction; a
@@ -5274,7 +5425,7 @@ func (c *Client) ListAccountPools(ctx context.Context, accountID AccountID, para
 
 // GetStatement: Get the statement of a period
 //
-// Opening balance, credits, refunds, corrections, usage and closing balance of a period of days, by the time of booking. The closing
+// Opening balance, payments, promotions, refunds, corrections, expired credits, usage and closing balance of a period of days, by the time of booking. The closing
 // balance is the opening balance plus all movements, and the opening balance of the next period. Each figure is a sum of ledger
 // entries, so statements remain available after usage records were dropped. `Accept: text/csv` returns one row per line.
 //

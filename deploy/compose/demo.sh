@@ -17,7 +17,7 @@ post() { admin POST "$1" --header 'Content-Type: application/json' --data "$2" |
 sed "s|\${PROVIDERSIM_URL}|$PROVIDERSIM_URL|" "$CATALOG" |
 	admin PUT /catalog --header 'Content-Type: application/yaml' --data-binary @- --retry 30 --retry-all-errors --retry-delay 1 >/dev/null
 account=$(post /accounts '{"name": "Demo"}' id)
-post "/accounts/$account/credits" "{\"amount\": \"10.00\", \"kind\": \"top_up\", \"reference\": \"demo-$account\"}" id >/dev/null
+post "/accounts/$account/credits" "{\"amount\": \"10.00\", \"kind\": \"payment\", \"reference\": \"demo-$account\"}" id >/dev/null
 key=$(post "/accounts/$account/keys" '{"name": "demo"}' secret)
 
 echo "request:"

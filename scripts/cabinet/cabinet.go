@@ -104,7 +104,7 @@ func (c *Cabinet) topUp(ctx context.Context, account string, customer Customer) 
 	for _, notice := range []string{"first", "second"} {
 		booked, err := c.API.CreateCredit(ctx, account,
 			&adminclient.CreateCreditParams{IdempotencyKey: idempotencyKey("payment", notice, customer.Payment)},
-			adminclient.CreditCreate{Kind: adminclient.CreditKindTopUp, Amount: customer.Amount, Reference: customer.Payment})
+			adminclient.CreditCreate{Kind: adminclient.CreditKindPayment, Amount: customer.Amount, Reference: customer.Payment})
 		if err != nil {
 			return err
 		}

@@ -190,7 +190,7 @@ func (d *Demo) pay(ctx context.Context, c *customer, cost money.Nano) error {
 			continue
 		}
 		_, err := d.api.CreateCredit(ctx, c.id, nil, adminclient.CreditCreate{
-			Amount: amount.String(), Kind: adminclient.CreditKindTopUp, Reference: fmt.Sprintf("invoice-%s-%d", c.id, i+1),
+			Amount: amount.String(), Kind: adminclient.CreditKindPayment, Reference: fmt.Sprintf("invoice-%s-%d", c.id, i+1),
 		})
 		if err != nil {
 			return fmt.Errorf("payment of %s: %w", c.name, err)

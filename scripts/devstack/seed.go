@@ -93,7 +93,7 @@ func seedDemo(ctx context.Context, admin caller) (demo, error) {
 	if s.AccountID, err = seedAccount(ctx, admin); err != nil {
 		return s, err
 	}
-	credit := map[string]string{"amount": demoCredit, "kind": "top_up", "reference": "devstack-demo"}
+	credit := map[string]string{"amount": demoCredit, "kind": "payment", "reference": "devstack-demo"}
 	if err := admin.post(ctx, "/admin/v1/accounts/"+s.AccountID+"/credits", credit, nil); err != nil {
 		return s, err
 	}

@@ -41,7 +41,7 @@ func TestExampleCabinet(t *testing.T) {
 	}
 	for _, want := range []string{
 		"signs up", "is booked: 25.00", "the second notice of the same payment changes nothing", "are left of 25.00: at this rate it lasts ",
-		"can be shown again", "the key is revoked", "statement: top_up " + who.Payment, "statement: 1 requests to demo-chat on ", "statement: 24.9",
+		"can be shown again", "the key is revoked", "statement: payment " + who.Payment, "statement: 1 requests to demo-chat on ", "statement: 24.9",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the output has no %q:\n%s", want, &out)

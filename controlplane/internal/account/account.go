@@ -109,7 +109,7 @@ type Figures struct {
 type Balance struct {
 	// Pool is the balance pool.
 	Pool wire.PoolID
-	// Balance is the sum of all top-ups, refunds and corrections less all charges.
+	// Balance is the sum of all credits, refunds and corrections less all charges.
 	Balance money.Nano
 	// Reserved is the sum of the reservations of running requests. If the proxies were not asked, or one of them did
 	// not answer, it is the outstanding amount of all leases, including idle units and unsettled charges.

@@ -12,7 +12,7 @@ import (
 // BalanceSummary counts the accounts by the state of their balance; each counts once.
 type BalanceSummary struct {
 	// Negative: the balance is below zero. Exhausted: it is zero, or a request was refused because of it since the last
-	// top-up. Low: it is below the threshold of the account. Sufficient: none of these.
+	// payment. Low: it is below the threshold of the account. Sufficient: none of these.
 	Negative, Exhausted, Low, Sufficient int64
 	// Overdrawn is the sum of the negative balances, as a positive amount.
 	Overdrawn money.Nano

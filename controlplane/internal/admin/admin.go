@@ -45,7 +45,7 @@ const (
 	Observe Scope = "observe"
 	// Cabinet also allows managing accounts with their keys and models, and webhooks of customers' events.
 	Cabinet Scope = "cabinet"
-	// Credits allows booking top-ups, refunds and corrections, and nothing else.
+	// Credits allows booking credits, refunds and corrections, and nothing else.
 	Credits Scope = "credits"
 	// RevealKeys allows showing the secrets of existing API keys, and nothing else.
 	RevealKeys Scope = "keys.reveal"

@@ -14,7 +14,7 @@ var ErrLimitReached = errors.New("admin: a daily limit of the token is reached")
 // Limits bound the use of a token in a day of UTC, so that a stolen token does bounded harm. A nil
 // member is no limit.
 type Limits struct {
-	// CreditsPerDay bounds the sum of the absolute amounts of booked top-ups, refunds and corrections.
+	// CreditsPerDay bounds the sum of the absolute amounts of booked credits, refunds and corrections.
 	CreditsPerDay *money.Nano `json:"credits_per_day,omitempty"`
 	// RevealsPerDay bounds how often secrets of API keys are shown.
 	RevealsPerDay *int64 `json:"reveals_per_day,omitempty"`

@@ -13,7 +13,7 @@ func (w *world) account(name string) (a *adminclient.Account, k *adminclient.Iss
 	w.t.Helper()
 	made, err := w.api.CreateAccount(w.t.Context(), nil, adminclient.AccountCreate{Name: name})
 	check(w.t, err)
-	_, err = w.api.CreateCredit(w.t.Context(), made.Value.ID, nil, adminclient.CreditCreate{Amount: "25.000000001", Kind: adminclient.CreditKindTopUp, Reference: "invoice of " + name})
+	_, err = w.api.CreateCredit(w.t.Context(), made.Value.ID, nil, adminclient.CreditCreate{Amount: "25.000000001", Kind: adminclient.CreditKindPayment, Reference: "invoice of " + name})
 	check(w.t, err)
 	issued, err := w.api.CreateKey(w.t.Context(), made.Value.ID, nil, adminclient.KeyCreate{Name: "production"})
 	check(w.t, err)
@@ -27,8 +27,8 @@ func TestEveryPageOfAnAccountIsShown(t *testing.T) {
 	b := w.signedIn(bootstrapToken)
 	at := "/console/accounts/" + a.ID
 	for path, want := range map[string]string{
-		at: "25.000000001", at + "/keys": "production", at + "/usage": "No request of these days", at + "/ledger": "25.000000001", at + "/statement": "Closing balance",
-		at + "/alerts": "Thresholds", at + "/models": "Granted to this account", at + "/changes": "ledger.credit", at + "/money": "Slots for requests", "/console/keys/" + k.ID: "none that is kept",
+		at: "25.000000001", at + "/keys": "production", at + "/usage": "No request of these days", at + "/ledger": "25.000000001", at + "/credits": "invoice of Example", at + "/statement": "Closing balance",
+		at + "/alerts": "Thresholds", at + "/models": "Granted to this account", at + "/changes": "ledger.payment", at + "/money": "Slots for requests", "/console/keys/" + k.ID: "none that is kept",
 		"/console/usage": "No request of these days", "/console/usage?by=day&by=account&by=key&by=model": "No request of these days",
 		at + "/edit": "Save", at + "/suspend": "refused with 401 invalid_api_key", at + "/book": "Review", at + "/alerts/edit": "Save", at + "/models/grant": "no model", at + "/keys/new": "Issue key",
 		at + "/keys/import": "Import", "/console/keys/" + k.ID + "/edit": "Save", "/console/keys/" + k.ID + "/revoke": "confirm", "/console/keys/" + k.ID + "/rotate": "Overlap", "/console/keys/" + k.ID + "/reveal": "Reveal",
@@ -48,7 +48,7 @@ func TestLedgerShowsTheBalanceAfterEachTransaction(t *testing.T) {
 	w := setup(t)
 	a, _ := w.account("Example")
 	for reference, amount := range map[string]string{"second": "0.1", "third": "-5.000000003"} {
-		_, err := w.api.CreateCredit(t.Context(), a.ID, nil, adminclient.CreditCreate{Amount: amount, Kind: adminclient.CreditKindTopUp, Reference: reference})
+		_, err := w.api.CreateCredit(t.Context(), a.ID, nil, adminclient.CreditCreate{Amount: amount, Kind: adminclient.CreditKindPayment, Reference: reference})
 		if reference == "third" {
 			_, err = w.api.CreateCredit(t.Context(), a.ID, nil, adminclient.CreditCreate{Amount: amount, Kind: adminclient.CreditKindCorrection, Reference: reference, Reason: new("wrong")})
 		}
@@ -100,8 +100,17 @@ func TestBookingIsReviewedAndBookedOnce(t *testing.T) {
 	if balance.Value.Balance != "25.00" {
 		t.Errorf("got a balance of %s; want 25.00", balance.Value.Balance)
 	}
+	listed, err := w.api.ListCredits(t.Context(), a.ID, nil)
+	check(t, err)
+	credit := listed.Value.Data[0].ID
+	if _, page := b.get(path + "?credit_id=" + credit); !strings.Contains(page, credit) {
+		t.Errorf("the form does not name the credit that is paid back: %s", page)
+	}
 	for _, kind := range []string{"refund", "correction"} {
 		values := []string{"kind", kind, "amount", "-25.1", "reference", "paid-back", "reason", "paid back", "step", "review"}
+		if kind == "refund" {
+			values = append(values, "credit_id", credit)
+		}
 		if answer, page = b.post(path, values...); answer.StatusCode != http.StatusBadRequest || !strings.Contains(page, "check the box if that is meant") {
 			t.Errorf("a %s below zero: got %d %s", kind, answer.StatusCode, page)
 		}
@@ -136,8 +145,8 @@ func TestCorrectionNeedsAReason(t *testing.T) {
 	if _, page := b.get("/console/accounts/" + a.ID + "/ledger"); !strings.Contains(page, "charged twice") {
 		t.Errorf("the ledger does not tell the reason: %s", page)
 	}
-	if answer, page := b.post(path, "kind", "top_up", "amount", "1", "reference", "invoice-2", "idempotency_key", "k2", "step", "do"); answer.StatusCode != http.StatusSeeOther {
-		t.Errorf("a top-up without a reason: got %d %s", answer.StatusCode, page)
+	if answer, page := b.post(path, "kind", "payment", "amount", "1", "reference", "invoice-2", "idempotency_key", "k2", "step", "do"); answer.StatusCode != http.StatusSeeOther {
+		t.Errorf("a payment without a reason: got %d %s", answer.StatusCode, page)
 	}
 }
 
@@ -153,7 +162,7 @@ func TestBookingNeedsAFreshSignIn(t *testing.T) {
 	if answer, _ := b.get(path + "?amount=3"); answer.Header.Get("Location") != "/console/sign-in?again=1&return_to=%2Fconsole%2Faccounts%2F"+a.ID+"%2Fbook%3Famount%3D3" {
 		t.Errorf("opening the form leads to %q", answer.Header.Get("Location"))
 	}
-	values := []string{"kind", "top_up", "amount", "3.25", "reference", "invoice-9", "idempotency_key", "k1", "step", "do"}
+	values := []string{"kind", "payment", "amount", "3.25", "reference", "invoice-9", "idempotency_key", "k1", "step", "do"}
 	answer, page := b.post(path, values...)
 	if answer.StatusCode != http.StatusForbidden || !strings.Contains(page, `value="3.25"`) || !strings.Contains(page, "Sign in again") {
 		t.Fatalf("got %d %s; want the form with its values", answer.StatusCode, page)

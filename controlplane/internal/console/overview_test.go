@@ -16,7 +16,7 @@ func TestOverviewListsWhatNeedsSomebody(t *testing.T) {
 	made, err := w.api.CreateAccount(t.Context(), nil, adminclient.AccountCreate{Name: "Overdrawn Ltd"})
 	check(t, err)
 	for _, c := range []adminclient.CreditCreate{
-		{Amount: "1", Kind: adminclient.CreditKindTopUp, Reference: "r1"},
+		{Amount: "1", Kind: adminclient.CreditKindPayment, Reference: "r1"},
 		{Amount: "-3.000000001", Kind: adminclient.CreditKindCorrection, Reference: "r2", Reason: new("a test"), AllowNegativeBalance: new(true)},
 	} {
 		_, err = w.api.CreateCredit(t.Context(), made.Value.ID, nil, c)

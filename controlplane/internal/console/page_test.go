@@ -33,7 +33,7 @@ func TestPagesShowWhatTheAPIAnswers(t *testing.T) {
 	}
 	made, err := w.api.CreateAccount(t.Context(), nil, adminclient.AccountCreate{Name: `Example <b>"Ltd"</b>`})
 	check(t, err)
-	_, err = w.api.CreateCredit(t.Context(), made.Value.ID, nil, adminclient.CreditCreate{Amount: "234567890.123456789", Kind: adminclient.CreditKindTopUp, Reference: "r1"})
+	_, err = w.api.CreateCredit(t.Context(), made.Value.ID, nil, adminclient.CreditCreate{Amount: "234567890.123456789", Kind: adminclient.CreditKindPayment, Reference: "r1"})
 	check(t, err)
 	for _, path := range []string{"/console/accounts", "/console/accounts/" + made.Value.ID} {
 		answer, text := b.get(path)

@@ -149,7 +149,7 @@ func partForms(action string) []partForm {
 	fields := []kit.Field{
 		{Name: "name", Label: "Name", Required: true, Value: "Example Ltd", Hint: "Customers see it."},
 		{Name: "amount", Label: "Amount", Mono: true, Unit: "USD", Value: "12,34", Error: "must be a decimal"},
-		{Name: "kind", Label: "Kind", Kind: "select", Options: []kit.Option{{Value: "top_up", Text: "Top-up"}, {Value: "correction"}}},
+		{Name: "kind", Label: "Kind", Kind: "select", Options: []kit.Option{{Value: "payment", Text: "Payment"}, {Value: "correction"}}},
 		{Name: "note", Label: "Note", Kind: "area", Now: "another text"},
 		{
 			Name:    "scopes",

@@ -45,7 +45,7 @@ func (c *Console) search(r *kit.Request) (*kit.Page, error) {
 // commands are what people come to do, with the page on which it is done. Words find them, too.
 var commands = []struct{ text, words, page string }{
 	{"Suspend or resume an account", "block close", "/console/accounts"},
-	{"Book money", "top-up refund correction credit pay ledger balance", "/console/accounts"},
+	{"Book money", "payment refund correction credit pay ledger balance", "/console/accounts"},
 	{"Issue, limit or revoke a key", "api key secret rotate", "/console/accounts"},
 	{"See a statement", "bill invoice month", "/console/accounts"},
 	{"Change a price", "pricing cost multiplier", "/console/models"},

@@ -64,7 +64,7 @@ func TestFormForTokensSaysWhatTheScopeOperatorAllows(t *testing.T) {
 	account, err := operator.CreateAccount(t.Context(), nil, adminclient.AccountCreate{Name: "n"})
 	check(t, err)
 	_, err = operator.CreateCredit(t.Context(), account.Value.ID, nil, adminclient.CreditCreate{
-		Amount: "1.00", Kind: adminclient.CreditKindTopUp, Reference: "r",
+		Amount: "1.00", Kind: adminclient.CreditKindPayment, Reference: "r",
 	})
 	check(t, err)
 }

@@ -12,6 +12,7 @@ var groups = map[string]string{ //nolint:gosec // G101: help texts
 	"alerts":           "Thresholds of events about low balances and spend limits",
 	"console-sessions": "Sessions of people in the console",
 	"credentials":      "Provider credentials",
+	"credits":          "Money given to accounts, and what became of it",
 	"deliveries":       "Webhook deliveries and their attempts",
 	"ledger-checks":    "Runs of ledger checks",
 	"master-key":       "The master key, which encrypts stored secrets, and its rotation",

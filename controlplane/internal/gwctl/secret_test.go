@@ -94,7 +94,7 @@ func TestRepeatedBookingIsTold(t *testing.T) {
 	t.Parallel()
 	for status, told := range map[int]bool{201: false, 200: true} {
 		b := setup(t, answerJSON(status, `{"id":"txn_1"}`))
-		_, _, errs := b.run("credits", "create", "acc_1", "--kind=top_up", "--amount=1", "--reference=r")
+		_, _, errs := b.run("credits", "create", "acc_1", "--kind=payment", "--amount=1", "--reference=r")
 		if strings.Contains(errs, "nothing new") != told {
 			t.Errorf("%d: got %q; told: %v", status, errs, told)
 		}

@@ -189,7 +189,7 @@ func TestAuditLogRecordsChanges(t *testing.T) {
 		}
 	}
 	want := []string{
-		"ledger.credit " + a.ID + " by bootstrap", "key.revoke " + k.ID + " by bootstrap", "key.reveal " + k.ID + " by bootstrap",
+		"ledger.payment " + a.ID + " by bootstrap", "key.revoke " + k.ID + " by bootstrap", "key.reveal " + k.ID + " by bootstrap",
 		"account.update " + a.ID + " by bootstrap", "key.create " + k.ID + " by bootstrap",
 		"account.create " + a.ID + " by bootstrap",
 	}

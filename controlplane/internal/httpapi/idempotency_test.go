@@ -91,7 +91,7 @@ func TestRepeatedRequestAfterACrashCreatesNothingTwice(t *testing.T) {
 	credit := func() string {
 		params := &adminclient.CreateCreditParams{IdempotencyKey: new("c")}
 		r, err := servertest.Answered(b.API.CreateCredit(t.Context(), a.ID, params, adminclient.CreditCreate{
-			Amount: "1.00", Kind: adminclient.CreditKindTopUp, Reference: "r",
+			Amount: "1.00", Kind: adminclient.CreditKindPayment, Reference: "r",
 		}))
 		servertest.Check(t, err)
 		if r.StatusCode == http.StatusCreated {

@@ -8,23 +8,27 @@ import (
 )
 
 // Names of the ledger accounts, in the order in which they are shown.
-var accountNames = []string{"customer", "funding", "adjustment", "revenue"}
+var accountNames = []string{"customer", "funding", "promotion", "adjustment", "breakage", "revenue"}
 
 // Period bounds the time of booking: From ≤ time < To. A zero time is no bound.
 type Period struct{ From, To time.Time }
 
 // Book is the sum of the entries of one ledger account by the kind of their transactions.
 type Book struct {
-	Name string
-	// Credits are top-ups.
-	Credits     money.Nano
+	Name        string
+	Payments    money.Nano
+	Promotions  money.Nano
 	Refunds     money.Nano
 	Corrections money.Nano
-	Usage       money.Nano
+	// Expired is what has expired of credits.
+	Expired money.Nano
+	Usage   money.Nano
 }
 
 // Total returns the sum of all entries.
-func (b *Book) Total() money.Nano { return b.Credits + b.Refunds + b.Corrections + b.Usage }
+func (b *Book) Total() money.Nano {
+	return b.Payments + b.Promotions + b.Refunds + b.Corrections + b.Expired + b.Usage
+}
 
 // Books are the ledger accounts. Their totals sum to zero.
 type Books struct {
@@ -51,12 +55,16 @@ func (b *Books) Add(name string, kind Kind, amount money.Nano) {
 			continue
 		}
 		switch kind {
-		case Credit:
-			book.Credits += amount
+		case Payment:
+			book.Payments += amount
+		case Promotion:
+			book.Promotions += amount
 		case Refund:
 			book.Refunds += amount
 		case Correction:
 			book.Corrections += amount
+		case Expiry:
+			book.Expired += amount
 		case Usage:
 			book.Usage += amount
 		}

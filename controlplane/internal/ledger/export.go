@@ -23,9 +23,13 @@ type Entry struct {
 	Reference string
 	Reason    string
 	Actor     string
-	// RequestID is the text form of the request that a correction refers to.
+	// RequestID is the text form of the request that a correction or a refund refers to.
 	RequestID string
-	CreatedAt time.Time
+	// CreditID is the credit that was paid back or has expired; zero if there is none.
+	CreditID ID
+	// EffectiveAt is when a credit expired; zero if the time of booking counts.
+	EffectiveAt time.Time
+	CreatedAt   time.Time
 }
 
 // EntryQuery selects entries in a fixed order. Zero members select all.

@@ -1,5 +1,5 @@
 // Package ledger implements double-entry bookkeeping: transactions are append-only, and the
-// entries of each sum to zero. This package books top-ups, refunds and corrections; package settle
+// entries of each sum to zero. This package books credits, refunds and corrections; package settle
 // books usage.
 //
 // Invariant: the customer entries of an account sum to its balance, which is the total of its
@@ -7,10 +7,12 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -29,9 +31,9 @@ var ErrReferenceTaken = errors.New("ledger: the reference was used for another t
 // not settled.
 var ErrNoRequest = errors.New("ledger: the account has no such settled request")
 
-// ErrOutOfRange is returned for a transaction that would make the sum of the account's top-ups,
+// ErrOutOfRange is returned for a transaction that would make the sum of the account's payments,
 // refunds and corrections exceed the limit.
-var ErrOutOfRange = errors.New("ledger: the sum of top-ups, refunds and corrections is out of range")
+var ErrOutOfRange = errors.New("ledger: the sum of credits, refunds and corrections is out of range")
 
 // ErrOverdrawn is returned for a refund or a correction that would make the balance negative, and does not allow it.
 var ErrOverdrawn = errors.New("ledger: the balance would be negative")
@@ -40,7 +42,7 @@ const (
 	maxReferenceLen = 200
 	maxReasonLen    = 1000
 	maxAmount       = 1_000_000_000 * money.Unit
-	// maxTotal bounds the sum of an account's top-ups, refunds and corrections. It is far enough from the bounds of an int64 that
+	// maxTotal bounds the sum of an account's credits, refunds and corrections. It is far enough from the bounds of an int64 that
 	// a balance cannot overflow by charges, which are never rejected.
 	maxTotal = 9_000_000_000 * money.Unit
 )
@@ -50,23 +52,40 @@ type Kind string
 
 // The kinds of transactions.
 const (
-	// Credit is a top-up.
-	Credit Kind = "credit"
-	// Refund is money that was paid back to the customer. Its amount is negative.
+	// Payment is money that the customer has paid.
+	Payment Kind = "payment"
+	// Promotion is money that the customer was given for nothing.
+	Promotion Kind = "promotion"
+	// Refund is a credit that was paid back to the customer, with a negative amount, or the charge of a request that was
+	// given back to the balance.
 	Refund Kind = "refund"
 	// Correction is a change of the balance by an operator, with a reason.
 	Correction Kind = "correction"
+	// Expiry is the part of a credit that has expired. Its amount is negative.
+	Expiry Kind = "expiry"
 	// Usage is the charge of a batch of finished requests.
 	Usage Kind = "usage"
 )
 
-// OffsettingAccount returns the operator's ledger account that gets the opposite entry of an
-// entry of the account.
-func (k Kind) OffsettingAccount() string {
-	if k == Correction {
-		return "adjustment"
+// Kinds are all kinds, in the order in which they are shown.
+var Kinds = []Kind{Payment, Promotion, Refund, Correction, Expiry, Usage}
+
+// OffsettingAccount returns the operator's ledger account that gets the opposite entry of an entry of the account. credit is the
+// kind of the credit that is paid back or has expired.
+func (t *Transaction) OffsettingAccount(credit Kind) string {
+	kind := t.Kind
+	if kind == Refund && t.Amount < 0 {
+		kind = credit
 	}
-	return "funding"
+	switch {
+	case kind == Payment:
+		return "funding"
+	case kind == Promotion, kind == Expiry && credit == Promotion:
+		return "promotion"
+	case kind == Expiry:
+		return "breakage"
+	}
+	return "adjustment"
 }
 
 // ID identifies a transaction. Its text form is "txn_…".
@@ -96,8 +115,15 @@ type Transaction struct {
 	Reason    string    `json:"reason,omitempty"`
 	Actor     string    `json:"actor,omitempty"`
 	CreatedAt time.Time `json:"created_at"`
-	// RequestID is the text form of the request that a correction refers to; empty if there is none.
+	// RequestID is the text form of the request that a correction or a refund refers to; empty if there is none.
 	RequestID string `json:"request_id,omitempty"`
+	// CreditID is the credit that a refund pays back, or that has expired; zero if there is none.
+	CreditID ID `json:"credit_id,omitzero"`
+	// Priority and ExpiresAt are those of a credit. Zero means DefaultPriority, and that it does not expire.
+	Priority  int       `json:"priority,omitempty"`
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
+	// EffectiveAt is when a credit expired; zero if the time of booking counts.
+	EffectiveAt time.Time `json:"effective_at,omitzero"`
 	// Change is the change that proxies have to apply because the balance is lower than they may assume; nil if
 	// there is none.
 	Change *wire.KeyChange `json:"-"`
@@ -108,11 +134,29 @@ type Transaction struct {
 // Same reports whether two transactions are equal, except for their ids, times and actors.
 func (t *Transaction) Same(other *Transaction) bool {
 	return t.AccountID == other.AccountID && t.Kind == other.Kind && t.Amount == other.Amount &&
-		t.Reference == other.Reference && t.Reason == other.Reason && t.RequestID == other.RequestID
+		t.Reference == other.Reference && t.Reason == other.Reason && t.RequestID == other.RequestID && t.CreditID == other.CreditID &&
+		cmp.Or(t.Priority, DefaultPriority) == cmp.Or(other.Priority, DefaultPriority) && t.ExpiresAt.Equal(other.ExpiresAt)
+}
+
+// IsCredit reports whether the transaction gives the account a credit.
+func (t *Transaction) IsCredit() bool { return t.Amount > 0 && t.Kind != Usage }
+
+// Credit returns the credit that the transaction gives.
+func (t *Transaction) Credit() *Credit {
+	return &Credit{
+		ID:        t.ID,
+		AccountID: t.AccountID,
+		Kind:      t.Kind,
+		Reference: t.Reference,
+		Amount:    t.Amount,
+		Priority:  cmp.Or(t.Priority, DefaultPriority),
+		ExpiresAt: t.ExpiresAt,
+		CreatedAt: t.CreatedAt,
+	}
 }
 
 // Fits returns ErrOutOfRange if adding the amount to total, the sum of the account's earlier
-// top-ups, refunds and corrections, exceeds the limit.
+// credits, refunds and corrections, exceeds the limit.
 func (t *Transaction) Fits(total money.Nano) error {
 	sum, err := money.Add(total, t.Amount)
 	if err != nil || (t.Amount > 0 && sum > maxTotal) || (t.Amount < 0 && sum < -maxTotal) {
@@ -129,14 +173,15 @@ func (t *Transaction) Covered(balance money.Nano) error {
 	return nil
 }
 
+// maxPriority is the highest number of a priority.
+const maxPriority = 100
+
 // Validate reports all invalid fields as validation.Errors.
 func (t *Transaction) Validate() error {
 	var invalid validation.Errors
 	switch {
-	case t.Kind == Credit && t.Amount <= 0:
-		invalid.Add("amount", "must be positive for a top-up")
-	case t.Kind == Refund && t.Amount >= 0:
-		invalid.Add("amount", "must be negative for a refund, because it lowers the balance")
+	case (t.Kind == Payment || t.Kind == Promotion) && t.Amount <= 0:
+		invalid.Add("amount", "must be positive for a %s", t.Kind)
 	case t.Amount == 0:
 		invalid.Add("amount", "must not be zero")
 	case t.Amount > maxAmount || t.Amount < -maxAmount:
@@ -149,21 +194,52 @@ func (t *Transaction) Validate() error {
 	if t.Kind == Correction && strings.TrimSpace(t.Reason) == "" {
 		invalid.Add("reason", "is required for a correction")
 	}
-
-	if t.RequestID != "" {
-		if _, err := ident.Request.Parse(t.RequestID); err != nil || t.Kind != Correction {
-			invalid.Add("request_id", "must be the id of a request, and is only allowed for corrections")
-		}
-	}
-
-	if t.MayOverdraw && t.Kind == Credit {
-		invalid.Add("allow_negative_balance", "is only allowed for refunds and corrections")
-	}
 	if utf8.RuneCountInString(t.Reason) > maxReasonLen {
 		invalid.Add("reason", "is longer than %d characters", maxReasonLen)
 	}
 
+	t.validateRefund(&invalid)
+	t.validateCredit(&invalid)
 	return invalid.Err()
+}
+
+// validateRefund checks what a transaction refers to.
+func (t *Transaction) validateRefund(invalid *validation.Errors) {
+	if t.RequestID != "" {
+		if _, err := ident.Request.Parse(t.RequestID); err != nil || (t.Kind != Correction && t.Kind != Refund) {
+			invalid.Add("request_id", "must be the id of a request, and is only allowed for corrections and refunds")
+		}
+	}
+
+	isRefund, named := t.Kind == Refund, t.CreditID != ID{}
+	switch {
+	case named && !isRefund:
+		invalid.Add("credit_id", "is only allowed for refunds")
+	case isRefund && t.Amount < 0 && (!named || t.RequestID != ""):
+		invalid.Add("credit_id", "must name the credit that is paid back, and no request, if the amount is negative")
+	case isRefund && t.Amount > 0 && (named || t.RequestID == ""):
+		invalid.Add("request_id", "must name the request whose charge is given back, and no credit, if the amount is positive")
+	}
+
+	if t.MayOverdraw && (t.Kind == Payment || t.Kind == Promotion) {
+		invalid.Add("allow_negative_balance", "is only allowed for refunds and corrections")
+	}
+}
+
+// validateCredit checks what only credits have.
+func (t *Transaction) validateCredit(invalid *validation.Errors) {
+	if t.Priority < 0 || t.Priority > maxPriority {
+		invalid.Add("priority", "must be between 1 and %d", maxPriority)
+	}
+	if t.Amount > 0 {
+		return
+	}
+	if !t.ExpiresAt.IsZero() {
+		invalid.Add("expires_at", "is only allowed if the amount is positive")
+	}
+	if cmp.Or(t.Priority, DefaultPriority) != DefaultPriority {
+		invalid.Add("priority", "is only allowed if the amount is positive")
+	}
 }
 
 // Query selects an account's transactions, newest first.
@@ -177,14 +253,24 @@ type Query struct {
 	Limit int
 }
 
-// Store stores the ledger. Each method is one database transaction.
+// CreditStore stores credits.
+type CreditStore interface {
+	// Credits returns the credits of an account, newest first, with all charges attributed, and what none has covered.
+	Credits(ctx context.Context, q Query) ([]Credit, money.Nano, error)
+	// ExpireCredits books the expiry of credits that are due, and ends the hold of those that are held no longer. It returns
+	// the changes that proxies have to apply.
+	ExpireCredits(ctx context.Context) ([]wire.KeyChange, error)
+}
+
+// Store stores the ledger. Each method is one database transaction, or several that are independent.
 type Store interface {
-	// Post books a top-up, a refund or a correction and changes the total of the account's balance pool. If its kind
-	// and reference exist already, it returns that transaction, and posted is false. The errors are ErrNoRequest,
-	// ErrOutOfRange and ErrOverdrawn.
+	CreditStore
+	// Post books a payment, a refund or a correction and changes the total of the account's balance pool. If its kind
+	// and reference exist already, it returns that transaction, and posted is false. The errors are ErrNoRequest, ErrNoCredit,
+	// ErrRefundTooLarge, ErrOutOfRange and ErrOverdrawn.
 	Post(ctx context.Context, t Transaction) (booked Transaction, posted bool, err error)
 	List(ctx context.Context, q Query) ([]Transaction, error)
-	// Corrections returns the corrections of a request, oldest first.
+	// Corrections returns the corrections and refunds of a request, oldest first.
 	Corrections(ctx context.Context, request ident.UUID) ([]Transaction, error)
 	Entries(ctx context.Context, q EntryQuery) ([]Entry, error)
 	Balance(ctx context.Context, id account.ID) (account.Balance, error)
@@ -218,7 +304,7 @@ type Service struct{ cfg Config }
 // NewService returns a Service.
 func NewService(cfg Config) *Service { return &Service{cfg} }
 
-// Post books a top-up, a refund or a correction. It is idempotent by kind and reference: an equal
+// Post books a payment, a refund or a correction. It is idempotent by kind and reference: an equal
 // transaction returns the first one, and posted is false; a different one gives ErrReferenceTaken.
 func (s *Service) Post(ctx context.Context, t Transaction) (booked Transaction, posted bool, err error) {
 	if err := t.Validate(); err != nil {
@@ -238,10 +324,14 @@ func (s *Service) Post(ctx context.Context, t Transaction) (booked Transaction, 
 // announce makes the proxies return idle units. Proxies that do not confirm the change in time
 // receive it with their next heartbeat.
 func (s *Service) announce(ctx context.Context, c *wire.KeyChange) {
+	s.announceWithin(ctx, c, s.cfg.ConfirmTimeout)
+}
+
+func (s *Service) announceWithin(ctx context.Context, c *wire.KeyChange, timeout time.Duration) {
 	if c == nil || s.cfg.Announcer == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConfirmTimeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if _, err := s.cfg.Announcer.Announce(ctx, *c); err != nil {
 		s.cfg.Log.WarnContext(ctx, "announcing a lower balance failed", "account_id", c.Account, "rev", c.Revision, "error", err)
@@ -253,7 +343,27 @@ func (s *Service) List(ctx context.Context, q Query) ([]Transaction, error) {
 	return s.cfg.Store.List(ctx, q)
 }
 
-// Corrections returns the corrections of a request, oldest first. The usage record and the receipt
+// Credits returns the credits of an account, newest first, and what none of them has covered. The kind of the query has no effect.
+func (s *Service) Credits(ctx context.Context, q Query) ([]Credit, money.Nano, error) {
+	return s.cfg.Store.Credits(ctx, q)
+}
+
+// expiryConfirmTimeout bounds how long ExpireCredits waits for proxies: the next expiry must not wait for a silent one.
+const expiryConfirmTimeout = 100 * time.Millisecond
+
+// ExpireCredits books what has expired, and makes the proxies return idle units. Those that do not confirm in time receive the
+// change with their next heartbeat: their units are not granted again in any case.
+func (s *Service) ExpireCredits(ctx context.Context) error {
+	changes, err := s.cfg.Store.ExpireCredits(ctx)
+	var told sync.WaitGroup
+	for i := range changes {
+		told.Go(func() { s.announceWithin(ctx, &changes[i], expiryConfirmTimeout) })
+	}
+	told.Wait()
+	return err
+}
+
+// Corrections returns the corrections and refunds of a request, oldest first. The usage record and the receipt
 // of the request stay unchanged.
 func (s *Service) Corrections(ctx context.Context, request ident.UUID) ([]Transaction, error) {
 	return s.cfg.Store.Corrections(ctx, request)

@@ -174,7 +174,7 @@ func TestRuntimeRoleCannotChangeSchemaOrHistory(t *testing.T) {
 	}
 	// The owner, and a control plane that serves as the owner, are kept from it by triggers.
 	for _, refused := range []string{
-		"truncate ledger_entries, ledger_transactions", "truncate usage_records", "truncate usage_records_" + later,
+		"truncate ledger_entries, ledger_transactions, credits", "truncate usage_records", "truncate usage_records_" + later,
 		"truncate audit_log", "truncate model_prices", "delete from ledger_entries", "update audit_log set actor = 'x'",
 	} {
 		if got := code(t, owner, refused); got != restrictViolation {

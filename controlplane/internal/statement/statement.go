@@ -1,7 +1,7 @@
 // Package statement computes the account statement: the balance at the beginning of a period,
 // everything that changed it, and the balance at the end.
 //
-// Invariants: opening + credits + refunds + corrections − usage = closing; the closing balance of a period
+// Invariants: opening + payments + promotions + refunds + corrections + expired − usage = closing; the closing balance of a period
 // is the opening balance of the next; each figure is a sum of ledger entries. Usage is taken from
 // the daily totals, so a statement can be made after the usage records were dropped, unless its days are those of a zone
 // that is not UTC.
@@ -46,13 +46,15 @@ type Statement struct {
 	// Final reports that nothing can be booked in the period any more.
 	Final   bool
 	Opening money.Nano
-	// Credits, Refunds and Corrections are the sums of Transactions; Usage is the sum of Lines.
-	Credits     money.Nano
+	// Payments, Promotions, Refunds, Corrections and Expired are the sums of Transactions; Usage is the sum of Lines.
+	Payments    money.Nano
+	Promotions  money.Nano
 	Refunds     money.Nano
 	Corrections money.Nano
+	Expired     money.Nano
 	Usage       money.Nano
 	Closing     money.Nano
-	// Transactions are the top-ups, refunds and corrections, oldest first.
+	// Transactions are the credits, refunds and corrections, oldest first.
 	Transactions []ledger.Transaction
 	// Lines are the charges, by the day of the booking.
 	Lines []usage.Total
@@ -141,14 +143,7 @@ func (s *Statement) add() error {
 	}
 
 	for i := range s.Transactions {
-		switch s.Transactions[i].Kind {
-		case ledger.Credit:
-			grow(&s.Credits, s.Transactions[i].Amount)
-		case ledger.Refund:
-			grow(&s.Refunds, s.Transactions[i].Amount)
-		default:
-			grow(&s.Corrections, s.Transactions[i].Amount)
-		}
+		grow(s.sumOf(s.Transactions[i].Kind), s.Transactions[i].Amount)
 	}
 
 	for i := range s.Lines {
@@ -156,9 +151,25 @@ func (s *Statement) add() error {
 	}
 
 	s.Closing = s.Opening
-	for _, amount := range []money.Nano{s.Credits, s.Refunds, s.Corrections, -s.Usage} {
+	for _, amount := range []money.Nano{s.Payments, s.Promotions, s.Refunds, s.Corrections, s.Expired, -s.Usage} {
 		grow(&s.Closing, amount)
 	}
 
 	return err
+}
+
+// sumOf returns the sum that transactions of a kind belong to.
+func (s *Statement) sumOf(kind ledger.Kind) *money.Nano {
+	switch kind {
+	case ledger.Payment:
+		return &s.Payments
+	case ledger.Promotion:
+		return &s.Promotions
+	case ledger.Refund:
+		return &s.Refunds
+	case ledger.Expiry:
+		return &s.Expired
+	default:
+		return &s.Corrections
+	}
 }

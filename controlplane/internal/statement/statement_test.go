@@ -30,20 +30,20 @@ func TestStatementSums(t *testing.T) {
 	q := Query{Period: Period{day(1), day(2)}}
 	got, err := NewService(fakeStore{
 		Opening: 700, Lines: charged(30, 12),
-		Transactions: []ledger.Transaction{{Kind: ledger.Credit, Amount: 1000}, {Kind: ledger.Correction, Amount: -250}, {Kind: ledger.Correction, Amount: 50}},
+		Transactions: []ledger.Transaction{{Kind: ledger.Payment, Amount: 1000}, {Kind: ledger.Correction, Amount: -250}, {Kind: ledger.Correction, Amount: 50}},
 	}).Make(t.Context(), q)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, sum := range map[string][2]money.Nano{
-		"opening": {got.Opening, 700}, "credits": {got.Credits, 1000}, "corrections": {got.Corrections, -200}, "usage": {got.Usage, 42},
+		"opening": {got.Opening, 700}, "credits": {got.Payments, 1000}, "corrections": {got.Corrections, -200}, "usage": {got.Usage, 42},
 		"closing": {got.Closing, 1458},
 	} {
 		if sum[0] != sum[1] {
 			t.Errorf("%s is %d; want %d", name, sum[0], sum[1])
 		}
 	}
-	if got, err := NewService(fakeStore{Opening: math.MaxInt64, Transactions: []ledger.Transaction{{Kind: ledger.Credit, Amount: 1}}}).Make(t.Context(), q); err == nil {
+	if got, err := NewService(fakeStore{Opening: math.MaxInt64, Transactions: []ledger.Transaction{{Kind: ledger.Payment, Amount: 1}}}).Make(t.Context(), q); err == nil {
 		t.Errorf("sums that no int64 holds gave %d", got.Closing)
 	}
 }

@@ -79,7 +79,7 @@ func (p *Pool) balanceAlarms(refused bool) AlarmSet {
 	if p.LowAt > 0 && p.Left() < threshold {
 		now |= AlarmNear
 	}
-	// An exhaustion alarm raised by a refusal holds until a top-up: ClearExhausted clears it.
+	// An exhaustion alarm raised by a refusal holds until a payment: ClearExhausted clears it.
 	if p.Left() <= 0 || refused || p.Raised&AlarmExhausted != 0 {
 		now |= AlarmExhausted
 	}

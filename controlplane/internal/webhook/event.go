@@ -6,7 +6,6 @@ import (
 	"math/bits"
 	"time"
 
-	"modelgateway/controlplane/internal/ledger"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/money"
 )
@@ -158,14 +157,6 @@ type forecast struct {
 	HoursLeft *int64 `json:"hours_left"`
 }
 
-// bookingKind returns the API's name of a ledger kind.
-func bookingKind(kind string) string {
-	if kind == string(ledger.Credit) {
-		return "top_up"
-	}
-	return kind
-}
-
 // Body returns the JSON body that every attempt sends.
 func (e *Event) Body(s *Subject) ([]byte, error) {
 	f := &e.Facts
@@ -176,7 +167,7 @@ func (e *Event) Body(s *Subject) ([]byte, error) {
 		Spent:        decimal(f.Spent),
 		Percent:      f.Percent,
 		Amount:       decimal(f.Amount),
-		Kind:         bookingKind(f.Kind),
+		Kind:         f.Kind,
 		Reference:    f.Reference,
 		Count:        f.Count,
 		Of:           f.Of,

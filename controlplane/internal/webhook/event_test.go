@@ -106,7 +106,7 @@ func TestEveryMemberIsDocumented(t *testing.T) {
 	t.Parallel()
 	amount := new(money.Unit)
 	facts := webhook.Facts{
-		Balance: amount, Threshold: amount, SpendLimit: amount, Spent: amount, Percent: 80, Amount: amount, Kind: "top_up",
+		Balance: amount, Threshold: amount, SpendLimit: amount, Spent: amount, Percent: 80, Amount: amount, Kind: "payment",
 		Reference: "invoice-7", Refused: true, Count: 3, Checks: []string{"pool_conservation"},
 		Provider: "openai", Credential: "main", CredentialID: "crd_1", Reason: "key_rejected",
 	}
@@ -124,7 +124,7 @@ func TestEveryMemberIsDocumented(t *testing.T) {
 func TestEventNamesLedgerKindsAsTheAPI(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[ledger.Kind]adminclient.TransactionKind{
-		ledger.Credit: adminclient.TransactionKindTopUp, ledger.Refund: adminclient.TransactionKindRefund, ledger.Correction: adminclient.TransactionKindCorrection,
+		ledger.Payment: adminclient.TransactionKindPayment, ledger.Refund: adminclient.TransactionKindRefund, ledger.Correction: adminclient.TransactionKindCorrection,
 	} {
 		e := webhook.Event{ID: ident.New(), Type: webhook.Credited, AccountID: ident.New(), Facts: webhook.Facts{Amount: new(money.Unit), Kind: string(kind)}}
 		body, err := e.Body(&webhook.Subject{Currency: "EUR"})

@@ -40,7 +40,7 @@ const (
 	LowBalance Type = "account.low_balance"
 	// BalanceExhausted: the balance is spent, or was too low for a request that was just refused.
 	BalanceExhausted Type = "account.balance_exhausted"
-	// Credited: a top-up or a correction has raised the balance of an account.
+	// Credited: a payment or a correction has raised the balance of an account.
 	Credited Type = "account.credited"
 	// Debited: a refund or a correction has lowered the balance of an account.
 	Debited Type = "account.debited"

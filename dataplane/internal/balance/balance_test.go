@@ -65,7 +65,7 @@ func TestFiguresAreSharedForTheirMaximumAge(t *testing.T) {
 			wg.Go(func() { want(t, r, "key_1", 1) })
 		}
 		wg.Wait()
-		p.set(2) // a top-up
+		p.set(2) // a payment
 		time.Sleep(MaxAge - time.Since(begun) - 1)
 		want(t, r, "key_1", 1)
 		if p.queries != 1 {

@@ -230,7 +230,7 @@ func (s *scenario) seed(ctx context.Context) error {
 	}
 
 	s.account = account.Value.ID
-	credit := adminclient.CreditCreate{Amount: "1000", Kind: adminclient.CreditKindTopUp, Reference: "load"}
+	credit := adminclient.CreditCreate{Amount: "1000", Kind: adminclient.CreditKindPayment, Reference: "load"}
 	if _, err := s.admin.CreateCredit(ctx, s.account, nil, credit); err != nil {
 		return fmt.Errorf("create the credit: %w", err)
 	}

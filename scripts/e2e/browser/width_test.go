@@ -19,7 +19,7 @@ const clipped = `[...document.querySelectorAll("main .card, main .scroll")]
 	.filter((e) => !e.closest("details"))
 	.map((e) => (e.className || e.tagName) + ": " + e.textContent.trim().replace(/\s+/g, " ").slice(0, 60))`
 
-// The demo has long names: models of providers with options, and references of top-ups with the account's id.
+// The demo has long names: models of providers with options, and references of payments with the account's id.
 func TestTablesAreNotCutOff(t *testing.T) {
 	rig.Long(t)
 	t.Parallel()
@@ -58,7 +58,7 @@ func TestLongNamesFitEveryScreen(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := account.Value.ID
-	credit, err := r.Admin.CreateCredit(t.Context(), id, nil, adminclient.CreditCreate{Amount: "99999999.123456789", Kind: adminclient.CreditKindTopUp, Reference: long})
+	credit, err := r.Admin.CreateCredit(t.Context(), id, nil, adminclient.CreditCreate{Amount: "99999999.123456789", Kind: adminclient.CreditKindPayment, Reference: long})
 	if err != nil {
 		t.Fatalf("%+v: %v", credit, err)
 	}

@@ -108,7 +108,7 @@ func (c *cabinet) round(id string) {
 		rig.Await(c.t, "credit", func(ctx context.Context) error {
 			c.asked.Add(1)
 			_, err := c.admins[n].CreateCredit(ctx, of, &adminclient.CreateCreditParams{IdempotencyKey: key(fmt.Sprint("credit", n))},
-				adminclient.CreditCreate{Amount: "1.50", Kind: adminclient.CreditKindTopUp, Reference: *key(fmt.Sprint("credit", n))})
+				adminclient.CreditCreate{Amount: "1.50", Kind: adminclient.CreditKindPayment, Reference: *key(fmt.Sprint("credit", n))})
 			if err != nil {
 				c.repeated.Add(1)
 			}

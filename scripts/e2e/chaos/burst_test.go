@@ -144,10 +144,11 @@ func multiply(t *testing.T, r *rig.Rig, pattern *rig.Account, n int) (keys []str
 		copyRows("api_keys", "r.account_id = $1", `'id', m.key, 'account_id', m.account, 'lookup_hash', m.hash, 'ciphertext', null, 'cipher_key_id', null`),
 		copyRows("pools", "r.account_id = $1", `'id', nextval(pg_get_serial_sequence('pools', 'id')), 'account_id', m.account,
 			'key_id', case when r.key_id is not null then m.key end`),
-		copyRows("ledger_transactions", "r.kind = 'credit' and r.id in (select transaction_id from ledger_entries where account_id = $1)",
+		copyRows("ledger_transactions", "r.kind = 'payment' and r.id in (select transaction_id from ledger_entries where account_id = $1)",
 			`'id', m.transaction, 'reference', m.transaction`),
 		copyRows("ledger_entries", "r.transaction_id in (select transaction_id from ledger_entries where account_id = $1)",
 			`'transaction_id', m.transaction, 'account_id', case when r.account_id is not null then m.account end`),
+		copyRows("credits", "r.account_id = $1", `'transaction_id', m.transaction, 'account_id', m.account`),
 	} {
 		if _, err := tx.Exec(t.Context(), statement, [16]byte(account)); err != nil {
 			t.Fatalf("%s: %v", statement, err)

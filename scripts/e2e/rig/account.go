@@ -70,7 +70,7 @@ func (r *Rig) Account(t *testing.T, spec AccountSpec) *Account {
 func (a *Account) Credit(t *testing.T, amount string) {
 	t.Helper()
 	_, err := a.rig.Admin.CreateCredit(t.Context(), a.ID, nil, adminclient.CreditCreate{
-		Amount: amount, Kind: adminclient.CreditKindTopUp, Reference: t.Name() + "-" + Unique(),
+		Amount: amount, Kind: adminclient.CreditKindPayment, Reference: t.Name() + "-" + Unique(),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -28,6 +28,7 @@ func Section(apiURL string) kit.Section {
 				{Pattern: "GET /console/accounts/{id}", Scope: kit.Read, Handle: showAccount},
 				{Pattern: "GET /console/accounts/{id}/keys", Scope: kit.Read, Handle: accountKeys},
 				{Pattern: "GET /console/accounts/{id}/usage", Scope: kit.Read, Handle: accountUsage},
+				{Pattern: "GET /console/accounts/{id}/credits", Scope: kit.Read, Handle: accountCredits},
 				{Pattern: "GET /console/accounts/{id}/ledger", Scope: kit.Read, Handle: accountLedger},
 				{Pattern: "GET /console/accounts/{id}/statement", Scope: kit.Read, Handle: accountStatement},
 				{Pattern: "GET /console/accounts/{id}/alerts", Scope: kit.Read, Handle: accountAlerts},

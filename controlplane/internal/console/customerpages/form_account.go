@@ -121,7 +121,7 @@ func newAccount(*kit.Request) (*kit.Form, error) {
 		Back:    "/console/accounts",
 		Command: "gwctl accounts create",
 		Fields:  slices.Insert(fields, 1, external),
-		Effects: []string{"The account begins without money and without keys: it can make requests after a top-up and with a key."},
+		Effects: []string{"The account begins without money and without keys: it can make requests after a payment and with a key."},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
 			body := adminclient.AccountCreate{
 				Name:            in.Text("name"),

@@ -16,7 +16,71 @@ func below(a *adminclient.Account) []kit.Link {
 	return append(slices.Clip(crumbs), kit.Link{Text: a.Name, URL: kit.Path("accounts", a.ID)})
 }
 
-// book is the form that books a top-up, a refund or a correction.
+// bookingKinds are what can be booked by hand.
+var bookingKinds = []kit.Option{
+	{Value: string(adminclient.CreditKindPayment), Text: "Payment: the customer has paid"},
+	{Value: string(adminclient.CreditKindPromotion), Text: "Promotion: the customer gets it for nothing"},
+	{Value: string(adminclient.CreditKindRefund), Text: "Refund: a credit is paid back, or the charge of a request is given back"},
+	{Value: string(adminclient.CreditKindCorrection), Text: "Correction: a charge was wrong"},
+}
+
+// bookingFields are the fields of a booking. If a credit is named, it is the refund of the credit.
+func bookingFields(currency, credit string) []kit.Field {
+	kind := adminclient.CreditKindPayment
+	if credit != "" {
+		kind = adminclient.CreditKindRefund
+	}
+	return []kit.Field{
+		{
+			Name:     "kind",
+			Label:    "Kind",
+			Kind:     "select",
+			Required: true,
+			Value:    string(kind),
+			Options:  bookingKinds,
+		},
+		{
+			Name:     "amount",
+			Label:    "Amount",
+			Mono:     true,
+			Required: true,
+			Unit:     currency,
+			Hint:     "At most nine places. A negative amount takes money from the account; that of the refund of a credit is negative.",
+		},
+		{
+			Name:     "reference",
+			Label:    "Reference",
+			Mono:     true,
+			Required: true,
+			Hint:     "Such as the number of the invoice or ticket. It is booked once per kind and reference.",
+		},
+		{
+			Name:  "credit_id",
+			Label: "Credit",
+			Mono:  true,
+			Value: credit,
+			Hint:  "Of a refund with a negative amount: the credit that is paid back, which it cannot exceed.",
+		},
+		{
+			Name:  "request_id",
+			Label: "Request",
+			Mono:  true,
+			Hint:  "The request that is corrected, or whose charge a refund gives back. Its receipt does not change.",
+		},
+		{Name: "expires_at", Label: "Expires (UTC)", Kind: "datetime-local", Hint: "Of a credit. Empty means never."},
+		{Name: "priority", Label: "Priority", Kind: "number", Hint: "Of a credit, 1 to 100: the lowest is used first. Empty means 50."},
+		{
+			Name:  "reason",
+			Label: "Reason",
+			Kind:  "area",
+			Rows:  2,
+			Hint:  "Required for a correction. The customer sees it in the statement.",
+		},
+		{Name: "allow_negative_balance", Label: "The balance may become negative", Kind: "check"},
+	}
+}
+
+// book is the form that books a payment, a promotion, a refund or a correction.
 func book(r *kit.Request) (*kit.Form, error) {
 	now, err := r.API.GetAccount(r.Context(), r.PathValue("id"))
 	if err != nil {
@@ -32,60 +96,15 @@ func book(r *kit.Request) (*kit.Form, error) {
 		Back:    back,
 		Fresh:   true,
 		Command: "gwctl credits create " + a.ID,
-		Fields: []kit.Field{
-			{
-				Name:     "kind",
-				Label:    "Kind",
-				Kind:     "select",
-				Required: true,
-				Value:    string(adminclient.CreditKindTopUp),
-				Options: []kit.Option{
-					{Value: string(adminclient.CreditKindTopUp), Text: "Top-up: the customer has paid"},
-					{Value: string(adminclient.CreditKindRefund), Text: "Refund: money is paid back to the customer"},
-					{Value: string(adminclient.CreditKindCorrection), Text: "Correction: a charge was wrong"},
-				},
-			},
-			{
-				Name:     "amount",
-				Label:    "Amount",
-				Mono:     true,
-				Required: true,
-				Unit:     a.Balance.Currency,
-				Hint:     "At most nine places. A negative amount takes money from the account; that of a refund is negative.",
-			},
-			{
-				Name:     "reference",
-				Label:    "Reference",
-				Mono:     true,
-				Required: true,
-				Hint:     "Such as the number of the invoice or ticket. It is booked once per kind and reference.",
-			},
-			{Name: "request_id", Label: "Request", Mono: true, Hint: "The request that is corrected. Its receipt does not change."},
-			{
-				Name:  "reason",
-				Label: "Reason",
-				Kind:  "area",
-				Rows:  2,
-				Hint:  "Required for a correction. The customer sees it in the statement.",
-			},
-			{Name: "allow_negative_balance", Label: "The balance may become negative", Kind: "check"},
-		},
-		Review: func(_ *kit.Request, in *kit.Input) ([]string, error) { return bookEffects(a, in) },
+		Fields:  bookingFields(a.Balance.Currency, r.Text("credit_id")),
+		Review:  func(_ *kit.Request, in *kit.Input) ([]string, error) { return bookEffects(a, in) },
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
-			done, err := r.API.CreateCredit(
-				r.Context(),
-				a.ID,
-				&adminclient.CreateCreditParams{Wait: kit.Wait(), IdempotencyKey: in.Key()},
-				adminclient.CreditCreate{
-					Amount:    in.Text("amount"),
-					Kind:      adminclient.CreditKind(in.Text("kind")),
-					Reference: in.Text("reference"),
-					Reason:    in.Optional("reason"),
-					RequestID: in.Optional("request_id"),
-
-					AllowNegativeBalance: mayOverdraw(in),
-				},
-			)
+			booking, err := readBooking(in)
+			if err != nil {
+				return nil, err
+			}
+			params := &adminclient.CreateCreditParams{Wait: kit.Wait(), IdempotencyKey: in.Key()}
+			done, err := r.API.CreateCredit(r.Context(), a.ID, params, booking)
 			if err != nil {
 				return nil, err
 			}
@@ -98,6 +117,24 @@ func book(r *kit.Request) (*kit.Form, error) {
 	}, nil
 }
 
+func readBooking(in *kit.Input) (c adminclient.CreditCreate, err error) {
+	c = adminclient.CreditCreate{
+		Amount:    in.Text("amount"),
+		Kind:      adminclient.CreditKind(in.Text("kind")),
+		Reference: in.Text("reference"),
+		Reason:    in.Optional("reason"),
+		RequestID: in.Optional("request_id"),
+		CreditID:  in.Optional("credit_id"),
+
+		AllowNegativeBalance: mayOverdraw(in),
+	}
+	if c.ExpiresAt, err = kit.Moment("expires_at", in.Text("expires_at")); err != nil {
+		return c, err
+	}
+	c.Priority, err = small(in, "priority")
+	return c, err
+}
+
 // mayOverdraw returns true if the box was checked, nil if not.
 func mayOverdraw(in *kit.Input) *bool {
 	if !in.Checked("allow_negative_balance") {
@@ -108,15 +145,22 @@ func mayOverdraw(in *kit.Input) *bool {
 
 // bookEffects tells what a booking does to the balance.
 func bookEffects(a *adminclient.Account, in *kit.Input) ([]string, error) {
-	amount := in.Text("amount")
+	booking, err := readBooking(in)
+	if err != nil {
+		return nil, err
+	}
+	amount := booking.Amount
 	after := view.Add(a.Balance.Balance, amount)
+	isRefund := booking.Kind == adminclient.CreditKindRefund
 	switch {
 	case after == "" || strings.ContainsAny(amount, "eE/"):
 		return nil, kit.Invalid("amount", "must be a decimal such as 25.00")
-	case in.Text("kind") == string(adminclient.CreditKindCorrection) && in.Text("reason") == "":
+	case booking.Kind == adminclient.CreditKindCorrection && booking.Reason == nil:
 		return nil, kit.Invalid("reason", "is required for a correction")
-	case in.Text("kind") == string(adminclient.CreditKindRefund) && !view.Negative(amount):
-		return nil, kit.Invalid("amount", "must be negative for a refund, because it lowers the balance")
+	case isRefund && view.Negative(amount) && booking.CreditID == nil:
+		return nil, kit.Invalid("credit_id", "is required for a refund with a negative amount")
+	case isRefund && !view.Negative(amount) && booking.RequestID == nil:
+		return nil, kit.Invalid("request_id", "is required for a refund that gives the charge of a request back")
 	case view.Negative(amount) && view.Negative(after) && mayOverdraw(in) == nil:
 		return nil, kit.Invalid("amount", "is more than the balance, which would be negative: check the box if that is meant")
 	}
@@ -126,6 +170,9 @@ func bookEffects(a *adminclient.Account, in *kit.Input) ([]string, error) {
 	}
 	if view.Negative(amount) {
 		effects = append(effects, amount+" "+a.Balance.Currency+" is taken from the account.")
+	}
+	if booking.ExpiresAt != nil {
+		effects = append(effects, "What is left of it on "+view.UTC(*booking.ExpiresAt)+" is taken from the account then.")
 	}
 	return append(effects, "The ledger cannot be changed afterwards: a mistake is mended by a correction."), nil
 }

@@ -20,6 +20,7 @@ var tabs = []struct{ end, text, scope string }{
 	{"", "Summary", kit.Read},
 	{"keys", "Keys", kit.Read},
 	{"usage", "Usage", kit.Read},
+	{"credits", "Credits", kit.Read},
 	{"ledger", "Ledger", kit.Read},
 	{"statement", "Statement", kit.Read},
 	{"alerts", "Alerts", kit.Read},
@@ -209,6 +210,28 @@ func accountKeys(r *kit.Request) (*kit.Page, error) {
 		return nil, err
 	}
 	return h.page("account_keys", "Keys", "gwctl keys list "+h.ID, &keysView{h, answer.Value, kit.PagesOf(r, answer.Value.NextCursor)}), nil
+}
+
+type creditsView struct {
+	*head
+	List  *adminclient.CreditList
+	Pages kit.Pages
+	// Uncovered reports that there are charges which no credit has covered.
+	Uncovered bool
+}
+
+// accountCredits shows what became of the money that was given to the account.
+func accountCredits(r *kit.Request) (*kit.Page, error) {
+	h, err := account(r, "credits")
+	if err != nil {
+		return nil, err
+	}
+	answer, err := r.API.ListCredits(r.Context(), h.ID, &adminclient.ListCreditsParams{Cursor: kit.Cursor(r), Limit: new(kit.PageSize)})
+	if err != nil {
+		return nil, err
+	}
+	data := &creditsView{h, answer.Value, kit.PagesOf(r, answer.Value.NextCursor), answer.Value.Uncovered != "0.00"}
+	return h.page("account_credits", "Credits", "gwctl credits list "+h.ID, data), nil
 }
 
 type ledgerView struct {

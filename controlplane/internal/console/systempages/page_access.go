@@ -71,7 +71,7 @@ var scopes = []kit.Option{
 	{Value: kit.Read, Text: "read: accounts, usage, catalog"},
 	{Value: kit.Observe, Text: "observe: everything that changes nothing"},
 	{Value: kit.Cabinet, Text: "cabinet: accounts with their keys and models, webhooks"},
-	{Value: kit.Credits, Text: "credits: top-ups, refunds and corrections"},
+	{Value: kit.Credits, Text: "credits: credits, refunds and corrections"},
 	{Value: kit.KeysReveal, Text: "keys.reveal: secrets of API keys"},
 	{Value: kit.Operator, Text: "operator: everything, also credits and secrets of keys"},
 }
@@ -108,7 +108,7 @@ func issueToken(*kit.Request) (*kit.Form, error) {
 				Name:  "credits_per_day",
 				Label: "Credits a day",
 				Mono:  true,
-				Hint:  "The sum of top-ups, refunds and corrections that it may book in a day of UTC. Empty means no limit.",
+				Hint:  "The sum of credits, refunds and corrections that it may book in a day of UTC. Empty means no limit.",
 			},
 			{
 				Name:  "reveals_per_day",

@@ -63,9 +63,13 @@ func Book(name string) string {
 	case "customer":
 		return "the balances of all accounts"
 	case "funding":
-		return "the other side of top-ups"
+		return "the other side of payments"
+	case "promotion":
+		return "the other side of promotions"
 	case "adjustment":
-		return "the other side of corrections"
+		return "the other side of corrections and refunded requests"
+	case "breakage":
+		return "what has expired of payments and corrections"
 	case "revenue":
 		return "charges for usage"
 	}

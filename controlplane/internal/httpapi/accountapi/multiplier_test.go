@@ -102,7 +102,7 @@ func TestReceiptShowsCorrections(t *testing.T) {
 	before, err := servertest.Answered(b.API.GetUsage(t.Context(), id))
 	servertest.Check(t, err)
 	servertest.Problem(t, post(a.ID, "correction", "c1", "  ").Problem, http.StatusBadRequest, "invalid_input")
-	servertest.Problem(t, post(a.ID, "top_up", "c1", "why").Problem, http.StatusBadRequest, "invalid_input")
+	servertest.Problem(t, post(a.ID, "payment", "c1", "why").Problem, http.StatusBadRequest, "invalid_input")
 	servertest.Problem(t, post(other.ID, "correction", "c1", "why").Problem, http.StatusConflict, "no_such_request")
 	booked := post(a.ID, "correction", "c1", "cut short").Value
 	if booked == nil || booked.RequestID == nil || *booked.RequestID != id {

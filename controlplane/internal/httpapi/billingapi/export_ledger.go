@@ -67,6 +67,8 @@ func (h *Handlers) ExportLedger(ctx context.Context, _ *gen.Call, r gen.ExportLe
 				"reason",
 				"actor",
 				"request_id",
+				"credit_id",
+				"effective_at",
 			},
 			row:    func(w *spreadsheet.Writer, r *ledger.Entry) { entryRow(w, r, currency) },
 			view:   func(r *ledger.Entry) (any, error) { return entryView(r), nil },
@@ -87,7 +89,7 @@ func entryView(e *ledger.Entry) gen.LedgerEntry {
 		TransactionID: e.TransactionID.String(),
 		Line:          e.Line,
 		BookedAt:      e.CreatedAt,
-		Kind:          string(kindView(e.Kind)),
+		Kind:          string(e.Kind),
 		LedgerAccount: e.LedgerAccount,
 		AccountID:     convert.Optional(accountText(e.AccountID)),
 		Amount:        e.Amount.String(),
@@ -95,6 +97,8 @@ func entryView(e *ledger.Entry) gen.LedgerEntry {
 		Reason:        convert.Optional(e.Reason),
 		Actor:         convert.Optional(e.Actor),
 		RequestID:     convert.Optional(e.RequestID),
+		CreditID:      convert.Optional(creditText(e.CreditID)),
+		EffectiveAt:   optionalTime(e.EffectiveAt),
 	}
 }
 
@@ -103,7 +107,7 @@ func entryRow(w *spreadsheet.Writer, e *ledger.Entry, currency string) {
 		e.TransactionID.String(),
 		spreadsheet.Int(int64(e.Line)),
 		spreadsheet.Time(e.CreatedAt),
-		string(kindView(e.Kind)),
+		string(e.Kind),
 		e.LedgerAccount,
 		accountText(e.AccountID),
 		spreadsheet.Raw(e.Amount.String()),
@@ -112,6 +116,8 @@ func entryRow(w *spreadsheet.Writer, e *ledger.Entry, currency string) {
 		e.Reason,
 		e.Actor,
 		e.RequestID,
+		creditText(e.CreditID),
+		spreadsheet.Time(e.EffectiveAt),
 	)
 }
 

@@ -163,7 +163,7 @@ func TestExportLedger(t *testing.T) {
 	if len(whole) != 14 || done.Rows != 14 {
 		t.Fatalf("got %d entries; want 7 transactions of two", len(whole))
 	}
-	if whole[0].Kind != "top_up" || whole[13].Kind != "usage" || whole[13].LedgerAccount == whole[12].LedgerAccount {
+	if whole[0].Kind != "payment" || whole[13].Kind != "usage" || whole[13].LedgerAccount == whole[12].LedgerAccount {
 		t.Errorf("first and last: %+v, %+v", whole[0], whole[13])
 	}
 	own, _ := read(adminclient.ExportLedgerParams{AccountID: &a.ID})

@@ -2,6 +2,8 @@ package billingapi
 
 import (
 	"context"
+	"slices"
+	"time"
 
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/httpapi/convert"
@@ -10,12 +12,8 @@ import (
 	"modelgateway/controlplane/internal/validation"
 )
 
-// creditKinds maps the kinds of the API to ledger kinds.
-var creditKinds = map[gen.CreditKind]ledger.Kind{
-	gen.CreditKindTopUp:      ledger.Credit,
-	gen.CreditKindRefund:     ledger.Refund,
-	gen.CreditKindCorrection: ledger.Correction,
-}
+// creditKinds are the kinds of transactions that can be booked by hand.
+var creditKinds = []ledger.Kind{ledger.Payment, ledger.Promotion, ledger.Refund, ledger.Correction}
 
 func (h *Handlers) CreateCredit(
 	ctx context.Context,
@@ -27,24 +25,8 @@ func (h *Handlers) CreateCredit(
 		return nil, err
 	}
 
-	n, unread := convert.Amount("amount", &r.Body.Amount)
-	kind, known := creditKinds[r.Body.Kind]
-	if !known {
-		unread = validation.Merge(unread, validation.New("kind", "must be top_up, refund or correction"))
-	}
-
-	t := ledger.Transaction{
-		ID:        ledger.ID(call.OperationID),
-		AccountID: id,
-		Kind:      kind,
-		Amount:    convert.Value(n),
-		Reference: r.Body.Reference,
-		Reason:    convert.Text(r.Body.Reason),
-		RequestID: convert.Text(r.Body.RequestID),
-		Actor:     call.Actor,
-
-		MayOverdraw: convert.Value(r.Body.AllowNegativeBalance),
-	}
+	t, unread := readCredit(r.Body)
+	t.ID, t.AccountID, t.Actor = ledger.ID(call.OperationID), id, call.Actor
 	if err := validation.Merge(unread, t.Validate()); err != nil {
 		return nil, err
 	}
@@ -60,6 +42,116 @@ func (h *Handlers) CreateCredit(
 	}
 
 	return gen.CreateCredit201JSONResponse(transactionView(&booked)), nil
+}
+
+// readCredit reads a transaction. The error has what could not be read.
+func readCredit(c *gen.CreditCreate) (ledger.Transaction, error) {
+	n, unread := convert.Amount("amount", &c.Amount)
+	kind := ledger.Kind(c.Kind)
+	if !slices.Contains(creditKinds, kind) {
+		unread = validation.Merge(unread, validation.New("kind", "must be payment, promotion, refund or correction"))
+	}
+
+	t := ledger.Transaction{
+		Kind:      kind,
+		Amount:    convert.Value(n),
+		Reference: c.Reference,
+		Reason:    convert.Text(c.Reason),
+		RequestID: convert.Text(c.RequestID),
+		ExpiresAt: convert.Value(c.ExpiresAt).UTC().Truncate(time.Second),
+		Priority:  ledger.DefaultPriority,
+
+		MayOverdraw: convert.Value(c.AllowNegativeBalance),
+	}
+	if c.Priority != nil {
+		if t.Priority = *c.Priority; t.Priority == 0 {
+			t.Priority = -1 // zero would mean the default
+		}
+	}
+	if text := convert.Text(c.CreditID); text != "" {
+		var err error
+		if t.CreditID, err = ledger.ParseID(text); err != nil {
+			unread = validation.Merge(unread, validation.New("credit_id", "is not the id of a credit"))
+		}
+	}
+	return t, unread
+}
+
+func (h *Handlers) ListCredits(ctx context.Context, _ *gen.Call, r gen.ListCreditsRequestObject) (gen.ListCreditsResponseObject, error) {
+	id, err := account.ParseID(r.AccountID)
+	if err != nil {
+		return nil, err
+	}
+
+	p, err := convert.ReadPage(r.Params.Limit, r.Params.Cursor)
+	if err != nil {
+		return nil, err
+	}
+
+	before, err := p.UUID()
+	if err != nil {
+		return nil, err
+	}
+
+	currency, err := h.Catalog.Currency(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	found, uncovered, err := h.Ledger.Credits(ctx, ledger.Query{AccountID: id, Before: ledger.ID(before), Limit: p.Limit + 1})
+	if err != nil {
+		return nil, err
+	}
+
+	found, cursor := convert.NextPage(p, found, func(c *ledger.Credit) []byte { return c.ID[:] })
+	return gen.ListCredits200JSONResponse{
+		Currency:   currency,
+		Uncovered:  uncovered.String(),
+		Data:       convert.All(found, creditView),
+		NextCursor: cursor,
+	}, nil
+}
+
+func creditView(c *ledger.Credit) gen.Credit {
+	state := gen.CreditStateActive
+	switch {
+	case c.Ended():
+		state = gen.CreditStateExpired
+	case c.Left() == 0:
+		state = gen.CreditStateUsed
+	}
+	return gen.Credit{
+		ID:        c.ID.String(),
+		AccountID: c.AccountID.String(),
+		Kind:      gen.CreditKind(c.Kind),
+		State:     state,
+		Reference: c.Reference,
+		Amount:    c.Amount.String(),
+		Used:      c.Used.String(),
+		Refunded:  c.Refunded.String(),
+		Expired:   c.Expired.String(),
+		Held:      c.Held.String(),
+		Left:      c.Left().String(),
+		Priority:  c.Priority,
+		ExpiresAt: optionalTime(c.ExpiresAt),
+		CreatedAt: c.CreatedAt,
+	}
+}
+
+// optionalTime returns nil for the zero time.
+func optionalTime(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// creditText is the id of a credit, or "" for none.
+func creditText(id ledger.ID) string {
+	if id == (ledger.ID{}) {
+		return ""
+	}
+	return id.String()
 }
 
 func (h *Handlers) ListLedger(ctx context.Context, _ *gen.Call, r gen.ListLedgerRequestObject) (gen.ListLedgerResponseObject, error) {
@@ -105,34 +197,32 @@ func readKind(name *gen.TransactionKind) (ledger.Kind, error) {
 	if name == nil {
 		return "", nil
 	}
-	for _, kind := range []ledger.Kind{ledger.Credit, ledger.Refund, ledger.Correction, ledger.Usage} {
-		if kindView(kind) == *name {
-			return kind, nil
-		}
+	if kind := ledger.Kind(*name); slices.Contains(ledger.Kinds, kind) {
+		return kind, nil
 	}
-	return "", validation.New("kind", "must be top_up, refund, correction or usage")
-}
-
-// kindView returns the API's name of a ledger kind.
-func kindView(kind ledger.Kind) gen.TransactionKind {
-	if kind == ledger.Credit {
-		return gen.TransactionKindTopUp
-	}
-	return gen.TransactionKind(kind)
+	return "", validation.New("kind", "must be payment, promotion, refund, correction, expiry or usage")
 }
 
 func transactionView(t *ledger.Transaction) gen.Transaction {
-	return gen.Transaction{
+	view := gen.Transaction{
 		ID:        t.ID.String(),
 		AccountID: t.AccountID.String(),
-		Kind:      kindView(t.Kind),
+		Kind:      gen.TransactionKind(t.Kind),
 		Amount:    t.Amount.String(),
 		Reference: t.Reference,
 		Reason:    convert.Optional(t.Reason),
 		Actor:     convert.Optional(t.Actor),
 		RequestID: convert.Optional(t.RequestID),
 		CreatedAt: t.CreatedAt,
+
+		CreditID:    convert.Optional(creditText(t.CreditID)),
+		ExpiresAt:   optionalTime(t.ExpiresAt),
+		EffectiveAt: optionalTime(t.EffectiveAt),
 	}
+	if t.IsCredit() {
+		view.Priority = &t.Priority
+	}
+	return view
 }
 
 func (h *Handlers) CheckLedger(ctx context.Context, _ *gen.Call, r gen.CheckLedgerRequestObject) (gen.CheckLedgerResponseObject, error) {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -18,8 +19,8 @@ func TestCredit(t *testing.T) {
 	a := b.Account(1)
 	first := b.Credit(a.ID, "25.00", "invoice-1")
 	want := adminclient.Transaction{
-		ID: first.ID, AccountID: a.ID, Kind: adminclient.TransactionKindTopUp, Amount: "25.00", Reference: "invoice-1",
-		Actor: new("bootstrap"), CreatedAt: first.CreatedAt,
+		ID: first.ID, AccountID: a.ID, Kind: adminclient.TransactionKindPayment, Amount: "25.00", Reference: "invoice-1",
+		Actor: new("bootstrap"), CreatedAt: first.CreatedAt, Priority: new(50),
 	}
 	if diff := cmp.Diff(&want, first); diff != "" {
 		t.Errorf("booked (-want +got):\n%s", diff)
@@ -29,19 +30,19 @@ func TestCredit(t *testing.T) {
 		servertest.Check(t, err)
 		return r
 	}
-	again := post(a.ID, adminclient.CreditCreate{Amount: "25", Kind: adminclient.CreditKindTopUp, Reference: "invoice-1"})
+	again := post(a.ID, adminclient.CreditCreate{Amount: "25", Kind: adminclient.CreditKindPayment, Reference: "invoice-1"})
 	if diff := cmp.Diff(first, again.Value); diff != "" {
 		t.Errorf("booked again (-want +got):\n%s", diff)
 	}
 	for name, c := range map[string]adminclient.CreditCreate{
-		"other amount": {Amount: "26.00", Kind: adminclient.CreditKindTopUp, Reference: "invoice-1"},
-		"other reason": {Amount: "25.00", Kind: adminclient.CreditKindTopUp, Reference: "invoice-1", Reason: new("gift")},
+		"other amount": {Amount: "26.00", Kind: adminclient.CreditKindPayment, Reference: "invoice-1"},
+		"other reason": {Amount: "25.00", Kind: adminclient.CreditKindPayment, Reference: "invoice-1", Reason: new("gift")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			servertest.Problem(t, post(a.ID, c).Problem, http.StatusConflict, "reference_taken")
 		})
 	}
-	servertest.Problem(t, post(b.Account(1).ID, adminclient.CreditCreate{Amount: "25.00", Kind: adminclient.CreditKindTopUp, Reference: "invoice-1"}).
+	servertest.Problem(t, post(b.Account(1).ID, adminclient.CreditCreate{Amount: "25.00", Kind: adminclient.CreditKindPayment, Reference: "invoice-1"}).
 		Problem, http.StatusConflict, "reference_taken")
 
 	correction := post(a.ID, adminclient.CreditCreate{
@@ -63,8 +64,8 @@ func TestRefundHasAKindOfItsOwn(t *testing.T) {
 	t.Parallel()
 	b := start(t)
 	a := b.Account(1)
-	b.Credit(a.ID, "25.00", "invoice-1")
-	refund := adminclient.CreditCreate{Amount: "-5.00", Kind: adminclient.CreditKindRefund, Reference: "invoice-1"}
+	paid := b.Credit(a.ID, "25.00", "invoice-1")
+	refund := adminclient.CreditCreate{Amount: "-5.00", Kind: adminclient.CreditKindRefund, Reference: "invoice-1", CreditID: &paid.ID}
 	booked, err := servertest.Answered(b.API.CreateCredit(t.Context(), a.ID, nil, refund))
 	servertest.Check(t, err)
 	if booked.StatusCode != http.StatusCreated || booked.Value.Kind != adminclient.TransactionKindRefund || booked.Value.Amount != "-5.00" {
@@ -73,8 +74,8 @@ func TestRefundHasAKindOfItsOwn(t *testing.T) {
 	month := booked.Value.CreatedAt.UTC().Format("2006-01")
 	made, err := servertest.Answered(b.API.GetStatement(t.Context(), a.ID, &adminclient.GetStatementParams{Month: &month}))
 	servertest.Check(t, err)
-	if s := made.Value; s.Credits != "25.00" || s.Refunds != "-5.00" || s.Corrections != "0.00" || s.ClosingBalance != "20.00" {
-		t.Errorf("the statement has %s, %s, %s and %s; want 25.00, -5.00, 0.00 and 20.00", s.Credits, s.Refunds, s.Corrections, s.ClosingBalance)
+	if s := made.Value; s.Payments != "25.00" || s.Refunds != "-5.00" || s.Corrections != "0.00" || s.ClosingBalance != "20.00" {
+		t.Errorf("the statement has %s, %s, %s and %s; want 25.00, -5.00, 0.00 and 20.00", s.Payments, s.Refunds, s.Corrections, s.ClosingBalance)
 	}
 	books, err := servertest.Answered(b.API.GetLedgerBooks(t.Context(), nil))
 	servertest.Check(t, err)
@@ -91,14 +92,19 @@ func TestBalanceBecomesNegativeOnlyIfMeant(t *testing.T) {
 	t.Parallel()
 	b := start(t)
 	a := b.Account(1)
-	b.Credit(a.ID, "25.00", "invoice-1")
-	for _, kind := range []adminclient.CreditKind{adminclient.CreditKindRefund, adminclient.CreditKindCorrection} {
-		c := adminclient.CreditCreate{Amount: "-25.000000001", Kind: kind, Reference: "r", Reason: new("a test")}
+	paid := b.Credit(a.ID, "25.00", "invoice-1")
+	spent := adminclient.CreditCreate{Amount: "-0.000000001", Kind: adminclient.CreditKindCorrection, Reference: "spent", Reason: new("a test")}
+	_, err := b.API.CreateCredit(t.Context(), a.ID, nil, spent)
+	servertest.Check(t, err)
+	for _, c := range []adminclient.CreditCreate{
+		{Amount: "-25.00", Kind: adminclient.CreditKindRefund, Reference: "r", CreditID: &paid.ID},
+		{Amount: "-25.00", Kind: adminclient.CreditKindCorrection, Reference: "r", Reason: new("a test")},
+	} {
 		refused, err := servertest.Answered(b.API.CreateCredit(t.Context(), a.ID, nil, c))
 		servertest.Check(t, err)
 		servertest.Problem(t, refused.Problem, http.StatusConflict, "balance_too_low")
 	}
-	exact := adminclient.CreditCreate{Amount: "-25.00", Kind: adminclient.CreditKindRefund, Reference: "r"}
+	exact := adminclient.CreditCreate{Amount: "-24.999999999", Kind: adminclient.CreditKindRefund, Reference: "r", CreditID: &paid.ID}
 	meant := adminclient.CreditCreate{
 		Amount: "-0.000000001", Kind: adminclient.CreditKindCorrection, Reference: "r", Reason: new("a test"), AllowNegativeBalance: new(true),
 	}
@@ -121,16 +127,44 @@ func TestInvalidCreditIsRejected(t *testing.T) {
 		field string
 	}{
 		{"nothing", adminclient.CreditCreate{Amount: "0.00", Kind: adminclient.CreditKindCorrection, Reference: "r", Reason: new("x")}, "amount"},
-		{"negative top-up", adminclient.CreditCreate{Amount: "-1.00", Kind: adminclient.CreditKindTopUp, Reference: "r"}, "amount"},
-		{"positive refund", adminclient.CreditCreate{Amount: "1.00", Kind: adminclient.CreditKindRefund, Reference: "r"}, "amount"},
+		{"negative payment", adminclient.CreditCreate{Amount: "-1.00", Kind: adminclient.CreditKindPayment, Reference: "r"}, "amount"},
+		{"refund of nothing", adminclient.CreditCreate{Amount: "-1.00", Kind: adminclient.CreditKindRefund, Reference: "r"}, "credit_id"},
+		{"refund of no request", adminclient.CreditCreate{Amount: "1.00", Kind: adminclient.CreditKindRefund, Reference: "r"}, "request_id"},
 		{
-			"top-up below zero",
-			adminclient.CreditCreate{Amount: "1.00", Kind: adminclient.CreditKindTopUp, Reference: "r", AllowNegativeBalance: new(true)},
+			"refund of no credit",
+			adminclient.CreditCreate{Amount: "-1.00", Kind: adminclient.CreditKindRefund, Reference: "r", CreditID: new("acc_1")},
+			"credit_id",
+		},
+		{
+			"payment of a credit",
+			adminclient.CreditCreate{Amount: "1.00", Kind: adminclient.CreditKindPayment, Reference: "r", CreditID: new("txn_00000000000070008000000000000000")},
+			"credit_id",
+		},
+		{
+			"payment that has expired",
+			adminclient.CreditCreate{Amount: "1.00", Kind: adminclient.CreditKindPayment, Reference: "r", ExpiresAt: new(time.Now())},
+			"expires_at",
+		},
+		{
+			"correction that takes and expires",
+			adminclient.CreditCreate{
+				Amount: "-1.00", Kind: adminclient.CreditKindCorrection, Reference: "r", Reason: new("x"), ExpiresAt: new(time.Now().Add(time.Hour)),
+			},
+			"expires_at",
+		},
+		{
+			"no priority",
+			adminclient.CreditCreate{Amount: "1.00", Kind: adminclient.CreditKindPayment, Reference: "r", Priority: new(0)},
+			"priority",
+		},
+		{
+			"payment below zero",
+			adminclient.CreditCreate{Amount: "1.00", Kind: adminclient.CreditKindPayment, Reference: "r", AllowNegativeBalance: new(true)},
 			"allow_negative_balance",
 		},
-		{"too much", adminclient.CreditCreate{Amount: "1000000000.01", Kind: adminclient.CreditKindTopUp, Reference: "r"}, "amount"},
-		{"too fine", adminclient.CreditCreate{Amount: "0.0000000001", Kind: adminclient.CreditKindTopUp, Reference: "r"}, "amount"},
-		{"no reference", adminclient.CreditCreate{Amount: "1.00", Kind: adminclient.CreditKindTopUp}, "reference"},
+		{"too much", adminclient.CreditCreate{Amount: "1000000000.01", Kind: adminclient.CreditKindPayment, Reference: "r"}, "amount"},
+		{"too fine", adminclient.CreditCreate{Amount: "0.0000000001", Kind: adminclient.CreditKindPayment, Reference: "r"}, "amount"},
+		{"no reference", adminclient.CreditCreate{Amount: "1.00", Kind: adminclient.CreditKindPayment}, "reference"},
 		{"no reason", adminclient.CreditCreate{Amount: "1.00", Kind: adminclient.CreditKindCorrection, Reference: "r"}, "reason"},
 		{"no kind", adminclient.CreditCreate{Amount: "1.00", Reference: "r"}, "kind"},
 	} {
@@ -145,7 +179,7 @@ func TestInvalidCreditIsRejected(t *testing.T) {
 	}
 	nobody := "acc_00000000000070008000000000000000"
 	r, err := servertest.Answered(b.API.CreateCredit(t.Context(), nobody, nil, adminclient.CreditCreate{
-		Amount: "1.00", Kind: adminclient.CreditKindTopUp, Reference: "r",
+		Amount: "1.00", Kind: adminclient.CreditKindPayment, Reference: "r",
 	}))
 	servertest.Check(t, err)
 	servertest.Problem(t, r.Problem, http.StatusNotFound, "not_found")
@@ -198,7 +232,7 @@ func TestLedgerIsListedByKind(t *testing.T) {
 		t.Fatalf("correct: %s", fixed.Body)
 	}
 	for kind, want := range map[adminclient.TransactionKind][]string{
-		adminclient.TransactionKindTopUp: {"invoice-1"}, adminclient.TransactionKindCorrection: {"fix-1"}, adminclient.TransactionKindUsage: nil,
+		adminclient.TransactionKindPayment: {"invoice-1"}, adminclient.TransactionKindCorrection: {"fix-1"}, adminclient.TransactionKindUsage: nil,
 	} {
 		r, err := servertest.Answered(b.API.ListLedger(t.Context(), a.ID, &adminclient.ListLedgerParams{Kind: &kind}))
 		servertest.Check(t, err)

@@ -126,8 +126,10 @@ func (h *Handlers) GetLedgerBooks(
 		Books: convert.All(books.Books, func(b *ledger.Book) gen.LedgerBook {
 			return gen.LedgerBook{
 				LedgerAccount: gen.LedgerBookLedgerAccount(b.Name),
-				TopUps:        b.Credits.String(),
+				Payments:      b.Payments.String(),
+				Promotions:    b.Promotions.String(),
 				Refunds:       b.Refunds.String(),
+				Expired:       b.Expired.String(),
 				Corrections:   b.Corrections.String(),
 				Usage:         b.Usage.String(),
 				Total:         b.Total().String(),

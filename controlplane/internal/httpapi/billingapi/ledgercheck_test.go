@@ -153,10 +153,12 @@ func TestLedgerBooks(t *testing.T) {
 	got, err := servertest.Answered(b.API.GetLedgerBooks(t.Context(), nil))
 	servertest.Check(t, err)
 	want := []adminclient.LedgerBook{
-		{LedgerAccount: "customer", TopUps: "10.00", Refunds: "0.00", Corrections: "-9.50", Usage: "-1.00", Total: "-0.50"},
-		{LedgerAccount: "funding", TopUps: "-10.00", Refunds: "0.00", Corrections: "0.00", Usage: "0.00", Total: "-10.00"},
-		{LedgerAccount: "adjustment", TopUps: "0.00", Refunds: "0.00", Corrections: "9.50", Usage: "0.00", Total: "9.50"},
-		{LedgerAccount: "revenue", TopUps: "0.00", Refunds: "0.00", Corrections: "0.00", Usage: "1.00", Total: "1.00"},
+		{LedgerAccount: "customer", Payments: "10.00", Promotions: "0.00", Refunds: "0.00", Corrections: "-9.50", Expired: "0.00", Usage: "-1.00", Total: "-0.50"},
+		{LedgerAccount: "funding", Payments: "-10.00", Promotions: "0.00", Refunds: "0.00", Corrections: "0.00", Expired: "0.00", Usage: "0.00", Total: "-10.00"},
+		{LedgerAccount: "promotion", Payments: "0.00", Promotions: "0.00", Refunds: "0.00", Corrections: "0.00", Expired: "0.00", Usage: "0.00", Total: "0.00"},
+		{LedgerAccount: "adjustment", Payments: "0.00", Promotions: "0.00", Refunds: "0.00", Corrections: "9.50", Expired: "0.00", Usage: "0.00", Total: "9.50"},
+		{LedgerAccount: "breakage", Payments: "0.00", Promotions: "0.00", Refunds: "0.00", Corrections: "0.00", Expired: "0.00", Usage: "0.00", Total: "0.00"},
+		{LedgerAccount: "revenue", Payments: "0.00", Promotions: "0.00", Refunds: "0.00", Corrections: "0.00", Expired: "0.00", Usage: "1.00", Total: "1.00"},
 	}
 	if diff := cmp.Diff(want, got.Value.Books); diff != "" {
 		t.Errorf("books (-want +got):\n%s", diff)

@@ -37,7 +37,7 @@ func TestStatement(t *testing.T) {
 		t.Fatalf("statement: %s", r.Body)
 	}
 	want := adminclient.Statement{
-		AccountID: a.ID, Currency: "USD", From: from, To: to, TimeZone: "UTC", OpeningBalance: "0.00", Credits: "10.00", Refunds: "0.00", Corrections: "-1.25", Usage: "3.00",
+		AccountID: a.ID, Currency: "USD", From: from, To: to, TimeZone: "UTC", OpeningBalance: "0.00", Payments: "10.00", Promotions: "0.00", Expired: "0.00", Refunds: "0.00", Corrections: "-1.25", Usage: "3.00",
 		ClosingBalance: "5.75", Transactions: []adminclient.Transaction{*paid, *corrected.Value},
 		UsageLines: []adminclient.UsageTotal{{Model: new("demo-chat"), Requests: 2, Input: 2_000_000, Output: 200_000, Cost: "3.00"}},
 	}
@@ -58,7 +58,7 @@ func TestStatement(t *testing.T) {
 	lines := strings.Join([]string{
 		"line,date,transaction_id,reference,reason,request_id,key_id,model,requests,amount,currency",
 		"opening_balance," + from + ",,,,,,,,0.00,USD",
-		"top_up," + paid.CreatedAt.UTC().Format(time.RFC3339Nano) + "," + paid.ID + ",'=cmd,,,,,,10.00,USD",
+		"payment," + paid.CreatedAt.UTC().Format(time.RFC3339Nano) + "," + paid.ID + ",'=cmd,,,,,,10.00,USD",
 		"correction," + corrected.Value.CreatedAt.UTC().Format(time.RFC3339Nano) + "," + corrected.Value.ID + `,c,"paid ""twice"", back",,,,,-1.25,USD`,
 		"usage,,,,,,,demo-chat,2,-3.00,USD",
 		"closing_balance," + to + ",,,,,,,,5.75,USD", "",

@@ -101,8 +101,16 @@ const (
 // Defines values for CreditKind.
 const (
 	CreditKindCorrection CreditKind = "correction"
+	CreditKindPayment    CreditKind = "payment"
+	CreditKindPromotion  CreditKind = "promotion"
 	CreditKindRefund     CreditKind = "refund"
-	CreditKindTopUp      CreditKind = "top_up"
+)
+
+// Defines values for CreditState.
+const (
+	CreditStateActive  CreditState = "active"
+	CreditStateExpired CreditState = "expired"
+	CreditStateUsed    CreditState = "used"
 )
 
 // Defines values for DeliveryState.
@@ -176,8 +184,10 @@ const (
 // Defines values for LedgerBookLedgerAccount.
 const (
 	LedgerBookLedgerAccountAdjustment LedgerBookLedgerAccount = "adjustment"
+	LedgerBookLedgerAccountBreakage   LedgerBookLedgerAccount = "breakage"
 	LedgerBookLedgerAccountCustomer   LedgerBookLedgerAccount = "customer"
 	LedgerBookLedgerAccountFunding    LedgerBookLedgerAccount = "funding"
+	LedgerBookLedgerAccountPromotion  LedgerBookLedgerAccount = "promotion"
 	LedgerBookLedgerAccountRevenue    LedgerBookLedgerAccount = "revenue"
 )
 
@@ -339,8 +349,10 @@ const (
 // Defines values for TransactionKind.
 const (
 	TransactionKindCorrection TransactionKind = "correction"
+	TransactionKindExpiry     TransactionKind = "expiry"
+	TransactionKindPayment    TransactionKind = "payment"
+	TransactionKindPromotion  TransactionKind = "promotion"
 	TransactionKindRefund     TransactionKind = "refund"
-	TransactionKindTopUp      TransactionKind = "top_up"
 	TransactionKindUsage      TransactionKind = "usage"
 )
 
@@ -1047,6 +1059,52 @@ type ConsoleSessionList struct {
 	NextCursor *string          `json:"next_cursor,omitempty"`
 }
 
+// Credit defines model for Credit.
+type Credit struct {
+	AccountID string `json:"account_id"`
+
+	// Amount A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Amount    Money     `json:"amount"`
+	CreatedAt time.Time `json:"created_at"`
+
+	// Expired A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Expired   Money      `json:"expired"`
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+
+	// Held A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Held Money `json:"held"`
+
+	// ID The id of the transaction that booked it.
+	ID   string     `json:"id"`
+	Kind CreditKind `json:"kind"`
+
+	// Left A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Left      Money  `json:"left"`
+	Priority  int    `json:"priority"`
+	Reference string `json:"reference"`
+
+	// Refunded A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Refunded Money `json:"refunded"`
+
+	// State `active`: something is left. `expired`: it has expired. `used`: nothing is left.
+	State CreditState `json:"state"`
+
+	// Used A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Used Money `json:"used"`
+}
+
 // CreditCreate defines model for CreditCreate.
 type CreditCreate struct {
 	// AllowNegativeBalance Book a refund or a correction even if it makes the balance negative.
@@ -1055,8 +1113,17 @@ type CreditCreate struct {
 	// Amount A decimal in the account's currency.
 	//
 	// Examples: 12.34
-	Amount Money      `json:"amount"`
-	Kind   CreditKind `json:"kind"`
+	Amount Money `json:"amount"`
+
+	// CreditID The credit that a refund pays back: the id of its transaction.
+	CreditID *string `json:"credit_id,omitempty"`
+
+	// ExpiresAt When the credit expires, to the second. Without it, it does not.
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+	Kind      CreditKind `json:"kind"`
+
+	// Priority The place of the credit in the order of use: the lowest number is used first.
+	Priority *int `json:"priority,omitempty"`
 
 	// Reason Required for a correction.
 	Reason *string `json:"reason,omitempty"`
@@ -1064,12 +1131,28 @@ type CreditCreate struct {
 	// Reference A reference for the transaction, unique per kind.
 	Reference string `json:"reference"`
 
-	// RequestID The settled request that is corrected. Its usage record and receipt do not change.
+	// RequestID The settled request that is corrected or refunded. Its usage record and receipt do not change.
 	RequestID *string `json:"request_id,omitempty"`
 }
 
 // CreditKind defines model for CreditKind.
 type CreditKind string
+
+// CreditList defines model for CreditList.
+type CreditList struct {
+	// Currency Examples: USD
+	Currency   string   `json:"currency"`
+	Data       []Credit `json:"data"`
+	NextCursor *string  `json:"next_cursor,omitempty"`
+
+	// Uncovered A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Uncovered Money `json:"uncovered"`
+}
+
+// CreditState `active`: something is left. `expired`: it has expired. `used`: nothing is left.
+type CreditState string
 
 // Day A day of UTC, or of the zone that `time_zone` names.
 //
@@ -1178,7 +1261,7 @@ type EventData struct {
 	KeyID         *string   `json:"key_id,omitempty"`
 	KeyName       *string   `json:"key_name,omitempty"`
 
-	// Kind The kind of the transaction: `top_up`, `refund` or `correction`.
+	// Kind The kind of the transaction: `payment`, `promotion`, `refund`, `correction` or `expiry`.
 	Kind *string `json:"kind,omitempty"`
 
 	// Percent The percentage of the limit that triggers the event.
@@ -1215,8 +1298,8 @@ type EventOrder string
 
 // EventType `account.low_balance`: the balance fell below the account's threshold. `account.balance_exhausted`: the balance is spent,
 // or a request was refused because the balance was too low for it. Both contain a forecast of how many hours the balance
-// lasts at the rate of the last hour or day, whichever is higher. `account.credited`: a top-up or correction has raised the balance.
-// `account.debited`: a refund or correction has lowered it; `amount` has no sign in either.
+// lasts at the rate of the last hour or day, whichever is higher. `account.credited`: a payment, a promotion, a refund or a correction has raised the balance.
+// `account.debited`: a refund, a correction or the expiry of a credit has lowered it. `amount` has no sign in either, and `kind` says what was booked.
 // `key.spend_limit_near`: the configured share of a key's spend limit is spent. `key.spend_limit_reached`: the limit is
 // spent, or a request was refused because the rest was too low for it. `key.rotated`: a key has a new secret.
 // `key.revoked`: a key was revoked, for ever.
@@ -1640,18 +1723,28 @@ type LedgerBook struct {
 	// Corrections A decimal in the account's currency.
 	//
 	// Examples: 12.34
-	Corrections   Money                   `json:"corrections"`
+	Corrections Money `json:"corrections"`
+
+	// Expired A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Expired       Money                   `json:"expired"`
 	LedgerAccount LedgerBookLedgerAccount `json:"ledger_account"`
+
+	// Payments A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Payments Money `json:"payments"`
+
+	// Promotions A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Promotions Money `json:"promotions"`
 
 	// Refunds A decimal in the account's currency.
 	//
 	// Examples: 12.34
 	Refunds Money `json:"refunds"`
-
-	// TopUps A decimal in the account's currency.
-	//
-	// Examples: 12.34
-	TopUps Money `json:"top_ups"`
 
 	// Total A decimal in the account's currency.
 	//
@@ -1671,7 +1764,7 @@ type LedgerBookLedgerAccount string
 type LedgerBooks struct {
 	At time.Time `json:"at"`
 
-	// Books Customer, funding, adjustment and revenue.
+	// Books Customer, funding, promotion, adjustment, breakage and revenue.
 	Books    []LedgerBook `json:"books"`
 	Currency string       `json:"currency"`
 
@@ -1771,10 +1864,16 @@ type LedgerEntry struct {
 	Amount   Money     `json:"amount"`
 	BookedAt time.Time `json:"booked_at"`
 
-	// Kind top_up, refund, correction or usage.
+	// CreditID The credit that is paid back, or that has expired.
+	CreditID *string `json:"credit_id,omitempty"`
+
+	// EffectiveAt Of an expiry: when the credit expired.
+	EffectiveAt *time.Time `json:"effective_at,omitempty"`
+
+	// Kind payment, promotion, refund, correction, expiry or usage.
 	Kind string `json:"kind"`
 
-	// LedgerAccount The account of the double-entry ledger: customer, or funding, adjustment or revenue of the operator.
+	// LedgerAccount The account of the double-entry ledger: customer, or funding, promotion, adjustment, breakage or revenue of the operator.
 	LedgerAccount string  `json:"ledger_account"`
 	Line          int     `json:"line"`
 	Reason        *string `json:"reason,omitempty"`
@@ -2801,13 +2900,13 @@ type Statement struct {
 	// Corrections A decimal in the account's currency.
 	//
 	// Examples: 12.34
-	Corrections Money `json:"corrections"`
+	Corrections Money  `json:"corrections"`
+	Currency    string `json:"currency"`
 
-	// Credits A decimal in the account's currency.
+	// Expired A decimal in the account's currency.
 	//
 	// Examples: 12.34
-	Credits  Money  `json:"credits"`
-	Currency string `json:"currency"`
+	Expired Money `json:"expired"`
 
 	// Final Whether the statement can no longer change.
 	Final bool `json:"final"`
@@ -2821,6 +2920,16 @@ type Statement struct {
 	//
 	// Examples: 12.34
 	OpeningBalance Money `json:"opening_balance"`
+
+	// Payments A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Payments Money `json:"payments"`
+
+	// Promotions A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Promotions Money `json:"promotions"`
 
 	// Refunds A decimal in the account's currency.
 	//
@@ -2837,7 +2946,7 @@ type Statement struct {
 	// Examples: 2026-10-01
 	To Day `json:"to"`
 
-	// Transactions Top-ups, refunds and corrections, oldest first.
+	// Transactions All transactions but charges, oldest first.
 	Transactions []Transaction `json:"transactions"`
 
 	// Usage A decimal in the account's currency.
@@ -3024,14 +3133,28 @@ type Transaction struct {
 	// Amount A decimal in the account's currency.
 	//
 	// Examples: 12.34
-	Amount    Money           `json:"amount"`
-	CreatedAt time.Time       `json:"created_at"`
+	Amount Money `json:"amount"`
+
+	// CreatedAt When it was booked.
+	CreatedAt time.Time `json:"created_at"`
+
+	// CreditID The credit that is paid back, or that has expired.
+	CreditID *string `json:"credit_id,omitempty"`
+
+	// EffectiveAt Of an expiry: when the credit expired, also if that was booked later because the database was down. Without it, the part had been held for running requests and expired when it was booked.
+	EffectiveAt *time.Time `json:"effective_at,omitempty"`
+
+	// ExpiresAt When the credit expires.
+	ExpiresAt *time.Time      `json:"expires_at,omitempty"`
 	ID        string          `json:"id"`
 	Kind      TransactionKind `json:"kind"`
-	Reason    *string         `json:"reason,omitempty"`
-	Reference string          `json:"reference"`
 
-	// RequestID The request that is corrected.
+	// Priority The place of the credit in the order of use.
+	Priority  *int    `json:"priority,omitempty"`
+	Reason    *string `json:"reason,omitempty"`
+	Reference string  `json:"reference"`
+
+	// RequestID The request that is corrected or refunded.
 	RequestID *string `json:"request_id,omitempty"`
 }
 
@@ -3404,6 +3527,15 @@ type UpdateAccountParams struct {
 	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
 	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ListCreditsParams defines parameters for ListCredits.
+type ListCreditsParams struct {
+	// Cursor The `next_cursor` of the previous page.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The maximum number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // CreateCreditParams defines parameters for CreateCredit.
@@ -4502,6 +4634,7 @@ func RegisterHandlers(e *echo.Echo, server StrictServerInterface, run RunFunc) {
 	e.GET("/admin/v1/accounts/:account_id/alerts", h.GetAlerts)
 	e.PUT("/admin/v1/accounts/:account_id/alerts", h.SetAlerts)
 	e.GET("/admin/v1/accounts/:account_id/balance", h.GetBalance)
+	e.GET("/admin/v1/accounts/:account_id/credits", h.ListCredits)
 	e.POST("/admin/v1/accounts/:account_id/credits", h.CreateCredit)
 	e.GET("/admin/v1/accounts/:account_id/keys", h.ListKeys)
 	e.POST("/admin/v1/accounts/:account_id/keys", h.CreateKey)
@@ -4730,6 +4863,23 @@ type GetBalanceResponseObject interface {
 type GetBalance200JSONResponse Balance
 
 func (r GetBalance200JSONResponse) VisitGetBalanceResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
+}
+
+// ListCreditsRequestObject is the input of ListCredits.
+type ListCreditsRequestObject struct {
+	AccountID AccountID
+	Params    ListCreditsParams
+}
+
+// ListCreditsResponseObject is a successful response of ListCredits.
+type ListCreditsResponseObject interface {
+	VisitListCreditsResponse(w http.ResponseWriter) error
+}
+
+type ListCredits200JSONResponse CreditList
+
+func (r ListCredits200JSONResponse) VisitListCreditsResponse(w http.ResponseWriter) error {
 	return writeJSON(w, 200, r)
 }
 
@@ -6703,7 +6853,9 @@ type StrictServerInterface interface {
 	SetAlerts(ctx context.Context, call *Call, request SetAlertsRequestObject) (SetAlertsResponseObject, error)
 	// GetBalance Get the balance of an account
 	GetBalance(ctx context.Context, call *Call, request GetBalanceRequestObject) (GetBalanceResponseObject, error)
-	// CreateCredit Book a top-up, a refund or a correction
+	// ListCredits List the credits of an account, newest first
+	ListCredits(ctx context.Context, call *Call, request ListCreditsRequestObject) (ListCreditsResponseObject, error)
+	// CreateCredit Book a payment, a promotion, a refund or a correction
 	CreateCredit(ctx context.Context, call *Call, request CreateCreditRequestObject) (CreateCreditResponseObject, error)
 	// ListKeys List the keys of an account, oldest first
 	ListKeys(ctx context.Context, call *Call, request ListKeysRequestObject) (ListKeysResponseObject, error)
@@ -7007,6 +7159,17 @@ func (h handlers) GetBalance(c echo.Context) error {
 		in := input{c: c}
 		in.path("account_id", &r.AccountID)
 		return serve(in, call, r, h.server.GetBalance, GetBalanceResponseObject.VisitGetBalanceResponse)
+	})
+}
+
+func (h handlers) ListCredits(c echo.Context) error {
+	return h.run(c, "listCredits", func(call *Call) error {
+		var r ListCreditsRequestObject
+		in := input{c: c}
+		in.path("account_id", &r.AccountID)
+		in.query("cursor", true, &r.Params.Cursor)
+		in.query("limit", true, &r.Params.Limit)
+		return serve(in, call, r, h.server.ListCredits, ListCreditsResponseObject.VisitListCreditsResponse)
 	})
 }
 

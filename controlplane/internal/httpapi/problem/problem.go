@@ -72,6 +72,8 @@ var kinds = []struct {
 	{spendlimit.ErrNoWindow, Kind{http.StatusConflict, "no_window", "No request has needed the current window of the limit yet"}},
 	{key.ErrRevoked, Kind{http.StatusConflict, "key_revoked", "The API key is revoked"}},
 	{ledger.ErrReferenceTaken, Kind{http.StatusConflict, "reference_taken", "The reference was used for another ledger transaction"}},
+	{ledger.ErrNoCredit, Kind{http.StatusConflict, "no_such_credit", "The account has no credit with this id"}},
+	{ledger.ErrRefundTooLarge, Kind{http.StatusConflict, "refund_too_large", "The refunds would exceed what they refund"}},
 	{ledger.ErrNoRequest, Kind{http.StatusConflict, "no_such_request", "The account has no settled request with this id"}},
 	{
 		ledger.ErrOverdrawn,

@@ -374,7 +374,7 @@ func (b *Server) Key(account, limit string) *adminclient.IssuedKey {
 func (b *Server) Credit(account, amount, reference string) *adminclient.Transaction {
 	b.T.Helper()
 	r, err := Answered(b.API.CreateCredit(b.T.Context(), account, nil, adminclient.CreditCreate{
-		Amount: amount, Kind: adminclient.CreditKindTopUp, Reference: reference,
+		Amount: amount, Kind: adminclient.CreditKindPayment, Reference: reference,
 	}))
 	Check(b.T, err)
 	if r.StatusCode != http.StatusCreated {

@@ -25,10 +25,10 @@ var manyAccounts = []string{
 			'service ' || md5((-a)::text) || ' ' || a, sha256(int4send(-a)), 1
 		from generate_series(1, 100000) a`,
 	`insert into ledger_transactions (id, kind, reference, actor)
-		select ('01900000-0000-7000-a000-' || lpad(to_hex(a), 12, '0'))::uuid, 'credit', 'invoice-' || a, 'bench'
+		select ('01900000-0000-7000-a000-' || lpad(to_hex(a), 12, '0'))::uuid, 'payment', 'invoice-' || a, 'bench'
 		from generate_series(1, 100000) a`,
 	`insert into ledger_entries (transaction_id, line, kind, ledger_account, account_id, amount)
-		select ('01900000-0000-7000-a000-' || lpad(to_hex(a), 12, '0'))::uuid, line, 'credit', case line when 1 then 'customer' else 'funding' end,
+		select ('01900000-0000-7000-a000-' || lpad(to_hex(a), 12, '0'))::uuid, line, 'payment', case line when 1 then 'customer' else 'funding' end,
 			case line when 1 then ('00000000-0000-7000-a000-' || lpad(to_hex(a), 12, '0'))::uuid end, case line when 1 then 1 else -1 end
 		from generate_series(1, 100000) a, generate_series(1, 2) line`,
 	"vacuum analyze accounts", "vacuum analyze api_keys", "vacuum analyze ledger_transactions",

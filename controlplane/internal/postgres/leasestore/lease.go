@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -63,7 +64,7 @@ func (l *Leases) Batch(ctx context.Context, requests []*wire.LeaseRequest, retur
 	keys.moved = moved
 	keys.onlyFree = l.knowsLocked(keys.pools)
 	err = l.batch(ctx, &keys, requests, decide)
-	if postgres.IsLockTimeout(err) && !keys.onlyFree {
+	if (postgres.IsLockTimeout(err) || errors.Is(err, ErrExpiryDue)) && !keys.onlyFree {
 		keys.onlyFree = true
 		err = l.batch(ctx, &keys, requests, decide)
 	}
@@ -190,7 +191,10 @@ func (k *batchKeys) lock(ctx context.Context, q *sqlcgen.Queries, batch *allocat
 		if batch.Sessions, err = ShareSessions(ctx, q, k.sessions); err != nil {
 			return nil, err
 		}
-		return LoadPools(ctx, q, k.pools, k.sessions)
+		if stored, err = LoadPools(ctx, q, k.pools, k.sessions); err == nil && len(stored.DueAccounts) > 0 {
+			err = ErrExpiryDue
+		}
+		return stored, err
 	}
 	if batch.Sessions, batch.LockedSessions, err = shareFreeSessions(ctx, q, k.sessions); err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package leasestore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -11,12 +12,19 @@ import (
 	"modelgateway/shared/wire"
 )
 
+// ErrExpiryDue is returned for a balance of which a credit has expired: nothing is granted or charged before that is booked.
+var ErrExpiryDue = errors.New("a credit has expired and is not booked yet")
+
 // StoredPools are locked pools and leases with their stored values.
 type StoredPools struct {
 	pools  map[wire.PoolID]allocator.Pool
 	leases map[allocator.LeaseKey]allocator.Lease
 	// AlarmPools are the pools whose kind has alarms, ordered by id.
 	AlarmPools []AlarmPool
+	// DueAccounts are the accounts of balances of which a credit has expired that is not booked yet.
+	DueAccounts []ident.UUID
+	// Expiring are the rows of the balances that hold expired credits.
+	Expiring []sqlcgen.LockPoolsRow
 }
 
 // LoadPools locks pools by id, then the leases that the sessions hold on them.
@@ -29,7 +37,7 @@ func LoadPools(ctx context.Context, q *sqlcgen.Queries, pools, sessions []int64)
 }
 
 // LoadFreePools is like LoadPools, but does not wait: locked has the pools whose rows
-// another transaction holds.
+// another transaction holds, and those of which a credit has expired that is not booked yet.
 func LoadFreePools(
 	ctx context.Context,
 	q *sqlcgen.Queries,
@@ -70,6 +78,12 @@ func loadPools(ctx context.Context, q *sqlcgen.Queries, rows []sqlcgen.LockPools
 		r := &rows[i]
 		if p := alarmPoolOf(r); p != nil {
 			s.AlarmPools = append(s.AlarmPools, *p)
+		}
+		if r.ExpiryDue {
+			s.DueAccounts = append(s.DueAccounts, r.AccountID)
+		}
+		if r.Expiring > 0 {
+			s.Expiring = append(s.Expiring, *r)
 		}
 		s.pools[wire.PoolID(r.ID)] = poolOf(r)
 	}
@@ -187,6 +201,7 @@ func (s *StoredPools) Save(ctx context.Context, q *sqlcgen.Queries, b *allocator
 			continue
 		}
 		pools.Ids = append(pools.Ids, int64(id))
+		pools.Total = append(pools.Total, p.Total)
 		pools.Free = append(pools.Free, p.Free)
 		pools.Settled = append(pools.Settled, p.Settled)
 		pools.Overrun = append(pools.Overrun, p.Overrun)

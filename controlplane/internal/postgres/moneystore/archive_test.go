@@ -94,7 +94,7 @@ func TestOldMonthsAreExportedAndDropped(t *testing.T) {
 	w := newWorld(t, 1)
 	a := &w.accounts[0]
 	old := w.partitionOf(3)
-	storetest.Check(t, w.post(t.Context(), a, ledger.Credit, money.Unit))
+	storetest.Check(t, w.post(t.Context(), a, ledger.Payment, money.Unit))
 	for i := range 3 {
 		if r := w.settleAt(a, old.Add(time.Duration(i)*time.Minute), money.Nano(10+i)); r.Settled != 1 {
 			t.Fatalf("settled %+v", r)
@@ -182,7 +182,7 @@ func TestMonthsWaitForOperatorWithoutDir(t *testing.T) {
 	w.settleAt(a, old, 10)
 	a.balance, a.spent = -10, 10
 	storetest.Check(t, w.charge(t.Context(), a, 1))
-	storetest.Check(t, w.post(t.Context(), a, ledger.Credit, money.Unit))
+	storetest.Check(t, w.post(t.Context(), a, ledger.Payment, money.Unit))
 	service := w.archives("")
 	running := time.Now().UTC().AddDate(0, 0, 1-time.Now().UTC().Day()).Truncate(24 * time.Hour)
 	if err := service.MarkExported(t.Context(), running); !errors.Is(err, archive.ErrNotClosed) {
@@ -311,7 +311,7 @@ func TestMonthIsNotDroppedBeforeItsUsageIsSummed(t *testing.T) {
 		_, err := w.db.Pool().Exec(t.Context(), query)
 		storetest.Check(t, err)
 	}
-	storetest.Check(t, w.post(t.Context(), a, ledger.Credit, money.Unit))
+	storetest.Check(t, w.post(t.Context(), a, ledger.Payment, money.Unit))
 	compare("before") // sums are kept from here on
 	if r := w.settleAt(a, old, 10); r.Settled != 1 {
 		t.Fatalf("settled %+v", r)

@@ -48,6 +48,14 @@ var checks = []check{
 		r, err := q.CheckBalances(ctx)
 		return checkRow{r.Compared, r.Differing, "account " + account.ID(r.FirstID).String(), r.Want, r.Got}, err
 	}},
+	{"credits_equal_ledger", func(ctx context.Context, q *sqlcgen.Queries, _ ident.UUID) (checkRow, error) {
+		r, err := q.CheckCreditsAgainstLedger(ctx)
+		return checkRow{r.Compared, r.Differing, "account " + account.ID(r.FirstID).String(), r.Want, r.Got}, err
+	}},
+	{"credits_equal_balances", func(ctx context.Context, q *sqlcgen.Queries, _ ident.UUID) (checkRow, error) {
+		r, err := q.CheckCredits(ctx)
+		return checkRow{r.Compared, r.Differing, "account " + account.ID(r.FirstID).String(), r.Want, r.Got}, err
+	}},
 	{"usage_equals_ledger", func(ctx context.Context, q *sqlcgen.Queries, _ ident.UUID) (checkRow, error) {
 		r, err := q.CheckUsageAgainstLedger(ctx)
 		return checkRow{r.Compared, r.Differing, "account " + account.ID(r.FirstID).String(), r.Want, r.Got}, err

@@ -37,7 +37,7 @@ func (s *Ledger) CheckChanged(ctx context.Context) (ledger.Report, error) {
 		if err != nil {
 			return fmt.Errorf("read state of the ledger check: %w", err)
 		}
-		for _, name := range []string{"pool_conservation", "leases_of_closed_sessions"} {
+		for _, name := range []string{"pool_conservation", "leases_of_closed_sessions", "credits_equal_balances"} {
 			c, err := checkNamed(name).run(ctx, q, ident.UUID{})
 			if err != nil {
 				return err

@@ -60,7 +60,7 @@ func TestCheckChangedFindsEveryDifference(t *testing.T) {
 	exec("alter table ledger_transactions disable trigger ledger_transactions_append_only")
 	// All rows are newer than the stored sums at first; then all but the newest are part of them.
 	for _, kept := range []bool{false, true} {
-		storetest.Check(t, w.post(t.Context(), &w.accounts[0], ledger.Credit, money.Unit))
+		storetest.Check(t, w.post(t.Context(), &w.accounts[0], ledger.Payment, money.Unit))
 		storetest.Check(t, w.charge(t.Context(), &w.accounts[0], 5))
 		if kept {
 			exec("update usage_records set settled_at = settled_at - interval '1 hour'")
@@ -127,7 +127,7 @@ func TestLedgerCheckGoesOnWhenTheReplicaThatUpdatesTheSumsDies(t *testing.T) {
 			t.Errorf("%d checks, which found %s", len(report.Checks), got)
 		}
 	}
-	storetest.Check(t, w.post(t.Context(), &w.accounts[0], ledger.Credit, money.Unit))
+	storetest.Check(t, w.post(t.Context(), &w.accounts[0], ledger.Payment, money.Unit))
 	compare()
 	_, err := pool.Exec(t.Context(), "update ledger_check_state set summed_until = summed_until - interval '2 hours'")
 	storetest.Check(t, err)

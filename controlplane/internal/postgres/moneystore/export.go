@@ -90,6 +90,8 @@ func toEntry(row *sqlcgen.ExportLedgerRow) ledger.Entry {
 		Actor:         row.Actor,
 		RequestID:     requestText(row.RequestID),
 		CreatedAt:     row.CreatedAt,
+		CreditID:      ledger.ID(postgres.Deref(row.CreditID)),
+		EffectiveAt:   postgres.Deref(row.EffectiveAt),
 	}
 	if row.AccountID != nil {
 		e.AccountID = account.ID(*row.AccountID)

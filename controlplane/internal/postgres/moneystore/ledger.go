@@ -4,6 +4,7 @@
 package moneystore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -16,6 +17,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/changestore"
 	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/controlplane/internal/validation"
 	"modelgateway/controlplane/internal/webhook"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease/allocator"
@@ -29,7 +31,28 @@ type Ledger struct{ db *postgres.DB }
 // NewLedger returns a store that uses db.
 func NewLedger(db *postgres.DB) *Ledger { return &Ledger{db} }
 
+// Post implements ledger.Store. If a credit of the account has expired, that is booked first.
 func (s *Ledger) Post(ctx context.Context, t ledger.Transaction) (booked ledger.Transaction, posted bool, err error) {
+	for range expiryAttempts {
+		booked, posted, err = s.post(ctx, t)
+		if !errors.Is(err, leasestore.ErrExpiryDue) {
+			return booked, posted, err
+		}
+		change, expireErr := expireCredits(ctx, s.db, ident.UUID(t.AccountID))
+		if expireErr != nil {
+			return booked, false, expireErr
+		}
+		if t.Change == nil {
+			t.Change = change
+		}
+	}
+	return booked, posted, err
+}
+
+// expiryAttempts bounds how often something is tried again because a credit has just expired.
+const expiryAttempts = 5
+
+func (s *Ledger) post(ctx context.Context, t ledger.Transaction) (booked ledger.Transaction, posted bool, err error) {
 	about, err := requestOf(&t)
 	if err != nil {
 		return ledger.Transaction{}, false, err
@@ -49,14 +72,7 @@ func (s *Ledger) Post(ctx context.Context, t ledger.Transaction) (booked ledger.
 			return err
 		}
 
-		row, err := q.InsertTransaction(ctx, sqlcgen.InsertTransactionParams{
-			ID:        ident.UUID(t.ID),
-			Kind:      string(t.Kind),
-			Reference: t.Reference,
-			Reason:    t.Reason,
-			Actor:     t.Actor,
-			RequestID: about,
-		})
+		row, err := insertTransaction(ctx, q, &t, about)
 		if errors.Is(err, pgx.ErrNoRows) {
 			posted = false
 			booked, err = existingTransaction(ctx, q, t)
@@ -66,25 +82,11 @@ func (s *Ledger) Post(ctx context.Context, t ledger.Transaction) (booked ledger.
 		if err != nil {
 			return postgres.Translate("insert transaction", err)
 		}
-		if err := checkRequest(ctx, q, about, t.AccountID); err != nil {
-			return err
-		}
 
 		posted = true
-		booked = ledger.Transaction{
-			ID:        ledger.ID(row.ID),
-			AccountID: t.AccountID,
-			Kind:      t.Kind,
-			Amount:    t.Amount,
-			Reference: row.Reference,
-			Reason:    row.Reason,
-			Actor:     row.Actor,
-			CreatedAt: row.CreatedAt,
-			RequestID: t.RequestID,
-
-			MayOverdraw: t.MayOverdraw,
-		}
-		if err := s.writeEntries(ctx, q, &booked); err != nil {
+		booked = t
+		booked.Priority, booked.CreatedAt = int(row.Priority), row.CreatedAt
+		if err := s.writeEntries(ctx, q, &booked, about); err != nil {
 			return err
 		}
 		if err := accountstore.CheckCredits(ctx, q); err != nil || rev == 0 {
@@ -96,6 +98,29 @@ func (s *Ledger) Post(ctx context.Context, t ledger.Transaction) (booked ledger.
 		return postgres.Translate("write key change", err)
 	})
 	return booked, posted, err
+}
+
+func insertTransaction(
+	ctx context.Context,
+	q *sqlcgen.Queries,
+	t *ledger.Transaction,
+	about *ident.UUID,
+) (sqlcgen.LedgerTransaction, error) {
+	arg := sqlcgen.InsertTransactionParams{
+		ID:          ident.UUID(t.ID),
+		Kind:        string(t.Kind),
+		Reference:   t.Reference,
+		Reason:      t.Reason,
+		Actor:       t.Actor,
+		RequestID:   about,
+		Priority:    int16(cmp.Or(t.Priority, ledger.DefaultPriority)),
+		ExpiresAt:   postgres.OptionalTime(t.ExpiresAt),
+		EffectiveAt: postgres.OptionalTime(t.EffectiveAt),
+	}
+	if t.CreditID != (ledger.ID{}) {
+		arg.CreditID = (*ident.UUID)(&t.CreditID)
+	}
+	return q.InsertTransaction(ctx, arg)
 }
 
 // requestOf returns the request that a correction refers to; nil if there is none.
@@ -110,19 +135,29 @@ func requestOf(t *ledger.Transaction) (*ident.UUID, error) {
 	return &u, nil
 }
 
-// checkRequest returns ErrNoRequest unless a request is settled and belongs to the account.
-func checkRequest(ctx context.Context, q *sqlcgen.Queries, request *ident.UUID, id account.ID) error {
+// checkRequest returns ErrNoRequest unless the request of a transaction is settled and belongs to the account, and
+// ErrRefundTooLarge if its refunds would exceed its charge. The account's balance pool is locked, so that no other refund is booked
+// meanwhile; the transaction is written already.
+func checkRequest(ctx context.Context, q *sqlcgen.Queries, request *ident.UUID, t *ledger.Transaction) error {
 	if request == nil {
 		return nil
 	}
-	owner, err := q.AccountOfRequest(ctx, *request)
-	if err == nil && owner == ident.UUID(id) {
-		return nil
+	charged, err := q.ChargeOfRequest(ctx, *request)
+	if errors.Is(err, pgx.ErrNoRows) || (err == nil && charged.AccountID != ident.UUID(t.AccountID)) {
+		return ledger.ErrNoRequest
 	}
-	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+	if err != nil || t.Kind != ledger.Refund {
 		return postgres.Translate("find request", err)
 	}
-	return ledger.ErrNoRequest
+
+	refunded, err := q.RefundedOfRequest(ctx, *request)
+	if err != nil {
+		return postgres.Translate("sum the refunds of a request", err)
+	}
+	if money.Nano(refunded)+t.Amount > money.Nano(charged.Cost) {
+		return ledger.ErrRefundTooLarge
+	}
+	return nil
 }
 
 func requestText(id *ident.UUID) string {
@@ -144,11 +179,17 @@ func (s *Ledger) Corrections(ctx context.Context, request ident.UUID) ([]ledger.
 	return found, nil
 }
 
-// writeEntries writes the entries of a transaction and changes the balance of the account.
-func (s *Ledger) writeEntries(ctx context.Context, q *sqlcgen.Queries, t *ledger.Transaction) error {
-	row, err := q.LockAccountPool(ctx, sqlcgen.LockAccountPoolParams{AccountID: ident.UUID(t.AccountID), Kind: int16(wire.Balance)})
+// writeEntries writes the entries of a transaction and changes the credits and the balance of the account.
+func (s *Ledger) writeEntries(ctx context.Context, q *sqlcgen.Queries, t *ledger.Transaction, about *ident.UUID) error {
+	row, credits, err := lockCredits(ctx, q, ident.UUID(t.AccountID))
 	if err != nil {
-		return postgres.NotFoundAs("lock balance", err, account.ErrNotFound)
+		return err
+	}
+	if row.ExpiryDue {
+		return leasestore.ErrExpiryDue
+	}
+	if err := checkRequest(ctx, q, about, t); err != nil {
+		return err
 	}
 	if err := t.Fits(money.Nano(row.Total)); err != nil {
 		return err
@@ -158,20 +199,57 @@ func (s *Ledger) writeEntries(ctx context.Context, q *sqlcgen.Queries, t *ledger
 		return err
 	}
 
-	pool, err := leasestore.ResizePool(ctx, q, (*sqlcgen.LockPoolsRow)(&row), func(p *allocator.Pool) { p.Adjust(int64(t.Amount)) })
+	of, err := changeCredits(ctx, q, credits, t)
+	if err != nil {
+		return err
+	}
+
+	pool, err := leasestore.ResizePool(ctx, q, row, func(p *allocator.Pool) { p.Adjust(int64(t.Amount)) })
 	if err != nil {
 		return postgres.Translate("change balance", err)
 	}
 	if err := insertEvents(ctx, q, t, pool); err != nil {
 		return postgres.Translate("write events", err)
 	}
+	if err := leasestore.UpdateAlarms(ctx, q, *pool); err != nil {
+		return postgres.Translate("update alarms", err)
+	}
 
+	return insertEntries(ctx, q, t, of)
+}
+
+// changeCredits adds the credit that a transaction gives, or takes its amount from credits. It returns the kind of the credit that
+// is paid back.
+func changeCredits(ctx context.Context, q *sqlcgen.Queries, credits *heldCredits, t *ledger.Transaction) (of ledger.Kind, err error) {
+	switch {
+	case t.IsCredit():
+		if !t.ExpiresAt.IsZero() && !t.ExpiresAt.After(t.CreatedAt) {
+			return "", validation.New("expires_at", "must be in the future")
+		}
+		credits.Add(t.Credit())
+	case t.Kind == ledger.Refund:
+		credit, err := credits.find(ctx, q, t.CreditID)
+		if err != nil {
+			return "", err
+		}
+		if err := credits.PayBack(credit, -t.Amount); err != nil {
+			return "", err
+		}
+		of = credit.Kind
+	default:
+		credits.Take(-t.Amount)
+	}
+	return of, postgres.Translate("change credits", credits.save(ctx, q))
+}
+
+// insertEntries writes both entries of a transaction, and its audit entry. of is the kind of the credit that it refers to.
+func insertEntries(ctx context.Context, q *sqlcgen.Queries, t *ledger.Transaction, of ledger.Kind) error {
 	entries := sqlcgen.InsertCreditEntriesParams{
 		TransactionID: ident.UUID(t.ID),
 		AccountID:     ident.UUID(t.AccountID),
 		Amount:        int64(t.Amount),
 		Negated:       -int64(t.Amount),
-		Against:       t.Kind.OffsettingAccount(),
+		Against:       t.OffsettingAccount(of),
 		Kind:          string(t.Kind),
 	}
 	if err := q.InsertCreditEntries(ctx, entries); err != nil {
@@ -230,11 +308,15 @@ func TransactionOf(row sqlcgen.ListAccountTransactionsRow) ledger.Transaction {
 		Actor:     row.Actor,
 		CreatedAt: row.CreatedAt,
 		RequestID: requestText(row.RequestID),
+
+		CreditID:    ledger.ID(postgres.Deref(row.CreditID)),
+		Priority:    int(row.Priority),
+		ExpiresAt:   postgres.Deref(row.ExpiresAt),
+		EffectiveAt: postgres.Deref(row.EffectiveAt),
 	}
 }
 
-// insertEvents writes the event of a transaction, and updates the alarms of the
-// balance.
+// insertEvents writes the event of a transaction. The alarms of the balance are updated afterwards.
 func insertEvents(ctx context.Context, q *sqlcgen.Queries, t *ledger.Transaction, pool *leasestore.AlarmPool) error {
 	if t.Amount > 0 {
 		pool.ClearExhausted()
@@ -245,7 +327,7 @@ func insertEvents(ctx context.Context, q *sqlcgen.Queries, t *ledger.Transaction
 		eventType, amount = webhook.Debited, -amount
 	}
 
-	if err := changestore.InsertEvents(ctx, q, webhook.Event{
+	return changestore.InsertEvents(ctx, q, webhook.Event{
 		Type: eventType, AccountID: pool.AccountID,
 		Facts: webhook.Facts{
 			Amount:    &amount,
@@ -253,9 +335,5 @@ func insertEvents(ctx context.Context, q *sqlcgen.Queries, t *ledger.Transaction
 			Kind:      string(t.Kind),
 			Reference: t.Reference,
 		},
-	}); err != nil {
-		return err
-	}
-
-	return leasestore.UpdateAlarms(ctx, q, *pool)
+	})
 }

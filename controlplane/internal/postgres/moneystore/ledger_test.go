@@ -50,6 +50,8 @@ type worldAccount struct {
 	limit   *money.Nano
 	slots   int
 	spent   money.Nano
+	// promotions have not expired yet.
+	promotions []ledger.ID
 }
 
 func newWorld(t *testing.T, accounts int) *world {
@@ -76,13 +78,17 @@ func newWorld(t *testing.T, accounts int) *world {
 // step makes one random change. Steps of one account run in one goroutine, so that
 // the expected results are known.
 func (w *world) step(ctx context.Context, r *rand.Rand, a *worldAccount) error {
-	switch r.IntN(8) {
+	switch r.IntN(11) {
+	case 8:
+		return w.promote(ctx, a, money.Nano(1+r.Int64N(int64(5*money.Unit))))
+	case 9:
+		return w.expire(ctx, a)
 	case 0:
-		return w.post(ctx, a, ledger.Credit, money.Nano(1+r.Int64N(int64(20*money.Unit))))
+		return w.post(ctx, a, ledger.Payment, money.Nano(1+r.Int64N(int64(20*money.Unit))))
 	case 1:
 		return w.post(ctx, a, ledger.Correction, money.Nano(r.Int64N(int64(10*money.Unit))-int64(5*money.Unit))|1)
 	case 2:
-		return w.post(ctx, a, ledger.Refund, -money.Nano(1+r.Int64N(int64(5*money.Unit))))
+		return w.payBack(ctx, r, a)
 	case 3:
 		limit := money.Nano(r.Int64N(int64(10 * money.Unit)))
 		return w.limit(ctx, a, &limit)
@@ -100,12 +106,73 @@ func (w *world) step(ctx context.Context, r *rand.Rand, a *worldAccount) error {
 func (w *world) post(ctx context.Context, a *worldAccount, kind ledger.Kind, amount money.Nano) error {
 	_, posted, err := moneystore.NewLedger(w.db).Post(ctx, ledger.Transaction{
 		ID: ledger.ID(ident.New()), AccountID: a.id, Kind: kind, Amount: amount, Reference: ident.Transaction.New(), Reason: "test",
-		MayOverdraw: kind != ledger.Credit,
+		MayOverdraw: kind != ledger.Payment,
 	})
 	if posted && err == nil {
 		a.balance += amount
 	}
 	return err
+}
+
+// promote books a promotion that expires in an hour.
+func (w *world) promote(ctx context.Context, a *worldAccount, amount money.Nano) error {
+	booked, _, err := moneystore.NewLedger(w.db).Post(ctx, ledger.Transaction{
+		ID: ledger.ID(ident.New()), AccountID: a.id, Kind: ledger.Promotion, Amount: amount, Reference: ident.Transaction.New(),
+		ExpiresAt: time.Now().Add(time.Hour),
+	})
+	a.promotions = append(a.promotions, booked.ID)
+	a.balance += amount
+	return err
+}
+
+// payBack pays a part of a random credit back, used or not.
+func (w *world) payBack(ctx context.Context, r *rand.Rand, a *worldAccount) error {
+	credits, _, err := moneystore.NewLedger(w.db).Credits(ctx, ledger.Query{AccountID: a.id, Limit: 1000})
+	if err != nil || len(credits) == 0 {
+		return err
+	}
+	c := credits[r.IntN(len(credits))]
+	amount := money.Nano(1 + r.Int64N(int64(5*money.Unit)))
+	_, _, err = moneystore.NewLedger(w.db).Post(ctx, ledger.Transaction{
+		ID: ledger.ID(ident.New()), AccountID: a.id, Kind: ledger.Refund, Amount: -amount, Reference: ident.Transaction.New(), CreditID: c.ID,
+		MayOverdraw: true,
+	})
+	switch fits := amount <= c.Refundable(); {
+	case fits && err == nil:
+		a.balance -= amount
+	case fits || !errors.Is(err, ledger.ErrRefundTooLarge):
+		return fmt.Errorf("paying back %s of %s, of which %s can be: %w", amount, c.Amount, c.Refundable(), err)
+	}
+	return nil
+}
+
+// expire lets the oldest promotion of the account that has not expired expire now. It is booked by whatever locks the balance next.
+func (w *world) expire(ctx context.Context, a *worldAccount) error {
+	if len(a.promotions) == 0 {
+		return nil
+	}
+	id := a.promotions[0]
+	a.promotions = a.promotions[1:]
+	return expireNow(ctx, w.db, id, 0)
+}
+
+// expireNow changes when a credit expires: a time ago.
+func expireNow(ctx context.Context, db *postgres.DB, id ledger.ID, ago time.Duration) error {
+	return pgx.BeginFunc(ctx, db.Pool(), func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "set local session_replication_role = replica"); err != nil { // the ledger is append-only
+			return err
+		}
+		for _, statement := range []string{
+			"update ledger_transactions set expires_at = date_trunc('second', clock_timestamp() - make_interval(secs => $2)) where id = $1",
+			`update pools set next_expiry = clock_timestamp() - make_interval(secs => $2)
+				where kind = 1 and account_id = (select account_id from credits where transaction_id = $1 and used + refunded + expired < amount)`,
+		} {
+			if _, err := tx.Exec(ctx, statement, ident.UUID(id), ago.Seconds()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 func (w *world) limit(ctx context.Context, a *worldAccount, limit *money.Nano) error {
@@ -140,12 +207,17 @@ func (w *world) lease(ctx context.Context, a *worldAccount, units int64) error {
 }
 
 func (w *world) charge(ctx context.Context, a *worldAccount, cost money.Nano) error {
+	return w.chargeFrom(ctx, a, cost, time.Now())
+}
+
+// chargeFrom settles a request that began at a time.
+func (w *world) chargeFrom(ctx context.Context, a *worldAccount, cost money.Nano, began time.Time) error {
 	w.mu.Lock()
 	w.events++
 	n := w.events
 	w.mu.Unlock()
 	raw, err := json.Marshal(event.Usage{
-		V: event.Version, RequestID: ident.Request.New(), Session: w.session, Seq: n, AccountID: a.id.String(), KeyID: a.key.String(),
+		V: event.Version, RequestID: ident.Request.Format(ident.NewAt(began)), Session: w.session, Seq: n, AccountID: a.id.String(), KeyID: a.key.String(),
 		Model: "m", Format: "chat", Status: event.Completed, Usage: price.Usage{Input: 1}, Rule: event.RuleReported, PriceVersion: 1, Cost: cost,
 	})
 	if err != nil {
@@ -167,6 +239,8 @@ func (w *world) charge(ctx context.Context, a *worldAccount, cost money.Nano) er
 // verify compares the pools with the expected results, and checks every invariant.
 func (w *world) verify() {
 	w.t.Helper()
+	_, err := moneystore.NewLedger(w.db).ExpireCredits(w.t.Context())
+	storetest.Check(w.t, err)
 	report, err := moneystore.NewLedger(w.db).Check(w.t.Context(), time.Time{}, nil)
 	storetest.Check(w.t, err)
 	for _, c := range report.Checks {
@@ -179,7 +253,10 @@ func (w *world) verify() {
 	}
 	for i := range w.accounts {
 		a := &w.accounts[i]
-		want := worldAccount{id: a.id, key: a.key, balance: a.balance, limit: a.limit, slots: a.slots, spent: a.spent}
+		var held money.Nano
+		storetest.Check(w.t, w.db.Pool().QueryRow(w.t.Context(), "select expiring from pools where account_id = $1 and kind = 1", ident.UUID(a.id)).Scan(&held))
+		expired := w.booked(a, ledger.Expiry, time.Unix(0, 0), time.Now().Add(time.Hour))
+		want := worldAccount{id: a.id, key: a.key, balance: a.balance + expired - held, limit: a.limit, slots: a.slots, spent: a.spent}
 		read, err := accountstore.NewAccounts(w.db).Get(w.t.Context(), a.id)
 		storetest.Check(w.t, err)
 		k, err := accountstore.NewKeys(w.db).Get(w.t.Context(), a.key)
@@ -225,7 +302,7 @@ func TestLedgerAndPoolsAgree(t *testing.T) {
 		storetest.Check(t, err)
 	}
 	// Every check has a row to compare.
-	storetest.Check(t, w.post(t.Context(), &w.accounts[0], ledger.Credit, money.Unit))
+	storetest.Check(t, w.post(t.Context(), &w.accounts[0], ledger.Payment, money.Unit))
 	storetest.Check(t, w.charge(t.Context(), &w.accounts[0], 5))
 	w.verify()
 }
@@ -289,7 +366,7 @@ func TestSlotsReducedBelowUse(t *testing.T) {
 func TestLedgerIsAppendOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
-	storetest.Check(t, w.post(t.Context(), &w.accounts[0], ledger.Credit, money.Unit))
+	storetest.Check(t, w.post(t.Context(), &w.accounts[0], ledger.Payment, money.Unit))
 	for _, sql := range []string{
 		"update ledger_entries set amount = amount + 1",
 		"delete from ledger_entries",
@@ -313,7 +390,7 @@ func TestBalanceOverflowIsRefused(t *testing.T) {
 	a := &w.accounts[0]
 	const most = 1_000_000_000 * money.Unit
 	for range 9 {
-		storetest.Check(t, w.post(t.Context(), a, ledger.Credit, most))
+		storetest.Check(t, w.post(t.Context(), a, ledger.Payment, most))
 	}
 	storetest.Check(t, w.charge(t.Context(), a, 5))
 	for _, tt := range []struct {
@@ -322,8 +399,8 @@ func TestBalanceOverflowIsRefused(t *testing.T) {
 		amount money.Nano
 		want   error
 	}{
-		{"the least too much", ledger.Credit, 1, ledger.ErrOutOfRange},
-		{"what would pass the end of an int64", ledger.Credit, most, ledger.ErrOutOfRange},
+		{"the least too much", ledger.Payment, 1, ledger.ErrOutOfRange},
+		{"what would pass the end of an int64", ledger.Payment, most, ledger.ErrOutOfRange},
 		{"something taken away", ledger.Correction, -7, nil},
 		{"what there is room for", ledger.Correction, 7, nil},
 		{"more than that", ledger.Correction, 1, ledger.ErrOutOfRange},

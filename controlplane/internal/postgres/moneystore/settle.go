@@ -20,7 +20,9 @@ import (
 	"modelgateway/controlplane/internal/webhook"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
+	"modelgateway/shared/lease/allocator"
 	"modelgateway/shared/lease/settlement"
+	"modelgateway/shared/money"
 	"modelgateway/shared/wire"
 )
 
@@ -50,10 +52,23 @@ func (s *Settlement) Settle(ctx context.Context, items []settle.Item) (settle.Re
 		}
 	}
 
-	result, err := s.attempt(ctx, items, false)
-	for again := 1; isRepeated(err) && again < settleAttempts; again++ {
-		// Another replica has just settled the same events, or the session was lost with its settled numbers.
-		result, err = s.attempt(ctx, items, true)
+	checkAll := false
+	result, err := s.attempt(ctx, items, checkAll)
+	for again := 1; again < settleAttempts; again++ {
+		var due *expiryDueError
+		switch {
+		case isRepeated(err):
+			// Another replica has just settled the same events, or the session was lost with its settled numbers.
+			checkAll = true
+		case errors.As(err, &due):
+			if err := due.expire(ctx, s.db); err != nil {
+				return settle.Result{}, err
+			}
+		default:
+			again = settleAttempts
+			continue
+		}
+		result, err = s.attempt(ctx, items, checkAll)
 	}
 	content := refusesContent(err)
 	if err = postgres.Translate("settle usage", err); content {
@@ -353,13 +368,55 @@ func (t *settleTx) charge(fresh []int) error {
 		return err
 	}
 
+	if len(stored.DueAccounts) > 0 {
+		return &expiryDueError{stored.DueAccounts}
+	}
+
 	units := stored.Allocator()
 	t.ApplyCharges(units, sessions)
+	for i := range stored.Expiring {
+		if err := t.useHeld(&stored.Expiring[i], units, fresh); err != nil {
+			return err
+		}
+	}
 	if err := stored.Save(t.ctx, t.q, units); err != nil {
 		return err
 	}
 
 	return stored.UpdateAlarms(t.ctx, t.q, units, nil)
+}
+
+// useHeld attributes the charges of an account of which expired credits are held: those of requests that began before a credit
+// expired use it. What they use is put back into the balance, from which all of the credit was taken when it expired.
+func (t *settleTx) useHeld(row *sqlcgen.LockPoolsRow, units *allocator.Allocator, fresh []int) error {
+	credits, err := loadCredits(t.ctx, t.q, row)
+	if err != nil {
+		return err
+	}
+
+	credits.Advance(money.Nano(row.Settled))
+	pool := units.Pools[wire.PoolID(row.ID)]
+	own := slices.DeleteFunc(slices.Clone(fresh), func(i int) bool { return t.Charges[i].Pools[0] != pool.ID })
+	slices.SortFunc(own, func(i, j int) int { return bytes.Compare(t.items[i].RequestID[:], t.items[j].RequestID[:]) })
+	for _, i := range own {
+		pool.Adjust(int64(credits.Charge(t.items[i].Event.Cost, t.items[i].RequestID.Time())))
+	}
+	return credits.save(t.ctx, t.q)
+}
+
+// expiryDueError is returned for a batch that charges balances of which a credit has expired that is not booked yet.
+type expiryDueError struct{ accounts []ident.UUID }
+
+func (e *expiryDueError) Error() string { return leasestore.ErrExpiryDue.Error() }
+
+// expire books what has expired. The proxies learn of the change with their next heartbeats.
+func (e *expiryDueError) expire(ctx context.Context, db *postgres.DB) error {
+	for _, id := range e.accounts {
+		if _, err := expireCredits(ctx, db, id); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // updateRollups adds the new records to the roll-ups. All transactions lock roll-ups

@@ -66,7 +66,7 @@ func TestStatementsEqualLedger(t *testing.T) {
 			storetest.Check(t, w.step(t.Context(), r, &w.accounts[r.IntN(len(w.accounts))]))
 		}
 		storetest.Check(t, w.charge(t.Context(), &w.accounts[0], 3)) // so that no check goes empty-handed
-		storetest.Check(t, w.post(t.Context(), &w.accounts[0], ledger.Credit, money.Unit))
+		storetest.Check(t, w.post(t.Context(), &w.accounts[0], ledger.Payment, money.Unit))
 	}
 	statements := statement.NewService(moneystore.NewStatements(w.db))
 	today := time.Now().UTC().Truncate(24 * time.Hour)
@@ -82,11 +82,15 @@ func TestStatementsEqualLedger(t *testing.T) {
 				storetest.Check(t, err)
 				from, to := q.Moments()
 				want := []money.Nano{
-					w.booked(a, "", time.Unix(0, 0), from), w.booked(a, ledger.Credit, from, to), w.booked(a, ledger.Refund, from, to),
-					w.booked(a, ledger.Correction, from, to), -w.booked(a, ledger.Usage, from, to),
+					w.booked(a, "", time.Unix(0, 0), from), w.booked(a, ledger.Payment, from, to), w.booked(a, ledger.Promotion, from, to),
+					w.booked(a, ledger.Refund, from, to), w.booked(a, ledger.Correction, from, to), w.booked(a, ledger.Expiry, from, to),
+					-w.booked(a, ledger.Usage, from, to),
 					w.booked(a, "", time.Unix(0, 0), to),
 				}
-				if diff := cmp.Diff(want, []money.Nano{got.Opening, got.Credits, got.Refunds, got.Corrections, got.Usage, got.Closing}); diff != "" {
+				sums := []money.Nano{
+					got.Opening, got.Payments, got.Promotions, got.Refunds, got.Corrections, got.Expired, got.Usage, got.Closing,
+				}
+				if diff := cmp.Diff(want, sums); diff != "" {
 					t.Errorf("account %d, %s to %s, %v (-ledger +statement):\n%s", i, from, to, zone, diff)
 				}
 				if got.Final && to.After(time.Now()) {
@@ -197,7 +201,7 @@ func TestTotals(t *testing.T) {
 func TestLedgerCheckFindsWrongTotals(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
-	storetest.Check(t, w.post(t.Context(), &w.accounts[0], ledger.Credit, money.Unit))
+	storetest.Check(t, w.post(t.Context(), &w.accounts[0], ledger.Payment, money.Unit))
 	storetest.Check(t, w.charge(t.Context(), &w.accounts[0], 5))
 	w.verify()
 	for _, change := range []string{"cost = cost + 1", "requests = requests + 1", "used_on = used_on + 1", "model = 'x'"} {

@@ -27,9 +27,9 @@ select (select count(*) from sums)::bigint as compared,
     coalesce((select got from first), 0)::bigint as got;
 
 -- name: CheckBalances :one
--- The customer entries of an account sum to total minus settled of its balance pool.
+-- The customer entries of an account sum to total minus settled of its balance pool, and what is held of expired credits.
 with sums as (
-    select p.account_id as id, coalesce(e.amount, 0) as want, p.total - p.settled as got
+    select p.account_id as id, coalesce(e.amount, 0) as want, p.total - p.settled + p.expiring as got
     from pools p
     left join (select account_id, sum(amount) as amount from ledger_entries where account_id is not null group by account_id) e
         on e.account_id = p.account_id

@@ -57,7 +57,7 @@ with parts as (
     where t.created_at >= @since and e.account_id is not null
     group by e.account_id
     union all
-    select coalesce(p.key_id, p.account_id), 0, 0, 0, p.id, p.kind, p.settled, p.total - p.settled
+    select coalesce(p.key_id, p.account_id), 0, 0, 0, p.id, p.kind, p.settled, p.total - p.settled + p.expiring
     from pools p
     where p.kind in (1, 2) and p.limit_number is null
 )

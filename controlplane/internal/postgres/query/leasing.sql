@@ -25,18 +25,21 @@ select id from proxy_sessions where id = any(@ids::bigint[]);
 
 -- name: LockPools :many
 select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, limit_number, low_balance_threshold, limit_alert_percent, raised_alarms,
-    coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended
+    coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended,
+    attributed, uncovered, expiring, coalesce(next_expiry <= clock_timestamp(), false)::boolean as expiry_due
 from pools
 where id = any(@ids::bigint[])
 order by id
 for no key update;
 
 -- name: LockFreePools :many
--- Like LockPools, without the pools whose rows another transaction holds.
+-- Like LockPools, without the pools whose rows another transaction holds, and those with a credit that has expired: nothing is
+-- granted of them before that is booked.
 select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, limit_number, low_balance_threshold, limit_alert_percent, raised_alarms,
-    coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended
+    coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended,
+    attributed, uncovered, expiring, coalesce(next_expiry <= clock_timestamp(), false)::boolean as expiry_due
 from pools
-where id = any(@ids::bigint[])
+where id = any(@ids::bigint[]) and coalesce(next_expiry > clock_timestamp(), true)
 order by id
 for no key update skip locked;
 
@@ -45,14 +48,16 @@ select id from pools where id = any(@ids::bigint[]);
 
 -- name: LockAccountPool :one
 select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, limit_number, low_balance_threshold, limit_alert_percent, raised_alarms,
-    coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended
+    coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended,
+    attributed, uncovered, expiring, coalesce(next_expiry <= clock_timestamp(), false)::boolean as expiry_due
 from pools
 where account_id = @account_id and kind = @kind and key_id is null and limit_number is null
 for no key update;
 
 -- name: LockKeyPool :one
 select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, limit_number, low_balance_threshold, limit_alert_percent, raised_alarms,
-    coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended
+    coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended,
+    attributed, uncovered, expiring, coalesce(next_expiry <= clock_timestamp(), false)::boolean as expiry_due
 from pools
 where key_id = @key_id::uuid and kind = 2
 for no key update;
@@ -92,9 +97,9 @@ join (select unnest(@session_ids::bigint[]) as session_id, unnest(@account_ids::
 
 -- name: UpdatePools :exec
 update pools p
-set free = n.free, settled = n.settled, overrun = n.overrun, late = n.late, central = n.central, generation = n.generation
+set total = n.total, free = n.free, settled = n.settled, overrun = n.overrun, late = n.late, central = n.central, generation = n.generation
 from (
-    select unnest(@ids::bigint[]) as id, unnest(@free::bigint[]) as free, unnest(@settled::bigint[]) as settled, unnest(@overrun::bigint[]) as overrun,
+    select unnest(@ids::bigint[]) as id, unnest(@total::bigint[]) as total, unnest(@free::bigint[]) as free, unnest(@settled::bigint[]) as settled, unnest(@overrun::bigint[]) as overrun,
         unnest(@late::bigint[]) as late, unnest(@central::boolean[]) as central, unnest(@generation::bigint[]) as generation
 ) as n
 where p.id = n.id;

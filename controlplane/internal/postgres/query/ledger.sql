@@ -1,7 +1,7 @@
 -- name: InsertTransaction :one
 -- Returns no row if the kind and reference are booked already.
-insert into ledger_transactions (id, kind, reference, reason, actor, request_id)
-values (@id, @kind, @reference, @reason, @actor, sqlc.narg('request_id'))
+insert into ledger_transactions (id, kind, reference, reason, actor, request_id, credit_id, priority, expires_at, effective_at)
+values (@id, @kind, @reference, @reason, @actor, sqlc.narg('request_id'), sqlc.narg('credit_id'), @priority, sqlc.narg('expires_at'), sqlc.narg('effective_at'))
 on conflict do nothing
 returning *;
 
@@ -26,11 +26,11 @@ order by e.account_id, e.transaction_id desc
 limit @row_limit;
 
 -- name: CorrectionsOfRequest :many
--- The corrections that refer to a request, oldest first.
+-- The corrections and refunds that refer to a request, oldest first.
 select t.*, e.account_id::uuid as account_id, e.amount
 from ledger_transactions t
 join ledger_entries e on e.transaction_id = t.id and e.ledger_account = 'customer'
-where t.request_id = @request_id::uuid and t.kind = 'correction'
+where t.request_id = @request_id::uuid and t.kind in ('correction', 'refund')
 order by t.created_at, t.id;
 
 -- name: TransactionCreatedAt :one
@@ -38,7 +38,7 @@ select created_at from ledger_transactions where id = @id;
 
 -- name: ExportLedger :many
 -- Every entry of every ledger account, in the order of booking.
-select t.id, t.kind, t.reference, t.reason, t.actor, t.created_at, t.request_id, e.line, e.ledger_account, e.account_id, e.amount
+select t.id, t.kind, t.reference, t.reason, t.actor, t.created_at, t.request_id, t.credit_id, t.effective_at, e.line, e.ledger_account, e.account_id, e.amount
 from ledger_transactions t
 join ledger_entries e on e.transaction_id = t.id
 where t.created_at >= @from_moment and t.created_at < @to_moment
@@ -49,7 +49,7 @@ limit @row_limit;
 
 -- name: ExportAccountLedger :many
 -- The entries of one account, in the order of their transactions' ids.
-select t.id, t.kind, t.reference, t.reason, t.actor, t.created_at, t.request_id, e.line, e.ledger_account, e.account_id, e.amount
+select t.id, t.kind, t.reference, t.reason, t.actor, t.created_at, t.request_id, t.credit_id, t.effective_at, e.line, e.ledger_account, e.account_id, e.amount
 from ledger_entries e
 join ledger_transactions t on t.id = e.transaction_id
 where e.account_id = @account_id::uuid and t.created_at >= @from_moment and t.created_at < @to_moment
@@ -57,3 +57,10 @@ where e.account_id = @account_id::uuid and t.created_at >= @from_moment and t.cr
     and (e.transaction_id, e.line) > (@after_id::uuid, @after_line::integer)
 order by e.account_id, e.transaction_id, e.line
 limit @row_limit;
+
+-- name: RefundedOfRequest :one
+-- What refunds have given back of the charge of a request.
+select coalesce(sum(e.amount), 0)::bigint
+from ledger_transactions t
+join ledger_entries e on e.transaction_id = t.id and e.ledger_account = 'customer'
+where t.request_id = @request_id::uuid and t.kind = 'refund';

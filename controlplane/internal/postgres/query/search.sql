@@ -28,7 +28,7 @@ select distinct a.id, a.name, coalesce(a.external_id, '') as external_id
 from ledger_transactions t
 join ledger_entries e on e.transaction_id = t.id and e.ledger_account = 'customer'
 join accounts a on a.id = e.account_id
-where t.kind in ('credit', 'refund', 'correction') and t.reference = @reference
+where t.kind in ('payment', 'promotion', 'refund', 'correction') and t.reference = @reference
 order by a.id
 limit @row_limit;
 

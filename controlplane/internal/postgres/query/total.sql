@@ -167,7 +167,7 @@ select (
 )::bigint as balance;
 
 -- name: StatementTransactions :many
--- Top-ups, refunds and corrections of an account in a period, oldest first.
+-- Credits, refunds and corrections of an account in a period, oldest first.
 select t.*, e.account_id::uuid as account_id, e.amount
 from ledger_entries e
 join ledger_transactions t on t.id = e.transaction_id

@@ -4,8 +4,8 @@
 -- name: GetUsage :one
 select * from usage_records where request_id = @request_id;
 
--- name: AccountOfRequest :one
-select account_id from usage_records where request_id = @request_id;
+-- name: ChargeOfRequest :one
+select account_id, cost from usage_records where request_id = @request_id;
 
 -- name: ListUsage :many
 -- It is planned for its values, so that a filter without a value is no condition and one with a value finds its index.

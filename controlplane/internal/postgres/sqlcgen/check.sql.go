@@ -13,7 +13,7 @@ import (
 
 const checkBalances = `-- name: CheckBalances :one
 with sums as (
-    select p.account_id as id, coalesce(e.amount, 0) as want, p.total - p.settled as got
+    select p.account_id as id, coalesce(e.amount, 0) as want, p.total - p.settled + p.expiring as got
     from pools p
     left join (select account_id, sum(amount) as amount from ledger_entries where account_id is not null group by account_id) e
         on e.account_id = p.account_id
@@ -36,7 +36,7 @@ type CheckBalancesRow struct {
 	Got       int64
 }
 
-// The customer entries of an account sum to total minus settled of its balance pool.
+// The customer entries of an account sum to total minus settled of its balance pool, and what is held of expired credits.
 func (q *Queries) CheckBalances(ctx context.Context) (CheckBalancesRow, error) {
 	row := q.db.QueryRow(ctx, checkBalances)
 	var i CheckBalancesRow

@@ -601,7 +601,8 @@ func (q *Queries) LoadKeys(ctx context.Context, lookupHashes [][]byte) ([]LoadKe
 
 const lockAccountPool = `-- name: LockAccountPool :one
 select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, limit_number, low_balance_threshold, limit_alert_percent, raised_alarms,
-    coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended
+    coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended,
+    attributed, uncovered, expiring, coalesce(next_expiry <= clock_timestamp(), false)::boolean as expiry_due
 from pools
 where account_id = $1 and kind = $2 and key_id is null and limit_number is null
 for no key update
@@ -631,6 +632,10 @@ type LockAccountPoolRow struct {
 	RaisedAlarms        int16
 	EndMs               int64
 	Ended               bool
+	Attributed          int64
+	Uncovered           int64
+	Expiring            int64
+	ExpiryDue           bool
 }
 
 func (q *Queries) LockAccountPool(ctx context.Context, arg LockAccountPoolParams) (LockAccountPoolRow, error) {
@@ -655,15 +660,20 @@ func (q *Queries) LockAccountPool(ctx context.Context, arg LockAccountPoolParams
 		&i.RaisedAlarms,
 		&i.EndMs,
 		&i.Ended,
+		&i.Attributed,
+		&i.Uncovered,
+		&i.Expiring,
+		&i.ExpiryDue,
 	)
 	return i, err
 }
 
 const lockFreePools = `-- name: LockFreePools :many
 select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, limit_number, low_balance_threshold, limit_alert_percent, raised_alarms,
-    coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended
+    coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended,
+    attributed, uncovered, expiring, coalesce(next_expiry <= clock_timestamp(), false)::boolean as expiry_due
 from pools
-where id = any($1::bigint[])
+where id = any($1::bigint[]) and coalesce(next_expiry > clock_timestamp(), true)
 order by id
 for no key update skip locked
 `
@@ -687,9 +697,14 @@ type LockFreePoolsRow struct {
 	RaisedAlarms        int16
 	EndMs               int64
 	Ended               bool
+	Attributed          int64
+	Uncovered           int64
+	Expiring            int64
+	ExpiryDue           bool
 }
 
-// Like LockPools, without the pools whose rows another transaction holds.
+// Like LockPools, without the pools whose rows another transaction holds, and those with a credit that has expired: nothing is
+// granted of them before that is booked.
 func (q *Queries) LockFreePools(ctx context.Context, ids []int64) ([]LockFreePoolsRow, error) {
 	rows, err := q.db.Query(ctx, lockFreePools, ids)
 	if err != nil {
@@ -718,6 +733,10 @@ func (q *Queries) LockFreePools(ctx context.Context, ids []int64) ([]LockFreePoo
 			&i.RaisedAlarms,
 			&i.EndMs,
 			&i.Ended,
+			&i.Attributed,
+			&i.Uncovered,
+			&i.Expiring,
+			&i.ExpiryDue,
 		); err != nil {
 			return nil, err
 		}
@@ -731,7 +750,8 @@ func (q *Queries) LockFreePools(ctx context.Context, ids []int64) ([]LockFreePoo
 
 const lockKeyPool = `-- name: LockKeyPool :one
 select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, limit_number, low_balance_threshold, limit_alert_percent, raised_alarms,
-    coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended
+    coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended,
+    attributed, uncovered, expiring, coalesce(next_expiry <= clock_timestamp(), false)::boolean as expiry_due
 from pools
 where key_id = $1::uuid and kind = 2
 for no key update
@@ -756,6 +776,10 @@ type LockKeyPoolRow struct {
 	RaisedAlarms        int16
 	EndMs               int64
 	Ended               bool
+	Attributed          int64
+	Uncovered           int64
+	Expiring            int64
+	ExpiryDue           bool
 }
 
 func (q *Queries) LockKeyPool(ctx context.Context, keyID ident.UUID) (LockKeyPoolRow, error) {
@@ -780,6 +804,10 @@ func (q *Queries) LockKeyPool(ctx context.Context, keyID ident.UUID) (LockKeyPoo
 		&i.RaisedAlarms,
 		&i.EndMs,
 		&i.Ended,
+		&i.Attributed,
+		&i.Uncovered,
+		&i.Expiring,
+		&i.ExpiryDue,
 	)
 	return i, err
 }
@@ -827,7 +855,8 @@ func (q *Queries) LockLeases(ctx context.Context, arg LockLeasesParams) ([]Lease
 
 const lockPools = `-- name: LockPools :many
 select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, limit_number, low_balance_threshold, limit_alert_percent, raised_alarms,
-    coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended
+    coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended,
+    attributed, uncovered, expiring, coalesce(next_expiry <= clock_timestamp(), false)::boolean as expiry_due
 from pools
 where id = any($1::bigint[])
 order by id
@@ -853,6 +882,10 @@ type LockPoolsRow struct {
 	RaisedAlarms        int16
 	EndMs               int64
 	Ended               bool
+	Attributed          int64
+	Uncovered           int64
+	Expiring            int64
+	ExpiryDue           bool
 }
 
 func (q *Queries) LockPools(ctx context.Context, ids []int64) ([]LockPoolsRow, error) {
@@ -883,6 +916,10 @@ func (q *Queries) LockPools(ctx context.Context, ids []int64) ([]LockPoolsRow, e
 			&i.RaisedAlarms,
 			&i.EndMs,
 			&i.Ended,
+			&i.Attributed,
+			&i.Uncovered,
+			&i.Expiring,
+			&i.ExpiryDue,
 		); err != nil {
 			return nil, err
 		}
@@ -1381,16 +1418,17 @@ func (q *Queries) UnusableWindows(ctx context.Context, arg UnusableWindowsParams
 
 const updatePools = `-- name: UpdatePools :exec
 update pools p
-set free = n.free, settled = n.settled, overrun = n.overrun, late = n.late, central = n.central, generation = n.generation
+set total = n.total, free = n.free, settled = n.settled, overrun = n.overrun, late = n.late, central = n.central, generation = n.generation
 from (
-    select unnest($1::bigint[]) as id, unnest($2::bigint[]) as free, unnest($3::bigint[]) as settled, unnest($4::bigint[]) as overrun,
-        unnest($5::bigint[]) as late, unnest($6::boolean[]) as central, unnest($7::bigint[]) as generation
+    select unnest($1::bigint[]) as id, unnest($2::bigint[]) as total, unnest($3::bigint[]) as free, unnest($4::bigint[]) as settled, unnest($5::bigint[]) as overrun,
+        unnest($6::bigint[]) as late, unnest($7::boolean[]) as central, unnest($8::bigint[]) as generation
 ) as n
 where p.id = n.id
 `
 
 type UpdatePoolsParams struct {
 	Ids        []int64
+	Total      []int64
 	Free       []int64
 	Settled    []int64
 	Overrun    []int64
@@ -1402,6 +1440,7 @@ type UpdatePoolsParams struct {
 func (q *Queries) UpdatePools(ctx context.Context, arg UpdatePoolsParams) error {
 	_, err := q.db.Exec(ctx, updatePools,
 		arg.Ids,
+		arg.Total,
 		arg.Free,
 		arg.Settled,
 		arg.Overrun,

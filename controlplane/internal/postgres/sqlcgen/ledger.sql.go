@@ -13,26 +13,30 @@ import (
 )
 
 const correctionsOfRequest = `-- name: CorrectionsOfRequest :many
-select t.id, t.kind, t.reference, t.reason, t.actor, t.request_id, t.created_at, e.account_id::uuid as account_id, e.amount
+select t.id, t.kind, t.reference, t.reason, t.actor, t.request_id, t.credit_id, t.priority, t.expires_at, t.effective_at, t.created_at, e.account_id::uuid as account_id, e.amount
 from ledger_transactions t
 join ledger_entries e on e.transaction_id = t.id and e.ledger_account = 'customer'
-where t.request_id = $1::uuid and t.kind = 'correction'
+where t.request_id = $1::uuid and t.kind in ('correction', 'refund')
 order by t.created_at, t.id
 `
 
 type CorrectionsOfRequestRow struct {
-	ID        ident.UUID
-	Kind      string
-	Reference string
-	Reason    string
-	Actor     string
-	RequestID *ident.UUID
-	CreatedAt time.Time
-	AccountID ident.UUID
-	Amount    int64
+	ID          ident.UUID
+	Kind        string
+	Reference   string
+	Reason      string
+	Actor       string
+	RequestID   *ident.UUID
+	CreditID    *ident.UUID
+	Priority    int16
+	ExpiresAt   *time.Time
+	EffectiveAt *time.Time
+	CreatedAt   time.Time
+	AccountID   ident.UUID
+	Amount      int64
 }
 
-// The corrections that refer to a request, oldest first.
+// The corrections and refunds that refer to a request, oldest first.
 func (q *Queries) CorrectionsOfRequest(ctx context.Context, requestID ident.UUID) ([]CorrectionsOfRequestRow, error) {
 	rows, err := q.db.Query(ctx, correctionsOfRequest, requestID)
 	if err != nil {
@@ -49,6 +53,10 @@ func (q *Queries) CorrectionsOfRequest(ctx context.Context, requestID ident.UUID
 			&i.Reason,
 			&i.Actor,
 			&i.RequestID,
+			&i.CreditID,
+			&i.Priority,
+			&i.ExpiresAt,
+			&i.EffectiveAt,
 			&i.CreatedAt,
 			&i.AccountID,
 			&i.Amount,
@@ -64,7 +72,7 @@ func (q *Queries) CorrectionsOfRequest(ctx context.Context, requestID ident.UUID
 }
 
 const exportAccountLedger = `-- name: ExportAccountLedger :many
-select t.id, t.kind, t.reference, t.reason, t.actor, t.created_at, t.request_id, e.line, e.ledger_account, e.account_id, e.amount
+select t.id, t.kind, t.reference, t.reason, t.actor, t.created_at, t.request_id, t.credit_id, t.effective_at, e.line, e.ledger_account, e.account_id, e.amount
 from ledger_entries e
 join ledger_transactions t on t.id = e.transaction_id
 where e.account_id = $1::uuid and t.created_at >= $2 and t.created_at < $3
@@ -91,6 +99,8 @@ type ExportAccountLedgerRow struct {
 	Actor         string
 	CreatedAt     time.Time
 	RequestID     *ident.UUID
+	CreditID      *ident.UUID
+	EffectiveAt   *time.Time
 	Line          int32
 	LedgerAccount string
 	AccountID     *ident.UUID
@@ -122,6 +132,8 @@ func (q *Queries) ExportAccountLedger(ctx context.Context, arg ExportAccountLedg
 			&i.Actor,
 			&i.CreatedAt,
 			&i.RequestID,
+			&i.CreditID,
+			&i.EffectiveAt,
 			&i.Line,
 			&i.LedgerAccount,
 			&i.AccountID,
@@ -138,7 +150,7 @@ func (q *Queries) ExportAccountLedger(ctx context.Context, arg ExportAccountLedg
 }
 
 const exportLedger = `-- name: ExportLedger :many
-select t.id, t.kind, t.reference, t.reason, t.actor, t.created_at, t.request_id, e.line, e.ledger_account, e.account_id, e.amount
+select t.id, t.kind, t.reference, t.reason, t.actor, t.created_at, t.request_id, t.credit_id, t.effective_at, e.line, e.ledger_account, e.account_id, e.amount
 from ledger_transactions t
 join ledger_entries e on e.transaction_id = t.id
 where t.created_at >= $1 and t.created_at < $2
@@ -165,6 +177,8 @@ type ExportLedgerRow struct {
 	Actor         string
 	CreatedAt     time.Time
 	RequestID     *ident.UUID
+	CreditID      *ident.UUID
+	EffectiveAt   *time.Time
 	Line          int32
 	LedgerAccount string
 	AccountID     *ident.UUID
@@ -196,6 +210,8 @@ func (q *Queries) ExportLedger(ctx context.Context, arg ExportLedgerParams) ([]E
 			&i.Actor,
 			&i.CreatedAt,
 			&i.RequestID,
+			&i.CreditID,
+			&i.EffectiveAt,
 			&i.Line,
 			&i.LedgerAccount,
 			&i.AccountID,
@@ -212,7 +228,7 @@ func (q *Queries) ExportLedger(ctx context.Context, arg ExportLedgerParams) ([]E
 }
 
 const getCustomerTransaction = `-- name: GetCustomerTransaction :one
-select t.id, t.kind, t.reference, t.reason, t.actor, t.request_id, t.created_at, e.account_id::uuid as account_id, e.amount
+select t.id, t.kind, t.reference, t.reason, t.actor, t.request_id, t.credit_id, t.priority, t.expires_at, t.effective_at, t.created_at, e.account_id::uuid as account_id, e.amount
 from ledger_transactions t
 join ledger_entries e on e.transaction_id = t.id and e.ledger_account = 'customer'
 where t.kind = $1 and t.reference = $2
@@ -224,15 +240,19 @@ type GetCustomerTransactionParams struct {
 }
 
 type GetCustomerTransactionRow struct {
-	ID        ident.UUID
-	Kind      string
-	Reference string
-	Reason    string
-	Actor     string
-	RequestID *ident.UUID
-	CreatedAt time.Time
-	AccountID ident.UUID
-	Amount    int64
+	ID          ident.UUID
+	Kind        string
+	Reference   string
+	Reason      string
+	Actor       string
+	RequestID   *ident.UUID
+	CreditID    *ident.UUID
+	Priority    int16
+	ExpiresAt   *time.Time
+	EffectiveAt *time.Time
+	CreatedAt   time.Time
+	AccountID   ident.UUID
+	Amount      int64
 }
 
 func (q *Queries) GetCustomerTransaction(ctx context.Context, arg GetCustomerTransactionParams) (GetCustomerTransactionRow, error) {
@@ -245,6 +265,10 @@ func (q *Queries) GetCustomerTransaction(ctx context.Context, arg GetCustomerTra
 		&i.Reason,
 		&i.Actor,
 		&i.RequestID,
+		&i.CreditID,
+		&i.Priority,
+		&i.ExpiresAt,
+		&i.EffectiveAt,
 		&i.CreatedAt,
 		&i.AccountID,
 		&i.Amount,
@@ -280,19 +304,23 @@ func (q *Queries) InsertCreditEntries(ctx context.Context, arg InsertCreditEntri
 }
 
 const insertTransaction = `-- name: InsertTransaction :one
-insert into ledger_transactions (id, kind, reference, reason, actor, request_id)
-values ($1, $2, $3, $4, $5, $6)
+insert into ledger_transactions (id, kind, reference, reason, actor, request_id, credit_id, priority, expires_at, effective_at)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 on conflict do nothing
-returning id, kind, reference, reason, actor, request_id, created_at
+returning id, kind, reference, reason, actor, request_id, credit_id, priority, expires_at, effective_at, created_at
 `
 
 type InsertTransactionParams struct {
-	ID        ident.UUID
-	Kind      string
-	Reference string
-	Reason    string
-	Actor     string
-	RequestID *ident.UUID
+	ID          ident.UUID
+	Kind        string
+	Reference   string
+	Reason      string
+	Actor       string
+	RequestID   *ident.UUID
+	CreditID    *ident.UUID
+	Priority    int16
+	ExpiresAt   *time.Time
+	EffectiveAt *time.Time
 }
 
 // Returns no row if the kind and reference are booked already.
@@ -304,6 +332,10 @@ func (q *Queries) InsertTransaction(ctx context.Context, arg InsertTransactionPa
 		arg.Reason,
 		arg.Actor,
 		arg.RequestID,
+		arg.CreditID,
+		arg.Priority,
+		arg.ExpiresAt,
+		arg.EffectiveAt,
 	)
 	var i LedgerTransaction
 	err := row.Scan(
@@ -313,13 +345,17 @@ func (q *Queries) InsertTransaction(ctx context.Context, arg InsertTransactionPa
 		&i.Reason,
 		&i.Actor,
 		&i.RequestID,
+		&i.CreditID,
+		&i.Priority,
+		&i.ExpiresAt,
+		&i.EffectiveAt,
 		&i.CreatedAt,
 	)
 	return i, err
 }
 
 const listAccountTransactions = `-- name: ListAccountTransactions :many
-select t.id, t.kind, t.reference, t.reason, t.actor, t.request_id, t.created_at, e.account_id::uuid as account_id, e.amount
+select t.id, t.kind, t.reference, t.reason, t.actor, t.request_id, t.credit_id, t.priority, t.expires_at, t.effective_at, t.created_at, e.account_id::uuid as account_id, e.amount
 from ledger_entries e
 join ledger_transactions t on t.id = e.transaction_id
 where e.account_id = $1::uuid and ($2::text = '' or e.kind = $2) and ($3::boolean or e.transaction_id < $4)
@@ -336,15 +372,19 @@ type ListAccountTransactionsParams struct {
 }
 
 type ListAccountTransactionsRow struct {
-	ID        ident.UUID
-	Kind      string
-	Reference string
-	Reason    string
-	Actor     string
-	RequestID *ident.UUID
-	CreatedAt time.Time
-	AccountID ident.UUID
-	Amount    int64
+	ID          ident.UUID
+	Kind        string
+	Reference   string
+	Reason      string
+	Actor       string
+	RequestID   *ident.UUID
+	CreditID    *ident.UUID
+	Priority    int16
+	ExpiresAt   *time.Time
+	EffectiveAt *time.Time
+	CreatedAt   time.Time
+	AccountID   ident.UUID
+	Amount      int64
 }
 
 // It is planned for its values, so that the index of an account's movements finds its payments among many charges.
@@ -370,6 +410,10 @@ func (q *Queries) ListAccountTransactions(ctx context.Context, arg ListAccountTr
 			&i.Reason,
 			&i.Actor,
 			&i.RequestID,
+			&i.CreditID,
+			&i.Priority,
+			&i.ExpiresAt,
+			&i.EffectiveAt,
 			&i.CreatedAt,
 			&i.AccountID,
 			&i.Amount,
@@ -382,6 +426,21 @@ func (q *Queries) ListAccountTransactions(ctx context.Context, arg ListAccountTr
 		return nil, err
 	}
 	return items, nil
+}
+
+const refundedOfRequest = `-- name: RefundedOfRequest :one
+select coalesce(sum(e.amount), 0)::bigint
+from ledger_transactions t
+join ledger_entries e on e.transaction_id = t.id and e.ledger_account = 'customer'
+where t.request_id = $1::uuid and t.kind = 'refund'
+`
+
+// What refunds have given back of the charge of a request.
+func (q *Queries) RefundedOfRequest(ctx context.Context, requestID ident.UUID) (int64, error) {
+	row := q.db.QueryRow(ctx, refundedOfRequest, requestID)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const transactionCreatedAt = `-- name: TransactionCreatedAt :one

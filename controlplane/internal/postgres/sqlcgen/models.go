@@ -117,6 +117,17 @@ type ConsoleSession struct {
 	EndedAt    *time.Time
 }
 
+type Credit struct {
+	TransactionID ident.UUID
+	AccountID     ident.UUID
+	Amount        int64
+	Used          int64
+	Refunded      int64
+	Expired       int64
+	Held          int64
+	ExpiredAt     *time.Time
+}
+
 type DataKey struct {
 	ID          string
 	Sealed      []byte
@@ -214,13 +225,17 @@ type LedgerEntry struct {
 }
 
 type LedgerTransaction struct {
-	ID        ident.UUID
-	Kind      string
-	Reference string
-	Reason    string
-	Actor     string
-	RequestID *ident.UUID
-	CreatedAt time.Time
+	ID          ident.UUID
+	Kind        string
+	Reference   string
+	Reason      string
+	Actor       string
+	RequestID   *ident.UUID
+	CreditID    *ident.UUID
+	Priority    int16
+	ExpiresAt   *time.Time
+	EffectiveAt *time.Time
+	CreatedAt   time.Time
 }
 
 type Limit struct {
@@ -294,6 +309,10 @@ type Pool struct {
 	LowBalanceThreshold *int64
 	LimitAlertPercent   int16
 	RaisedAlarms        int16
+	Attributed          int64
+	Uncovered           int64
+	Expiring            int64
+	NextExpiry          *time.Time
 }
 
 type Provider struct {

@@ -410,7 +410,7 @@ select distinct a.id, a.name, coalesce(a.external_id, '') as external_id
 from ledger_transactions t
 join ledger_entries e on e.transaction_id = t.id and e.ledger_account = 'customer'
 join accounts a on a.id = e.account_id
-where t.kind in ('credit', 'refund', 'correction') and t.reference = $1
+where t.kind in ('payment', 'promotion', 'refund', 'correction') and t.reference = $1
 order by a.id
 limit $2
 `

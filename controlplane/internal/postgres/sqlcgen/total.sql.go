@@ -323,7 +323,7 @@ func (q *Queries) OpeningBalance(ctx context.Context, arg OpeningBalanceParams) 
 }
 
 const statementTransactions = `-- name: StatementTransactions :many
-select t.id, t.kind, t.reference, t.reason, t.actor, t.request_id, t.created_at, e.account_id::uuid as account_id, e.amount
+select t.id, t.kind, t.reference, t.reason, t.actor, t.request_id, t.credit_id, t.priority, t.expires_at, t.effective_at, t.created_at, e.account_id::uuid as account_id, e.amount
 from ledger_entries e
 join ledger_transactions t on t.id = e.transaction_id
 where e.account_id = $1::uuid and e.kind <> 'usage'
@@ -340,18 +340,22 @@ type StatementTransactionsParams struct {
 }
 
 type StatementTransactionsRow struct {
-	ID        ident.UUID
-	Kind      string
-	Reference string
-	Reason    string
-	Actor     string
-	RequestID *ident.UUID
-	CreatedAt time.Time
-	AccountID ident.UUID
-	Amount    int64
+	ID          ident.UUID
+	Kind        string
+	Reference   string
+	Reason      string
+	Actor       string
+	RequestID   *ident.UUID
+	CreditID    *ident.UUID
+	Priority    int16
+	ExpiresAt   *time.Time
+	EffectiveAt *time.Time
+	CreatedAt   time.Time
+	AccountID   ident.UUID
+	Amount      int64
 }
 
-// Top-ups, refunds and corrections of an account in a period, oldest first.
+// Credits, refunds and corrections of an account in a period, oldest first.
 func (q *Queries) StatementTransactions(ctx context.Context, arg StatementTransactionsParams) ([]StatementTransactionsRow, error) {
 	rows, err := q.db.Query(ctx, statementTransactions,
 		arg.AccountID,
@@ -373,6 +377,10 @@ func (q *Queries) StatementTransactions(ctx context.Context, arg StatementTransa
 			&i.Reason,
 			&i.Actor,
 			&i.RequestID,
+			&i.CreditID,
+			&i.Priority,
+			&i.ExpiresAt,
+			&i.EffectiveAt,
 			&i.CreatedAt,
 			&i.AccountID,
 			&i.Amount,

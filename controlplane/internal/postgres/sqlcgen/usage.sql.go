@@ -11,17 +11,6 @@ import (
 	"modelgateway/shared/ident"
 )
 
-const accountOfRequest = `-- name: AccountOfRequest :one
-select account_id from usage_records where request_id = $1
-`
-
-func (q *Queries) AccountOfRequest(ctx context.Context, requestID ident.UUID) (ident.UUID, error) {
-	row := q.db.QueryRow(ctx, accountOfRequest, requestID)
-	var account_id ident.UUID
-	err := row.Scan(&account_id)
-	return account_id, err
-}
-
 const accountUsageBelow = `-- name: AccountUsageBelow :one
 select r.request_id
 from api_keys k
@@ -54,6 +43,22 @@ func (q *Queries) AccountUsageBelow(ctx context.Context, arg AccountUsageBelowPa
 	var request_id ident.UUID
 	err := row.Scan(&request_id)
 	return request_id, err
+}
+
+const chargeOfRequest = `-- name: ChargeOfRequest :one
+select account_id, cost from usage_records where request_id = $1
+`
+
+type ChargeOfRequestRow struct {
+	AccountID ident.UUID
+	Cost      int64
+}
+
+func (q *Queries) ChargeOfRequest(ctx context.Context, requestID ident.UUID) (ChargeOfRequestRow, error) {
+	row := q.db.QueryRow(ctx, chargeOfRequest, requestID)
+	var i ChargeOfRequestRow
+	err := row.Scan(&i.AccountID, &i.Cost)
+	return i, err
 }
 
 const countKeys = `-- name: CountKeys :one

@@ -142,10 +142,11 @@ func (w *World) Customer(credit, limit, slots int64) *Customer {
 	if credit != 0 {
 		transaction := ident.New()
 		reference := ident.Transaction.Format(transaction)
-		w.Exec("insert into ledger_transactions (id, kind, reference) values ($1, 'credit', $2)", transaction, reference)
+		w.Exec("insert into ledger_transactions (id, kind, reference) values ($1, 'payment', $2)", transaction, reference)
 		w.Exec(`insert into ledger_entries (transaction_id, kind, line, ledger_account, account_id, amount)
-			values ($1, 'credit', 1, 'customer', $2, $3::bigint), ($1, 'credit', 2, 'funding', null, -$3::bigint)`,
+			values ($1, 'payment', 1, 'customer', $2, $3::bigint), ($1, 'payment', 2, 'funding', null, -$3::bigint)`,
 			transaction, c.Account, credit)
+		w.Exec("insert into credits (transaction_id, account_id, amount) values ($1, $2, $3)", transaction, c.Account, credit)
 	}
 	return c
 }

@@ -60,7 +60,7 @@ func (w *leaseWorld) post(db *postgres.DB, c *storetest.Customer, kind ledger.Ki
 	w.T.Helper()
 	_, _, err := moneystore.NewLedger(db).Post(w.T.Context(), ledger.Transaction{
 		ID: ledger.ID(ident.New()), AccountID: account.ID(c.Account), Kind: kind, Amount: money.Nano(amount), Reference: ident.Transaction.New(), Reason: "r",
-		MayOverdraw: kind != ledger.Credit,
+		MayOverdraw: kind != ledger.Payment,
 	})
 	if err != nil {
 		w.T.Fatal(err)
@@ -100,14 +100,14 @@ func TestAlarms(t *testing.T) {
 	w.wantEvents("threshold raised above the balance", `account.low_balance {"balance": 600, "threshold": 700}`)
 	spend(150)
 	w.wantEvents("limit reached", `key.spend_limit_reached {"spent": 550, "spend_limit": 500}`)
-	w.post(db, c, ledger.Credit, 260)
+	w.post(db, c, ledger.Payment, 260)
 	credit := w.events()
 	if len(credit) != 1 || credit[0][:17] != "account.credited " {
 		t.Errorf("credit: told %q", credit)
 	}
 	spend(50) // 660 again, but the balance was never a tenth above the threshold
 	w.wantEvents("swinging around the threshold")
-	w.post(db, c, ledger.Credit, 1000)
+	w.post(db, c, ledger.Payment, 1000)
 	w.events()
 	spend(961)
 	w.wantEvents("low again", `account.low_balance {"balance": 699, "threshold": 700}`)
@@ -142,7 +142,7 @@ func TestAlarms(t *testing.T) {
 }
 
 // A balance that is too low for a request counts as exhausted: the first refusal causes
-// an event, and later ones cause none until a top-up is booked.
+// an event, and later ones cause none until a payment is booked.
 func TestRefusalRaisesAlarm(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
@@ -164,7 +164,7 @@ func TestRefusalRaisesAlarm(t *testing.T) {
 		}
 	}
 	w.wantEvents("balance too small", `account.balance_exhausted {"balance": 10, "refused": true}`)
-	w.post(db, c, ledger.Credit, 1000)
+	w.post(db, c, ledger.Payment, 1000)
 	w.events()
 	for range 2 {
 		if reason := refuse(200); reason != wire.LimitSpent {

@@ -1,0 +1,81 @@
+package billingapi_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/httpapi/servertest"
+	"modelgateway/shared/price"
+)
+
+// Credits are used in their order, and refunds keep within what they refund.
+func TestCreditsAndTheirRefunds(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	b.Apply(servertest.DemoCatalog)
+	a := b.Account(1)
+	k := b.Key(a.ID, "")
+	post := func(c adminclient.CreditCreate) *servertest.Answer[adminclient.Transaction] {
+		t.Helper()
+		r, err := servertest.Answered(b.API.CreateCredit(t.Context(), a.ID, nil, c))
+		servertest.Check(t, err)
+		return r
+	}
+	paid := b.Credit(a.ID, "10.00", "invoice-1")
+	expires := time.Now().Add(24 * time.Hour).UTC().Truncate(time.Second)
+	given := post(adminclient.CreditCreate{Amount: "2.00", Kind: adminclient.CreditKindPromotion, Reference: "welcome", ExpiresAt: &expires})
+	if given.StatusCode != http.StatusCreated || !given.Value.ExpiresAt.Equal(expires) {
+		t.Fatalf("promotion: %d %s", given.StatusCode, given.Body)
+	}
+	request := b.Proxy("p").Report(k, time.Now(), b.Sheet("demo-chat"), price.Usage{Input: 1_000_000, Output: 100_000})
+	cost := "1.50"
+
+	for name, c := range map[string]adminclient.CreditCreate{
+		"more than the charge": {Amount: "1.500000001", Kind: adminclient.CreditKindRefund, Reference: "r1", RequestID: &request},
+		"more than the credit": {Amount: "-2.000000001", Kind: adminclient.CreditKindRefund, Reference: "r2", CreditID: &given.Value.ID},
+	} {
+		t.Run(name, func(t *testing.T) { servertest.Problem(t, post(c).Problem, http.StatusConflict, "refund_too_large") })
+	}
+	other := b.Credit(b.Account(1).ID, "1.00", "invoice-2")
+	servertest.Problem(t, post(adminclient.CreditCreate{Amount: "-1.00", Kind: adminclient.CreditKindRefund, Reference: "r3", CreditID: &other.ID}).
+		Problem, http.StatusConflict, "no_such_credit")
+	for _, c := range []adminclient.CreditCreate{
+		{Amount: "1.00", Kind: adminclient.CreditKindRefund, Reference: "r4", RequestID: &request},
+		{Amount: "0.50", Kind: adminclient.CreditKindRefund, Reference: "r5", RequestID: &request},
+		{Amount: "-10.00", Kind: adminclient.CreditKindRefund, Reference: "r6", CreditID: &paid.ID},
+	} {
+		if r := post(c); r.StatusCode != http.StatusCreated {
+			t.Fatalf("refund: %d %s", r.StatusCode, r.Body)
+		}
+	}
+	servertest.Problem(t, post(adminclient.CreditCreate{Amount: "0.000000001", Kind: adminclient.CreditKindRefund, Reference: "r7", RequestID: &request}).
+		Problem, http.StatusConflict, "refund_too_large")
+	servertest.Problem(t, post(adminclient.CreditCreate{Amount: "-0.000000001", Kind: adminclient.CreditKindRefund, Reference: "r8", CreditID: &paid.ID}).
+		Problem, http.StatusConflict, "refund_too_large")
+
+	type row struct{ Kind, State, Amount, Used, Refunded, Left string }
+	var got []row
+	pages := 0
+	for cursor := (*string)(nil); pages == 0 || cursor != nil; pages++ {
+		r, err := servertest.Answered(b.API.ListCredits(t.Context(), a.ID, &adminclient.ListCreditsParams{Limit: new(2), Cursor: cursor}))
+		servertest.Check(t, err)
+		for _, c := range r.Value.Data {
+			got = append(got, row{string(c.Kind), string(c.State), c.Amount, c.Used, c.Refunded, c.Left})
+		}
+		cursor = r.Value.NextCursor
+	}
+	want := []row{
+		{"refund", "active", "0.50", "0.00", "0.00", "0.50"},
+		{"refund", "active", "1.00", "0.00", "0.00", "1.00"},
+		{"promotion", "active", "2.00", cost, "0.00", "0.50"},
+		{"payment", "used", "10.00", "0.00", "10.00", "0.00"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" || pages != 2 {
+		t.Errorf("credits in %d pages (-want +got):\n%s", pages, diff)
+	}
+	b.CheckLedger()
+}

@@ -1,0 +1,138 @@
+package moneystore_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"modelgateway/controlplane/internal/ledger"
+	"modelgateway/controlplane/internal/postgres/moneystore"
+	"modelgateway/controlplane/internal/postgres/storetest"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/money"
+)
+
+// credits returns the credits of an account, newest first, without what does not change.
+func (w *world) credits(a *worldAccount) []ledger.Credit {
+	w.t.Helper()
+	found, _, err := moneystore.NewLedger(w.db).Credits(w.t.Context(), ledger.Query{AccountID: a.id, Limit: 100})
+	storetest.Check(w.t, err)
+	return found
+}
+
+// wantCredits compares the figures of the credits, newest first.
+func (w *world) wantCredits(a *worldAccount, want ...ledger.Credit) {
+	w.t.Helper()
+	figures := cmpopts.IgnoreFields(ledger.Credit{}, "ID", "AccountID", "Reference", "Priority", "ExpiresAt", "CreatedAt", "EndedAt", "Due")
+	if diff := cmp.Diff(want, w.credits(a), figures); diff != "" {
+		w.t.Errorf("credits (-want +got):\n%s", diff)
+	}
+}
+
+// giveBack returns units of the account's leases.
+func (w *world) giveBack(a *worldAccount, units money.Nano) {
+	w.t.Helper()
+	for _, statement := range []string{
+		"update leases set returned = returned + $1 where pool_id = (select id from pools where account_id = $2 and kind = 1)",
+		"update pools set free = free + $1 where account_id = $2 and kind = 1",
+	} {
+		_, err := w.db.Pool().Exec(w.t.Context(), statement, int64(units), ident.UUID(a.id))
+		storetest.Check(w.t, err)
+	}
+}
+
+// Postgres is away when a credit expires. What was there at that moment is booked with that time, before anything else is charged;
+// requests that began before use what is held, and what comes back expires.
+func TestExpiryDuringAnOutageIsExact(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	a, ctx := &w.accounts[0], t.Context()
+	store := moneystore.NewLedger(w.db)
+	storetest.Check(t, w.post(ctx, a, ledger.Payment, 100))
+	storetest.Check(t, w.promote(ctx, a, 10))
+	storetest.Check(t, w.charge(ctx, a, 1))
+	storetest.Check(t, w.lease(ctx, a, 6))
+	w.wantCredits(a, ledger.Credit{Kind: ledger.Promotion, Amount: 10, Used: 1}, ledger.Credit{Kind: ledger.Payment, Amount: 100})
+
+	outage := time.Now().Add(-10 * time.Minute)
+	storetest.Check(t, expireNow(ctx, w.db, a.promotions[0], 10*time.Minute))
+	storetest.Check(t, w.chargeFrom(ctx, a, 2, outage.Add(-time.Minute)))
+	w.wantCredits(a, ledger.Credit{Kind: ledger.Promotion, Amount: 10, Used: 3, Expired: 3, Held: 4}, ledger.Credit{Kind: ledger.Payment, Amount: 100})
+	storetest.Check(t, w.chargeFrom(ctx, a, 1, outage.Add(time.Minute)))
+	w.wantCredits(a, ledger.Credit{Kind: ledger.Promotion, Amount: 10, Used: 3, Expired: 3, Held: 4}, ledger.Credit{Kind: ledger.Payment, Amount: 100, Used: 1})
+	w.verify()
+
+	w.giveBack(a, 2) // of 6 units 1 is outstanding then
+	_, err := store.ExpireCredits(ctx)
+	storetest.Check(t, err)
+	w.wantCredits(a, ledger.Credit{Kind: ledger.Promotion, Amount: 10, Used: 3, Expired: 6, Held: 1}, ledger.Credit{Kind: ledger.Payment, Amount: 100, Used: 1})
+	storetest.Check(t, w.chargeFrom(ctx, a, 5, outage.Add(-time.Second))) // more than was reserved
+	w.wantCredits(a, ledger.Credit{Kind: ledger.Promotion, Amount: 10, Used: 4, Expired: 6}, ledger.Credit{Kind: ledger.Payment, Amount: 100, Used: 5})
+	w.verify()
+
+	booked, err := store.List(ctx, ledger.Query{AccountID: a.id, Kind: ledger.Expiry, Limit: 10})
+	storetest.Check(t, err)
+	if len(booked) != 3 || booked[2].Amount != -3 || booked[1].Amount != -1 || booked[0].Amount != -2 || booked[0].CreditID != w.credits(a)[0].ID {
+		t.Fatalf("booked %+v; want 3 of the promotion, then 1 and 2", booked)
+	}
+	if at := booked[2].EffectiveAt; !at.Equal(w.credits(a)[0].ExpiresAt) || time.Since(at) < 10*time.Minute {
+		t.Errorf("the first is effective at %s; the credit expired at %s", at, w.credits(a)[0].ExpiresAt)
+	}
+	if at := booked[0].EffectiveAt; !at.IsZero() {
+		t.Errorf("what came back later is effective at %s; want the time of booking", at)
+	}
+}
+
+func TestExpiryIsBookedOnceByManyReplicas(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	for i := range w.accounts {
+		storetest.Check(t, w.promote(t.Context(), &w.accounts[i], 10))
+		storetest.Check(t, w.charge(t.Context(), &w.accounts[i], 3))
+		storetest.Check(t, w.expire(t.Context(), &w.accounts[i]))
+	}
+	var all sync.WaitGroup
+	errs := make([]error, 4)
+	changes := make([]int, len(errs))
+	for i := range errs {
+		all.Go(func() {
+			found, err := moneystore.NewLedger(w.db).ExpireCredits(context.WithoutCancel(t.Context()))
+			errs[i], changes[i] = err, len(found)
+		})
+	}
+	all.Wait()
+	sum := 0
+	for i := range errs {
+		storetest.Check(t, errs[i])
+		sum += changes[i]
+	}
+	if sum != len(w.accounts) {
+		t.Errorf("%d changes are announced; want one for each account", sum)
+	}
+	for i := range w.accounts {
+		w.wantCredits(&w.accounts[i], ledger.Credit{Kind: ledger.Promotion, Amount: 10, Used: 3, Expired: 7})
+	}
+	w.verify()
+}
+
+// A payment of the account books first what has expired, so that it does not pay with its own money what the credit has covered.
+func TestBookingWaitsForAnExpiry(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	a := &w.accounts[0]
+	storetest.Check(t, w.promote(t.Context(), a, 10))
+	storetest.Check(t, w.charge(t.Context(), a, 12))
+	w.wantCredits(a, ledger.Credit{Kind: ledger.Promotion, Amount: 10, Used: 10})
+	storetest.Check(t, w.promote(t.Context(), a, 10))
+	w.wantCredits(a, ledger.Credit{Kind: ledger.Promotion, Amount: 10, Used: 2}, ledger.Credit{Kind: ledger.Promotion, Amount: 10, Used: 10})
+	a.promotions = a.promotions[1:]
+	storetest.Check(t, w.expire(t.Context(), a))
+	storetest.Check(t, w.post(t.Context(), a, ledger.Payment, 5))
+	w.wantCredits(a, ledger.Credit{Kind: ledger.Payment, Amount: 5}, ledger.Credit{Kind: ledger.Promotion, Amount: 10, Used: 2, Expired: 8},
+		ledger.Credit{Kind: ledger.Promotion, Amount: 10, Used: 10})
+	w.verify()
+}

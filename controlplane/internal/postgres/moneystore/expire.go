@@ -1,0 +1,174 @@
+package moneystore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/ledger"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/changestore"
+	"modelgateway/controlplane/internal/postgres/leasestore"
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/lease/allocator"
+	"modelgateway/shared/money"
+	"modelgateway/shared/wire"
+)
+
+// expiryBatch bounds the accounts that one call of ExpireCredits looks at, of each kind.
+const expiryBatch = 200
+
+// errNothingExpired ends a transaction that has found nothing to book.
+var errNothingExpired = errors.New("no credit has expired")
+
+// ExpireCredits implements ledger.Store. From the moment at which a credit expires until that is booked, nothing is granted of the
+// balance and nothing is charged to it (leasestore.ErrExpiryDue), so that what is booked later is what was there at that moment. An
+// error with one account does not stop the others.
+func (s *Ledger) ExpireCredits(ctx context.Context) ([]wire.KeyChange, error) {
+	var changes []wire.KeyChange
+	var errs []error
+	due, err := s.db.Queries().AccountsWithExpiry(ctx, expiryBatch)
+	if err != nil {
+		return nil, postgres.Translate("find expired credits", err)
+	}
+	for _, id := range due {
+		change, err := expireCredits(ctx, s.db, id)
+		errs = append(errs, err)
+		if change != nil {
+			changes = append(changes, *change)
+		}
+	}
+
+	held, err := s.db.Queries().AccountsWithHeldCredit(ctx, expiryBatch)
+	errs = append(errs, postgres.Translate("find credits that are held", err))
+	for _, id := range held {
+		errs = append(errs, s.release(ctx, id))
+	}
+	return changes, errors.Join(errs...)
+}
+
+// expireCredits books the credits of an account that are due, if there are any, and lowers its balance by what was left of them.
+func expireCredits(ctx context.Context, db *postgres.DB, id ident.UUID) (change *wire.KeyChange, err error) {
+	err = db.InTx(ctx, func(tx pgx.Tx) error {
+		q := sqlcgen.New(tx)
+		rev, err := q.TakeRevision(ctx) // before anything else is locked
+		if err != nil {
+			return fmt.Errorf("take revision: %w", err)
+		}
+
+		row, credits, err := lockCredits(ctx, q, id)
+		if err != nil {
+			return err
+		}
+		if !row.ExpiryDue {
+			return errNothingExpired
+		}
+
+		expired, withdrawn := credits.Expire(outstanding(row), time.Now())
+		pool, err := leasestore.ResizePool(ctx, q, row, func(p *allocator.Pool) { p.Adjust(-int64(withdrawn)) })
+		if err != nil {
+			return err
+		}
+		if err := credits.save(ctx, q); err != nil {
+			return err
+		}
+		if err := bookExpired(ctx, q, pool, expired); err != nil {
+			return err
+		}
+		if withdrawn == 0 {
+			return nil
+		}
+
+		c, err := changestore.InsertKeyChange(ctx, q, rev, wire.AccountUpdated, id, nil)
+		change = &c
+		return err
+	})
+	if errors.Is(err, errNothingExpired) { // another replica was faster
+		return nil, nil //nolint:nilnil // there is no change to announce
+	}
+	return change, postgres.Translate("expire credits of "+account.ID(id).String(), err)
+}
+
+// release ends the hold of expired credits of an account, as far as the requests that had begun before have ended.
+func (s *Ledger) release(ctx context.Context, id ident.UUID) error {
+	err := s.db.InTx(ctx, func(tx pgx.Tx) error {
+		q := sqlcgen.New(tx)
+		row, credits, err := lockCredits(ctx, q, id)
+		if err != nil {
+			return err
+		}
+
+		now, err := q.Now(ctx)
+		if err != nil {
+			return fmt.Errorf("read the time: %w", err)
+		}
+		expired := credits.Release(outstanding(row), now)
+		if len(expired) == 0 {
+			return errNothingExpired
+		}
+		if err := credits.save(ctx, q); err != nil {
+			return err
+		}
+
+		pool, err := leasestore.ResizePool(ctx, q, row, func(*allocator.Pool) {})
+		if err != nil {
+			return err
+		}
+		return bookExpired(ctx, q, pool, expired)
+	})
+	if errors.Is(err, errNothingExpired) {
+		return nil
+	}
+	return postgres.Translate("release credits of "+account.ID(id).String(), err)
+}
+
+// lockCredits locks the balance pool of an account, and reads its open credits with all charges attributed.
+func lockCredits(ctx context.Context, q *sqlcgen.Queries, id ident.UUID) (*sqlcgen.LockPoolsRow, *heldCredits, error) {
+	row, err := q.LockAccountPool(ctx, sqlcgen.LockAccountPoolParams{AccountID: id, Kind: int16(wire.Balance)})
+	if err != nil {
+		return nil, nil, postgres.NotFoundAs("lock balance", err, account.ErrNotFound)
+	}
+	pool := (*sqlcgen.LockPoolsRow)(&row)
+	credits, err := loadCredits(ctx, q, pool)
+	if err != nil {
+		return nil, nil, err
+	}
+	credits.Advance(money.Nano(row.Settled))
+	return pool, credits, nil
+}
+
+// outstanding returns what the leases of a pool hold.
+func outstanding(row *sqlcgen.LockPoolsRow) money.Nano {
+	return money.Nano(row.Total - row.Free - row.Settled)
+}
+
+// bookExpired writes a ledger transaction for each part of a credit that has expired.
+func bookExpired(ctx context.Context, q *sqlcgen.Queries, pool *leasestore.AlarmPool, expired []ledger.ExpiredPart) error {
+	for _, part := range expired {
+		id := ledger.ID(ident.New())
+		t := &ledger.Transaction{
+			ID:          id,
+			AccountID:   part.Credit.AccountID,
+			Kind:        ledger.Expiry,
+			Amount:      -part.Amount,
+			Reference:   id.String(),
+			CreditID:    part.Credit.ID,
+			EffectiveAt: part.At,
+		}
+		if _, err := insertTransaction(ctx, q, t, nil); err != nil {
+			return fmt.Errorf("insert transaction: %w", err)
+		}
+		if err := insertEvents(ctx, q, t, pool); err != nil {
+			return err
+		}
+		if err := insertEntries(ctx, q, t, part.Credit.Kind); err != nil {
+			return err
+		}
+	}
+	return leasestore.UpdateAlarms(ctx, q, *pool)
+}
