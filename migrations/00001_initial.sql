@@ -267,6 +267,8 @@ create table pools (
     late bigint not null default 0,
     central boolean not null default true,
     generation bigint not null default 1,
+    -- of a balance: the highest that it was; an alert is only raised for a balance that was above
+    peak bigint not null default 0,
     -- of a balance: the alert is raised below this amount; null for no alert
     low_balance_threshold bigint check (low_balance_threshold > 0),
     -- of a spend limit: the alert is raised when this share is spent, 0 for no alert; of a balance: the share for new keys of

@@ -624,7 +624,7 @@ type AccountStatus string
 
 // Alerts defines model for Alerts.
 type Alerts struct {
-	// LowBalance The balance below which `account.low_balance` is sent. It is sent again only after the balance was a tenth above the threshold. Null disables it.
+	// LowBalance The balance below which `account.low_balance` is sent, if it was ever at or above. It is sent again only after the balance was a tenth above the threshold. Null disables it.
 	LowBalance *string `json:"low_balance"`
 
 	// SpendLimitPercent The share of a key's spend limit at which `key.spend_limit_near` is sent; 0 disables it.
@@ -1758,7 +1758,7 @@ type EventList struct {
 // EventOrder defines model for EventOrder.
 type EventOrder string
 
-// EventType `account.low_balance`: the balance fell below the account's threshold. `account.balance_exhausted`: the balance is spent,
+// EventType `account.low_balance`: the balance fell below the account's threshold. Neither it nor `account.balance_exhausted` is sent for a balance that was never above. `account.balance_exhausted`: the balance is spent,
 // or a request was refused because the balance was too low for it. Both contain a forecast of how many hours the balance
 // lasts at the rate of the last hour or day, whichever is higher. `account.credited`: a payment, a promotion, a refund or a correction has raised the balance.
 // `account.debited`: a refund, a correction or the expiry of a credit has lowered it. `amount` has no sign in either, and `kind` says what was booked.

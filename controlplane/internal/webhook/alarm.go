@@ -32,6 +32,8 @@ type Pool struct {
 	Unlimited        bool
 	// Total is the amount put into the pool, Settled the amount charged; both in nano-units.
 	Total, Settled int64
+	// Peak is the highest that a balance was.
+	Peak int64
 	// LowAt is the balance below which the account is low; zero disables the alarm.
 	LowAt int64
 	// Percent is the share of a limit at which it is nearly spent; zero disables the alarm.
@@ -66,21 +68,16 @@ func (p *Pool) EvaluateAlarms(refused bool) (now AlarmSet, raised []Type) {
 
 func (p *Pool) balanceAlarms(refused bool) AlarmSet {
 	var now AlarmSet
-	if p.Total == 0 && p.Settled == 0 && !refused {
-		// Nothing is in the account, and nothing was charged, so nothing is low or spent: a portal that sets alerts before the first
-		// payment hears nothing.
-		return p.Raised
-	}
-
 	threshold := p.LowAt
 	if p.Raised&AlarmNear != 0 {
 		threshold += p.LowAt / hysteresisShare
 	}
-	if p.LowAt > 0 && p.Left() < threshold {
+	// Nothing is low or spent that was never above: a portal that sets alerts before the first payment hears nothing.
+	if p.LowAt > 0 && p.Peak >= p.LowAt && p.Left() < threshold {
 		now |= AlarmNear
 	}
 	// An exhaustion alarm raised by a refusal holds until a payment: ClearExhausted clears it.
-	if p.Left() <= 0 || refused || p.Raised&AlarmExhausted != 0 {
+	if p.Peak > 0 && (p.Left() <= 0 || refused || p.Raised&AlarmExhausted != 0) {
 		now |= AlarmExhausted
 	}
 	return now

@@ -15,7 +15,7 @@ func TestAlarmsOfBalancesAndLimits(t *testing.T) {
 	t.Parallel()
 	const near, out = webhook.AlarmNear, webhook.AlarmExhausted
 	balance := func(left, low int64, alarmed webhook.AlarmSet) webhook.Pool {
-		return webhook.Pool{Kind: wire.Balance, Total: left + 500, Settled: 500, LowAt: low, Percent: 80, Raised: alarmed}
+		return webhook.Pool{Kind: wire.Balance, Total: left + 500, Settled: 500, Peak: 500, LowAt: low, Percent: 80, Raised: alarmed}
 	}
 	limit := func(settled, total int64, percent int16, alarmed webhook.AlarmSet) webhook.Pool {
 		return webhook.Pool{Kind: wire.Limit, Total: total, Settled: settled, Percent: percent, Raised: alarmed}
@@ -27,8 +27,11 @@ func TestAlarmsOfBalancesAndLimits(t *testing.T) {
 		raised  []webhook.Type
 	}{
 		"new account":                         {pool: webhook.Pool{Kind: wire.Balance, LowAt: 100}},
-		"new account, debited":                {pool: webhook.Pool{Kind: wire.Balance, Total: -5}, now: out, raised: []webhook.Type{webhook.BalanceExhausted}},
-		"new account, request refused":        {pool: webhook.Pool{Kind: wire.Balance}, refused: true, now: out, raised: []webhook.Type{webhook.BalanceExhausted}},
+		"new account, debited":                {pool: webhook.Pool{Kind: wire.Balance, Total: -5, LowAt: 100}},
+		"new account, request refused":        {pool: webhook.Pool{Kind: wire.Balance}, refused: true},
+		"balance that was never above":        {pool: webhook.Pool{Kind: wire.Balance, Total: 99, Settled: 5, Peak: 99, LowAt: 100}},
+		"balance that was, and is gone":       {pool: webhook.Pool{Kind: wire.Balance, Total: 99, Settled: 99, Peak: 99, LowAt: 100}, now: out, raised: []webhook.Type{webhook.BalanceExhausted}},
+		"balance that was at the threshold":   {pool: webhook.Pool{Kind: wire.Balance, Total: 100, Settled: 1, Peak: 100, LowAt: 100}, now: near, raised: []webhook.Type{webhook.LowBalance}},
 		"balance at threshold":                {pool: balance(100, 100, 0)},
 		"balance below":                       {pool: balance(99, 100, 0), now: near, raised: []webhook.Type{webhook.LowBalance}},
 		"balance below, told":                 {pool: balance(1, 100, near), now: near},
@@ -68,7 +71,7 @@ func TestAlarmIsRaisedOncePerCrossing(t *testing.T) {
 	reports := 0
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		p := webhook.Pool{Kind: wire.Balance, Total: 5 * low, LowAt: low}
+		p := webhook.Pool{Kind: wire.Balance, Total: 5 * low, Peak: 5 * low, LowAt: low}
 		rose := true
 		for range 500 {
 			if amount := r.Int64N(low / 5); r.IntN(2) == 0 {

@@ -63,6 +63,7 @@ func alarmPoolOf(r *sqlcgen.LockPoolsRow) *AlarmPool {
 			Unlimited: r.Unlimited,
 			Total:     r.Total,
 			Settled:   r.Settled,
+			Peak:      r.Peak,
 			LowAt:     postgres.Deref(r.LowBalanceThreshold),
 			Percent:   r.LimitAlertPercent,
 			Raised:    webhook.AlarmSet(r.RaisedAlarms),

@@ -136,6 +136,7 @@ func ResizePool(ctx context.Context, q *sqlcgen.Queries, row *sqlcgen.LockPoolsR
 			Free:       p.Free,
 			Central:    p.Central,
 			Generation: p.Generation,
+			Peak:       max(row.Peak, p.Total-p.Settled),
 		}); err != nil {
 			return nil, fmt.Errorf("resize pool %d: %w", p.ID, err)
 		}
@@ -144,6 +145,7 @@ func ResizePool(ctx context.Context, q *sqlcgen.Queries, row *sqlcgen.LockPoolsR
 	alarms := alarmPoolOf(row)
 	if alarms != nil {
 		alarms.Total, alarms.Unlimited = p.Total, p.Unlimited
+		alarms.Peak = max(alarms.Peak, alarms.Left())
 	}
 
 	return alarms, nil

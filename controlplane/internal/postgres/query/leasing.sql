@@ -26,7 +26,7 @@ select id from proxy_sessions where id = any(@ids::bigint[]);
 -- name: LockPools :many
 select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, limit_number, low_balance_threshold, limit_alert_percent, raised_alarms,
     coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended,
-    attributed, uncovered, expiring, coalesce(next_expiry <= clock_timestamp(), false)::boolean as expiry_due
+    attributed, uncovered, expiring, peak, coalesce(next_expiry <= clock_timestamp(), false)::boolean as expiry_due
 from pools
 where id = any(@ids::bigint[])
 order by id
@@ -37,7 +37,7 @@ for no key update;
 -- granted of them before that is booked.
 select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, limit_number, low_balance_threshold, limit_alert_percent, raised_alarms,
     coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended,
-    attributed, uncovered, expiring, coalesce(next_expiry <= clock_timestamp(), false)::boolean as expiry_due
+    attributed, uncovered, expiring, peak, coalesce(next_expiry <= clock_timestamp(), false)::boolean as expiry_due
 from pools
 where id = any(@ids::bigint[]) and coalesce(next_expiry > clock_timestamp(), true)
 order by id
@@ -49,7 +49,7 @@ select id from pools where id = any(@ids::bigint[]);
 -- name: LockAccountPool :one
 select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, limit_number, low_balance_threshold, limit_alert_percent, raised_alarms,
     coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended,
-    attributed, uncovered, expiring, coalesce(next_expiry <= clock_timestamp(), false)::boolean as expiry_due
+    attributed, uncovered, expiring, peak, coalesce(next_expiry <= clock_timestamp(), false)::boolean as expiry_due
 from pools
 where account_id = @account_id and kind = @kind and key_id is null and limit_number is null
 for no key update;
@@ -57,7 +57,7 @@ for no key update;
 -- name: LockKeyPool :one
 select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, limit_number, low_balance_threshold, limit_alert_percent, raised_alarms,
     coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended,
-    attributed, uncovered, expiring, coalesce(next_expiry <= clock_timestamp(), false)::boolean as expiry_due
+    attributed, uncovered, expiring, peak, coalesce(next_expiry <= clock_timestamp(), false)::boolean as expiry_due
 from pools
 where key_id = @key_id::uuid and kind = 2
 for no key update;
@@ -65,7 +65,8 @@ for no key update;
 -- name: ResizePool :exec
 -- Changes the total of a pool, with its free units and its mode.
 update pools
-set total = @total, unlimited = @unlimited, free = @free, central = @central, generation = @generation
+set total = @total, unlimited = @unlimited, free = @free, central = @central, generation = @generation,
+    peak = @peak
 where id = @id;
 
 -- name: LockLeases :many

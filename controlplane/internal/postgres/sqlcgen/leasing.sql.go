@@ -602,7 +602,7 @@ func (q *Queries) LoadKeys(ctx context.Context, lookupHashes [][]byte) ([]LoadKe
 const lockAccountPool = `-- name: LockAccountPool :one
 select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, limit_number, low_balance_threshold, limit_alert_percent, raised_alarms,
     coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended,
-    attributed, uncovered, expiring, coalesce(next_expiry <= clock_timestamp(), false)::boolean as expiry_due
+    attributed, uncovered, expiring, peak, coalesce(next_expiry <= clock_timestamp(), false)::boolean as expiry_due
 from pools
 where account_id = $1 and kind = $2 and key_id is null and limit_number is null
 for no key update
@@ -635,6 +635,7 @@ type LockAccountPoolRow struct {
 	Attributed          int64
 	Uncovered           int64
 	Expiring            int64
+	Peak                int64
 	ExpiryDue           bool
 }
 
@@ -663,6 +664,7 @@ func (q *Queries) LockAccountPool(ctx context.Context, arg LockAccountPoolParams
 		&i.Attributed,
 		&i.Uncovered,
 		&i.Expiring,
+		&i.Peak,
 		&i.ExpiryDue,
 	)
 	return i, err
@@ -671,7 +673,7 @@ func (q *Queries) LockAccountPool(ctx context.Context, arg LockAccountPoolParams
 const lockFreePools = `-- name: LockFreePools :many
 select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, limit_number, low_balance_threshold, limit_alert_percent, raised_alarms,
     coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended,
-    attributed, uncovered, expiring, coalesce(next_expiry <= clock_timestamp(), false)::boolean as expiry_due
+    attributed, uncovered, expiring, peak, coalesce(next_expiry <= clock_timestamp(), false)::boolean as expiry_due
 from pools
 where id = any($1::bigint[]) and coalesce(next_expiry > clock_timestamp(), true)
 order by id
@@ -700,6 +702,7 @@ type LockFreePoolsRow struct {
 	Attributed          int64
 	Uncovered           int64
 	Expiring            int64
+	Peak                int64
 	ExpiryDue           bool
 }
 
@@ -736,6 +739,7 @@ func (q *Queries) LockFreePools(ctx context.Context, ids []int64) ([]LockFreePoo
 			&i.Attributed,
 			&i.Uncovered,
 			&i.Expiring,
+			&i.Peak,
 			&i.ExpiryDue,
 		); err != nil {
 			return nil, err
@@ -751,7 +755,7 @@ func (q *Queries) LockFreePools(ctx context.Context, ids []int64) ([]LockFreePoo
 const lockKeyPool = `-- name: LockKeyPool :one
 select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, limit_number, low_balance_threshold, limit_alert_percent, raised_alarms,
     coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended,
-    attributed, uncovered, expiring, coalesce(next_expiry <= clock_timestamp(), false)::boolean as expiry_due
+    attributed, uncovered, expiring, peak, coalesce(next_expiry <= clock_timestamp(), false)::boolean as expiry_due
 from pools
 where key_id = $1::uuid and kind = 2
 for no key update
@@ -779,6 +783,7 @@ type LockKeyPoolRow struct {
 	Attributed          int64
 	Uncovered           int64
 	Expiring            int64
+	Peak                int64
 	ExpiryDue           bool
 }
 
@@ -807,6 +812,7 @@ func (q *Queries) LockKeyPool(ctx context.Context, keyID ident.UUID) (LockKeyPoo
 		&i.Attributed,
 		&i.Uncovered,
 		&i.Expiring,
+		&i.Peak,
 		&i.ExpiryDue,
 	)
 	return i, err
@@ -856,7 +862,7 @@ func (q *Queries) LockLeases(ctx context.Context, arg LockLeasesParams) ([]Lease
 const lockPools = `-- name: LockPools :many
 select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, limit_number, low_balance_threshold, limit_alert_percent, raised_alarms,
     coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended,
-    attributed, uncovered, expiring, coalesce(next_expiry <= clock_timestamp(), false)::boolean as expiry_due
+    attributed, uncovered, expiring, peak, coalesce(next_expiry <= clock_timestamp(), false)::boolean as expiry_due
 from pools
 where id = any($1::bigint[])
 order by id
@@ -885,6 +891,7 @@ type LockPoolsRow struct {
 	Attributed          int64
 	Uncovered           int64
 	Expiring            int64
+	Peak                int64
 	ExpiryDue           bool
 }
 
@@ -919,6 +926,7 @@ func (q *Queries) LockPools(ctx context.Context, ids []int64) ([]LockPoolsRow, e
 			&i.Attributed,
 			&i.Uncovered,
 			&i.Expiring,
+			&i.Peak,
 			&i.ExpiryDue,
 		); err != nil {
 			return nil, err
@@ -1184,8 +1192,9 @@ func (q *Queries) RecoveringEpoch(ctx context.Context) (int64, error) {
 
 const resizePool = `-- name: ResizePool :exec
 update pools
-set total = $1, unlimited = $2, free = $3, central = $4, generation = $5
-where id = $6
+set total = $1, unlimited = $2, free = $3, central = $4, generation = $5,
+    peak = $6
+where id = $7
 `
 
 type ResizePoolParams struct {
@@ -1194,6 +1203,7 @@ type ResizePoolParams struct {
 	Free       int64
 	Central    bool
 	Generation int64
+	Peak       int64
 	ID         int64
 }
 
@@ -1205,6 +1215,7 @@ func (q *Queries) ResizePool(ctx context.Context, arg ResizePoolParams) error {
 		arg.Free,
 		arg.Central,
 		arg.Generation,
+		arg.Peak,
 		arg.ID,
 	)
 	return err

@@ -306,6 +306,7 @@ type Pool struct {
 	Late                int64
 	Central             bool
 	Generation          int64
+	Peak                int64
 	LowBalanceThreshold *int64
 	LimitAlertPercent   int16
 	RaisedAlarms        int16

@@ -133,7 +133,7 @@ func (w *World) Customer(credit, limit, slots int64) *Customer {
 	}
 	w.Exec(`insert into api_keys (id, account_id, name, lookup_hash, spend_limit, revision)
 		values ($1, $2, 'key', $3, $4, 1)`, c.Key, c.Account, c.Hash[:], keyLimit)
-	const pool = "insert into pools (account_id, kind, total, free) values ($1, $2, $3, $3) returning id"
+	const pool = "insert into pools (account_id, kind, total, free, peak) values ($1, $2, $3, $3, $3) returning id"
 	c.Balance = Scalar[wire.PoolID](w, pool, c.Account, 1, credit)
 	c.Slots = Scalar[wire.PoolID](w, pool, c.Account, 3, slots)
 	c.Limit = Scalar[wire.PoolID](w, `insert into pools (account_id, kind, key_id, unlimited, total, free)
