@@ -662,7 +662,7 @@ type Balance struct {
 	// Examples: 12.34
 	Available Money `json:"available"`
 
-	// Balance All credits less all settled charges.
+	// Balance All credits less all settled charges, and less what has expired.
 	//
 	// Examples: 12.34
 	Balance Money `json:"balance"`

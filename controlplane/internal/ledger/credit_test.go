@@ -215,7 +215,7 @@ func (w *creditWorld) check() error {
 // when it was charged.
 func TestCreditsAreUsedInOrderWheneverChargesAreAttributed(t *testing.T) {
 	t.Parallel()
-	const worlds, steps = 300, 80
+	const worlds, steps = 100, 80
 	seed := rand.Uint64()
 	for n := range worlds {
 		w := &creditWorld{r: rand.New(rand.NewPCG(seed, uint64(n))), Credits: NewCredits(nil, 0, 0), now: epoch}
@@ -240,7 +240,7 @@ func TestHeldCreditIsUsedOnlyByEarlierRequests(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
-	for n := range 2000 {
+	for n := range 1000 {
 		amount, other, running := money.Nano(1+r.IntN(50)), money.Nano(r.IntN(50)), money.Nano(r.IntN(60))
 		promotion := &Credit{ID: ID{1}, Kind: Promotion, Amount: amount, ExpiresAt: epoch, Due: true}
 		payment := &Credit{ID: ID{2}, Kind: Payment, Amount: other}

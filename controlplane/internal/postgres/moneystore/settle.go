@@ -399,7 +399,11 @@ func (t *settleTx) useHeld(row *sqlcgen.LockPoolsRow, units *allocator.Allocator
 	own := slices.DeleteFunc(slices.Clone(fresh), func(i int) bool { return t.Charges[i].Pools[0] != pool.ID })
 	slices.SortFunc(own, func(i, j int) int { return bytes.Compare(t.items[i].RequestID[:], t.items[j].RequestID[:]) })
 	for _, i := range own {
-		pool.Adjust(int64(credits.Charge(t.items[i].Event.Cost, t.items[i].RequestID.Time())))
+		began := t.items[i].RequestID.Time()
+		if t.items[i].Event.VideoJob != "" { // it has reserved nothing, so that nothing is held for it
+			began = distantFuture
+		}
+		pool.Adjust(int64(credits.Charge(t.items[i].Event.Cost, began)))
 	}
 	return credits.save(t.ctx, t.q)
 }
