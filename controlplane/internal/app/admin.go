@@ -139,6 +139,9 @@ func (a *app) buildRotation(ctx context.Context, keys secrets, jobs *jobs) (*rot
 // expiryInterval is how often expired credits are looked for. Requests of their accounts that need new units wait meanwhile.
 const expiryInterval = 200 * time.Millisecond
 
+// releaseInterval is how often held credits are released, each time by a ledger entry.
+const releaseInterval = 10 * time.Second
+
 // buildLedgerChecks adds the periodic checks of the ledger, and the execution of those that a person starts.
 func (a *app) buildLedgerChecks(books *ledger.Service, usages *usage.Service, jobs *jobs) *ledgercheck.Service {
 	history := &checkHistory{}
@@ -151,6 +154,7 @@ func (a *app) buildLedgerChecks(books *ledger.Service, usages *usage.Service, jo
 	})
 	history.checks = checks
 	jobs.every("expire_credits", expiryInterval, books.ExpireCredits)
+	jobs.every("release_credits", releaseInterval, books.ReleaseCredits)
 	jobs.every("ledger_check", time.Minute, monitor.CheckChanged)
 	jobs.every("ledger_check_recent", time.Hour, monitor.CheckRecent)
 	jobs.every("run_ledger_checks", 2*time.Second, checks.Work)

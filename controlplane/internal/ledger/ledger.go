@@ -257,9 +257,10 @@ type Query struct {
 type CreditStore interface {
 	// Credits returns the credits of an account, newest first, with all charges attributed, and what none has covered.
 	Credits(ctx context.Context, q Query) ([]Credit, money.Nano, error)
-	// ExpireCredits books the expiry of credits that are due, and ends the hold of those that are held no longer. It returns
-	// the changes that proxies have to apply.
+	// ExpireCredits books the expiry of credits that are due. It returns the changes that proxies have to apply.
 	ExpireCredits(ctx context.Context) ([]wire.KeyChange, error)
+	// ReleaseCredits books as expired what of expired credits is held no longer.
+	ReleaseCredits(ctx context.Context) error
 }
 
 // Store stores the ledger. Each method is one database transaction, or several that are independent.
@@ -362,6 +363,9 @@ func (s *Service) ExpireCredits(ctx context.Context) error {
 	told.Wait()
 	return err
 }
+
+// ReleaseCredits books as expired what of expired credits requests have not needed.
+func (s *Service) ReleaseCredits(ctx context.Context) error { return s.cfg.Store.ReleaseCredits(ctx) }
 
 // Corrections returns the corrections and refunds of a request, oldest first. The usage record and the receipt
 // of the request stay unchanged.

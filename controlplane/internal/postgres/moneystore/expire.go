@@ -20,7 +20,7 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// expiryBatch bounds the accounts that one call of ExpireCredits looks at, of each kind.
+// expiryBatch bounds the accounts that one call of ExpireCredits or ReleaseCredits looks at.
 const expiryBatch = 200
 
 // errNothingExpired ends a transaction that has found nothing to book.
@@ -43,13 +43,17 @@ func (s *Ledger) ExpireCredits(ctx context.Context) ([]wire.KeyChange, error) {
 			changes = append(changes, *change)
 		}
 	}
+	return changes, errors.Join(errs...)
+}
 
+// ReleaseCredits implements ledger.Store.
+func (s *Ledger) ReleaseCredits(ctx context.Context) error {
 	held, err := s.db.Queries().AccountsWithHeldCredit(ctx, expiryBatch)
-	errs = append(errs, postgres.Translate("find credits that are held", err))
+	errs := []error{postgres.Translate("find credits that are held", err)}
 	for _, id := range held {
 		errs = append(errs, s.release(ctx, id))
 	}
-	return changes, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // expireCredits books the credits of an account that are due, if there are any, and lowers its balance by what was left of them.

@@ -241,6 +241,7 @@ func (w *world) verify() {
 	w.t.Helper()
 	_, err := moneystore.NewLedger(w.db).ExpireCredits(w.t.Context())
 	storetest.Check(w.t, err)
+	storetest.Check(w.t, moneystore.NewLedger(w.db).ReleaseCredits(w.t.Context()))
 	report, err := moneystore.NewLedger(w.db).Check(w.t.Context(), time.Time{}, nil)
 	storetest.Check(w.t, err)
 	for _, c := range report.Checks {
