@@ -103,7 +103,7 @@ var failureTables = []struct {
 			how:     "its session is fenced when the stream has had its end for the window",
 			clients: "nothing",
 			tests: []string{
-				"controlplane/internal/postgres.TestSweepMarksExpiredSessions",
+				"controlplane/internal/postgres/leasestore.TestSweepMarksExpiredSessions",
 				"controlplane/internal/bus.TestSessionIsFencedWhenTheStreamHasConfirmedItsEnd",
 			},
 		},
@@ -277,7 +277,7 @@ var failureTables = []struct {
 			holds:   "I1 I7",
 			how:     "no session is closed for its silence before a replica could have heard its proxy",
 			clients: "503 meanwhile; unless NATS was unavailable, the same sessions continue",
-			tests:   []string{"controlplane/internal/postgres.TestSessionIsClosedOnlyAfterItsProxyCouldBeHeard"},
+			tests:   []string{"controlplane/internal/postgres/leasestore.TestSessionIsClosedOnlyAfterItsProxyCouldBeHeard"},
 		},
 		{
 			what:    "they, Postgres or NATS are unavailable for hours",
@@ -321,7 +321,7 @@ var failureTables = []struct {
 				"controlplane/internal/bus.TestPostgresLosesCommits",
 				"TestStandbyIsPromotedThatLacksCommits",
 				"controlplane/internal/bus.TestRecoveryWaitsForTheStream",
-				"controlplane/internal/postgres.TestNoSessionIsClosedForSilenceDuringTheRecoveryWait",
+				"controlplane/internal/postgres/leasestore.TestNoSessionIsClosedForSilenceDuringTheRecoveryWait",
 			},
 		},
 		{
