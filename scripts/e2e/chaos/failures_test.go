@@ -290,7 +290,7 @@ var failureTables = []struct {
 	{"Postgres", []failure{
 		{
 			what:  "it is unavailable when a credit expires",
-			holds: "I11",
+			holds: "I12",
 			how: "what was there at that moment is booked before anything else is granted or charged; requests from before pay with the " +
 				"credit, those from after do not",
 			clients: "as without a credit",
