@@ -290,7 +290,7 @@ create table pools (
     check (not unlimited or kind = 2),
     check (kind = 1 or (attributed = 0 and uncovered = 0 and expiring = 0 and next_expiry is null))
 ) with (fillfactor = 70);
-create unique index pools_account_kind_idx on pools (account_id, kind) where key_id is null and limit_number is null;
+create unique index pools_account_kind_idx on pools (account_id, kind) where kind <> 2;
 create index pools_limit_idx on pools (limit_number, id) where limit_number is not null;
 create unique index pools_key_idx on pools (key_id) where key_id is not null;
 create index pools_next_expiry_idx on pools (next_expiry) where next_expiry is not null;
@@ -1269,7 +1269,7 @@ drop table traffic_coverage, traffic_minutes, traffic_hours, traffic_refusals, c
     webhook_deliveries, webhook_events, webhook_secrets, webhook_endpoints, outbox, video_jobs, model_grants, routes, scheduled_prices,
     model_prices, models, provider_credentials, providers, quarantine, ledger_check_sums, ledger_check_state, ledger_checks, usage_daily_models, usage_weekly;
 drop function update_rollups(usage_daily[]);
-drop table usage_daily, usage_months, usage_records, credits, ledger_entries, ledger_transactions, lease_responses, leases, proxy_sessions, pools,
+drop table usage_daily, usage_months, usage_records, credits, ledger_entries, ledger_transactions, lease_responses, leases, proxy_sessions, pools, limits,
     key_changes, key_hashes, api_keys, accounts, settings, cluster_state;
 drop function remove_archived_audit(bigint), check_audit_archived(), gen_delivery_id(), drop_usage_month(date), close_usage_month(date), usage_kept_from(), usage_highest(),
     usage_lowest(), ensure_usage_partitions(timestamptz, timestamptz), check_ledger_sums(), reject_unrevoke(), oldest_transaction(), oldest_writer(),

@@ -278,7 +278,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 			Log:            a.log,
 			ConfirmTimeout: confirmTimeout,
 		}),
-		Keys:         a.newKeys(&keys),
+		Keys: a.newKeys(&keys),
 		Limits: spendlimit.NewService(spendlimit.Config{
 			Store:          accountstore.NewSpendLimits(a.adminDB),
 			Announcer:      a.leasing,

@@ -14,7 +14,8 @@ const ofSignatures = "The receiver checks the signature of each event with it."
 var eventTypes = []adminclient.EventType{
 	adminclient.EventTypeAccountCredited, adminclient.EventTypeAccountDebited,
 	adminclient.EventTypeAccountLowBalance, adminclient.EventTypeAccountBalanceExhausted,
-	adminclient.EventTypeKeyRotated, adminclient.EventTypeKeyRevoked, adminclient.EventTypeKeySpendLimitNear, adminclient.EventTypeKeySpendLimitReached,
+	adminclient.EventTypeKeyRotated, adminclient.EventTypeKeyRevoked,
+	adminclient.EventTypeKeySpendLimitNear, adminclient.EventTypeKeySpendLimitReached,
 	adminclient.EventTypeOperatorCredentialAccepted, adminclient.EventTypeOperatorCredentialRefused,
 	adminclient.EventTypeOperatorClientGoneUnusual,
 	adminclient.EventTypeOperatorLedgerCheckFailed, adminclient.EventTypeOperatorUsageQuarantined,

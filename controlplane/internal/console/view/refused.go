@@ -19,7 +19,7 @@ var refusals = map[string]string{
 	"undecided":         "No control plane has decided about the key or the units in time.",
 	"balance_spent":     "The balance does not suffice.",
 	"balance_reserved":  "Running requests hold the rest of the balance.",
-	"limit_spent":   "The spend limit of the key is reached.",
+	"limit_spent":       "The spend limit of the key is reached.",
 	"no_slot":           "As many requests of the account run as may.",
 
 	"limit_reserved": "Running requests hold the rest of the key's spend limit.",

@@ -604,7 +604,7 @@ select id, kind, unlimited, central, generation, total, free, settled, overrun, 
     coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended,
     attributed, uncovered, expiring, peak, coalesce(next_expiry <= clock_timestamp(), false)::boolean as expiry_due
 from pools
-where account_id = $1 and kind = $2 and key_id is null and limit_number is null
+where account_id = $1 and kind = $2 and kind <> 2
 for no key update
 `
 
