@@ -34,7 +34,7 @@ func TestCommandsOfRunbooksAreCorrect(t *testing.T) {
 				continue
 			}
 			b := setup(t, nil)
-			for _, name := range []string{"catalog.yaml", "prices.json"} {
+			for _, name := range []string{"catalog.yaml", "credential.json", "prices.json"} {
 				b.file(name, "{}")
 			}
 			b.file("price.yaml", `{"price": {"input": "0.12", "output": "0.40"}}`)
