@@ -180,7 +180,7 @@ func checkRefusal(t *testing.T, path string, answer *rig.Answer, want refusal) (
 // ownHeaders lists all headers that a response may have.
 var ownHeaders = []string{
 	"Accept-Ranges", "Cache-Control", "Connection", "Content-Length", "Content-Range", "Content-Type", "Date", "Etag", "Last-Modified",
-	"Request-Id", "Retry-After", "X-Accel-Buffering", "X-Request-Id", "X-Should-Retry",
+	"Request-Id", "Retry-After", "X-Accel-Buffering", "X-Limit-Id", "X-Limit-Resets-At", "X-Limit-Scope", "X-Request-Id", "X-Should-Retry",
 }
 
 // checkHeaders checks that the response has its id and no header of a provider.

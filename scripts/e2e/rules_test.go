@@ -127,6 +127,7 @@ var rules = []struct {
 	{"Billing", "a stream that fails midway costs what was delivered", "TestErrorInTheMiddleOfAStreamIsAnEvent", ""},
 	{"Billing", "a client that disconnects", "TestClientLeavesAnAnswerInOnePiece TestClientLeavesAStream", ""},
 	{"Billing", "charged once", "TestChatIsAnsweredAndBilledThroughEveryProxy", ""},
+	{"Cost of an answer", "the amount is that of the receipt", "TestCostOfAnAnswerIsThatOfItsReceipt", ""},
 
 	{"Versioning", "every path begins with /v1", "TestEveryPathBeginsWithV1", ""},
 }
