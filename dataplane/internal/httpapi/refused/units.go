@@ -23,10 +23,10 @@ func NoUnits(r *admission.RefusedError) *apierr.Error {
 	available, reserved := money.Nano(max(r.Free, 0)), money.Nano(r.Reserved)
 	switch r.Reason {
 	case wire.LimitSpent:
-		message := fmt.Sprintf("%s is reached: %s remains%s.", whichLimit(r), available, whenReset(r))
+		message := fmt.Sprintf("The %s is reached: %s remains%s.", whichLimit(r), available, whenReset(r))
 		if available > 0 {
 			message = fmt.Sprintf(
-				"%s leaves %s%s, and this request may cost %s. Ask for less output, or have the limit raised.",
+				"The %s leaves %s%s, and this request may cost %s. Ask for less output, or have the limit raised.",
 				whichLimit(r),
 				available,
 				whenReset(r),
@@ -39,7 +39,7 @@ func NoUnits(r *admission.RefusedError) *apierr.Error {
 			http.StatusForbidden,
 			apierr.SpendLimitExceeded,
 			fmt.Sprintf(
-				"%s: the rest is reserved for running requests: %s is available, %s is reserved%s.",
+				"The rest of the %s is reserved for running requests: %s is available, %s is reserved%s.",
 				whichLimit(r),
 				available,
 				reserved,
@@ -67,11 +67,11 @@ func NoUnits(r *admission.RefusedError) *apierr.Error {
 func whichLimit(r *admission.RefusedError) string {
 	switch {
 	case r.Limit == nil:
-		return "The spend limit of this API key"
+		return "spend limit of this API key"
 	case r.Limit.Scope == limit.Account:
-		return "The spend limit " + r.Limit.Name + " of this account"
+		return "spend limit " + r.Limit.Name + " of this account"
 	default:
-		return "The spend limit " + r.Limit.Name + " of this API key"
+		return "spend limit " + r.Limit.Name + " of this API key"
 	}
 }
 
