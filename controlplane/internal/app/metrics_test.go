@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -139,18 +140,19 @@ func TestPoolsOfConnectionsAreMeasured(t *testing.T) {
 		t.Errorf("with one connection in use: %v", busy)
 	}
 	before := db.Pool().Stat().EmptyAcquireCount()
-	waited := make(chan error, 1)
-	go func() { waited <- db.Ping(t.Context()) }()
-	for db.Pool().Stat().EmptyAcquireCount() == before {
-		connection.Release() // the waiting operation gets it
+	for db.Pool().Stat().EmptyAcquireCount() == before { // until an operation has waited for the connection
+		done := make(chan error, 1)
+		go func() { done <- db.Ping(t.Context()) }()
+		runtime.Gosched()
+		connection.Release()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
 		if connection, err = db.Pool().Acquire(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	connection.Release()
-	if err := <-waited; err != nil {
-		t.Fatal(err)
-	}
 	if free := read(); free["mgw_postgres_pool_in_use"] != 0 || free["mgw_postgres_pool_wait_seconds_total"] <= busy["mgw_postgres_pool_wait_seconds_total"] {
 		t.Errorf("after a wait: %v; before it: %v", free, busy)
 	}
