@@ -243,6 +243,7 @@ create table limits (
     updated_at timestamptz not null default now()
 );
 create index limits_account_idx on limits (account_id, id);
+create index limits_revision_idx on limits (revision);
 
 ---- pools, proxy sessions and leases (see shared/lease)
 

@@ -1,6 +1,9 @@
 package limit
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // Tolerance is how long before its beginning and after its end the control plane still accepts a window: the clocks of servers
 // differ, and requests wait for their decision.
@@ -57,12 +60,22 @@ func (s *Series) checkFirstUse(number, nowMS int64) (right Span, accepted bool) 
 	}
 }
 
-// Restore returns a window that was used before Postgres lost it, because what it was charged with must be kept.
+// maxLost bounds how many windows of the period FirstUse a loss of commits can have taken: the numbers that a faulty proxy names must
+// not use up those of the limit.
+const maxLost = 100
+
+// ErrNeverMade is returned for a window that cannot have been made.
+var ErrNeverMade = errors.New("limit: the window was never made")
+
+// Restore returns a window that was used before Postgres lost it, because what it was charged with must be kept. The error is
+// ErrNeverMade, or that of an unknown time zone.
 func (s *Series) Restore(number, nowMS int64) (Span, error) {
 	right, accepted, err := s.Check(number, nowMS)
 	switch {
 	case err != nil || accepted:
 		return right, err
+	case s.Window.Period == FirstUse && number > s.Newest.Number+maxLost:
+		return Span{}, ErrNeverMade
 	case s.Window.Period == FirstUse && number > s.Newest.Number:
 		start := max(nowMS, s.Newest.EndMS)
 		return Span{number, start, start + s.Window.LengthSeconds*1000}, nil

@@ -13,7 +13,7 @@ type Windows struct{ known map[int64]Span }
 func (w *Windows) Current(l *Limit, nowMS int64) (Span, error) {
 	known, found := w.known[l.ID]
 	if l.Window.Period == FirstUse {
-		if known.Number < l.Newest.Number {
+		if known.Number < l.Newest.Number || known.EndMS == 0 && known.Number == l.Newest.Number {
 			known = l.Newest
 		}
 		if known.Number > 0 && (known.EndMS == 0 || nowMS < known.EndMS) {

@@ -15,22 +15,14 @@ func RefusedPools(requests []*wire.LeaseRequest, results map[allocator.RequestKe
 			continue
 		}
 
-		for i, d := range result.Response.Decisions {
-			kind := wire.Balance
-			if d.Reason == wire.LimitSpent {
-				kind = wire.Limit
-			} else if d.Reason != wire.BalanceSpent {
+		for _, d := range result.Response.Decisions {
+			if d.Reason != wire.LimitSpent && d.Reason != wire.BalanceSpent {
 				continue
 			}
-			for _, n := range r.Needs[i] {
-				if n.Kind != kind {
-					continue
-				}
-				if refused == nil {
-					refused = map[wire.PoolID]bool{}
-				}
-				refused[n.Pool] = true
+			if refused == nil {
+				refused = map[wire.PoolID]bool{}
 			}
+			refused[d.Pool] = true
 		}
 	}
 

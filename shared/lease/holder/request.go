@@ -22,7 +22,7 @@ func (h *Holder) NextRequest() *wire.LeaseRequest {
 		return nil
 	}
 
-	n := min(len(h.queue), wire.MaxWaiters)
+	n := h.waitersOfNext()
 	h.requested, h.queue = slices.Clone(h.queue[:n]), slices.Delete(h.queue, 0, n)
 	h.lastNumber++
 
@@ -47,6 +47,21 @@ func (h *Holder) NextRequest() *wire.LeaseRequest {
 	}
 
 	return h.request
+}
+
+// waitersOfNext returns how many waiters the next lease request has: as many as may be, as long as the leases that they need can all
+// be reported. With eight limits for each key, those of 25 keys cannot.
+func (h *Holder) waitersOfNext() int {
+	needed := map[wire.PoolID]bool{}
+	for i, w := range h.queue {
+		for _, n := range w.needs {
+			needed[n.Pool] = true
+		}
+		if i == wire.MaxWaiters || len(needed) > wire.MaxReports {
+			return i
+		}
+	}
+	return len(h.queue)
 }
 
 // requestReports returns the reports of a lease request: those of the leases that

@@ -92,3 +92,33 @@ func TestWindowThatHadEndedByAWrongClockIsUsedAgain(t *testing.T) {
 		}
 	}
 }
+
+// The keys of an account can have eight limits each: the leases that 64 waiters need can be more than a message may report, and a
+// message with more would never be decided.
+func TestLeaseRequestOfManyLimitsIsNotTooLarge(t *testing.T) {
+	t.Parallel()
+	h := NewHolder(1, "b", "acc")
+	const waiters, limits = 100, 8
+	for i := range wire.PoolID(waiters) {
+		needs := []wire.Need{need(1, wire.Balance, 10), need(2, wire.Slots, 1)}
+		for l := range wire.PoolID(limits) {
+			needs = append(needs, need(1000+i*limits+l, wire.Limit, 10))
+		}
+		h.Reserve(needs)
+	}
+	a := allocator.New()
+	for id := range wire.PoolID(2000) {
+		a.Pools[id] = &allocator.Pool{ID: id, Account: "acc", Central: true, Total: 1 << 40, Free: 1 << 40}
+	}
+	decided := 0
+	for r := h.NextRequest(); r != nil; r = h.NextRequest() {
+		if allocator.Exceeds(r.Reports, r.Needs) || len(r.Needs) == 0 {
+			t.Fatalf("a request with %d needs and %d reports", len(r.Needs), len(r.Reports))
+		}
+		response, _ := a.Decide(r, &allocator.PendingRequest{})
+		decided += len(h.HandleResponse(&response))
+	}
+	if decided != waiters {
+		t.Errorf("%d of %d waiters are decided", decided, waiters)
+	}
+}

@@ -55,20 +55,20 @@ const lockWait = 50 * time.Millisecond
 // then it leaves out the messages that need them, as later batches do at once. So
 // a control plane that is stopped inside a transaction delays no other accounts.
 func (l *Leases) Batch(ctx context.Context, requests []*wire.LeaseRequest, returns []*wire.Return, decide func(*allocator.Batch)) error {
-	moved, err := l.openWindows(ctx, windowsOf(requests, returns))
+	moved, closed, err := l.openWindows(ctx, windowsOf(requests, returns))
 	if err != nil {
 		return postgres.Translate("open windows", err)
 	}
 
 	keys := keysOf(requests, returns)
-	keys.moved = moved
+	keys.moved, keys.closed = moved, closed
 	keys.onlyFree = l.knowsLocked(keys.pools)
 	err = l.batch(ctx, &keys, requests, decide)
 	if (postgres.IsLockTimeout(err) || errors.Is(err, ErrExpiryDue)) && !keys.onlyFree {
 		keys.onlyFree = true
 		err = l.batch(ctx, &keys, requests, decide)
 	}
-	if err == nil && keys.onlyFree {
+	if err == nil && (keys.onlyFree || len(closed) > 0) {
 		l.remember(keys.pools, keys.locked)
 	}
 	return postgres.Translate("lease batch", err)
@@ -120,8 +120,9 @@ type batchKeys struct {
 	// onlyFree makes load leave out rows that another transaction holds; locked are the pools that it left out.
 	onlyFree bool
 	locked   map[wire.PoolID]bool
-	// moved is Allocator.Moved.
-	moved map[wire.PoolID]wire.PoolID
+	// moved is Allocator.Moved; closed are the pools of windows that could not be made, since their limits are locked.
+	moved  map[wire.PoolID]wire.PoolID
+	closed map[wire.PoolID]bool
 }
 
 // keysOf returns the keys of the rows that a batch needs.
@@ -194,12 +195,18 @@ func (k *batchKeys) lock(ctx context.Context, q *sqlcgen.Queries, batch *allocat
 		if stored, err = LoadPools(ctx, q, k.pools, k.sessions); err == nil && len(stored.DueAccounts) > 0 {
 			err = ErrExpiryDue
 		}
+		k.locked = k.closed
+		batch.LockedPools = k.locked
 		return stored, err
 	}
 	if batch.Sessions, batch.LockedSessions, err = shareFreeSessions(ctx, q, k.sessions); err != nil {
 		return nil, err
 	}
 	stored, k.locked, err = LoadFreePools(ctx, q, k.pools, k.sessions)
+	if k.locked == nil {
+		k.locked = map[wire.PoolID]bool{}
+	}
+	maps.Copy(k.locked, k.closed)
 	batch.LockedPools = k.locked
 	return stored, err
 }

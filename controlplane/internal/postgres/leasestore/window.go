@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/shared/limit"
 	"modelgateway/shared/wire"
@@ -52,12 +55,13 @@ func windowsOf(requests []*wire.LeaseRequest, returns []*wire.Return) windows {
 // exist.
 //
 // It runs before the transaction of the batch, in one of its own: a transaction that holds pools must not wait for another that
-// makes the same window.
-func (l *Leases) openWindows(ctx context.Context, w windows) (moved map[wire.PoolID]wire.PoolID, err error) {
+// makes the same window. If another transaction holds the limits or their accounts for longer than lockWait, the pools are locked: the
+// messages that name them wait, and no others. Later batches do not wait for them.
+func (l *Leases) openWindows(ctx context.Context, w windows) (moved map[wire.PoolID]wire.PoolID, locked map[wire.PoolID]bool, err error) {
 	all := maps.Clone(w.needed)
 	maps.Copy(all, w.reported)
 	if len(all) == 0 {
-		return nil, nil //nolint:nilnil // no request is moved
+		return nil, nil, nil
 	}
 
 	rows, err := l.db.Queries().UnusableWindows(ctx, sqlcgen.UnusableWindowsParams{
@@ -65,7 +69,7 @@ func (l *Leases) openWindows(ctx context.Context, w windows) (moved map[wire.Poo
 		ToleranceSeconds: limit.Tolerance.Seconds(),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("find unusable windows: %w", err)
+		return nil, nil, fmt.Errorf("find unusable windows: %w", err)
 	}
 
 	var needed, lost []int64
@@ -79,10 +83,14 @@ func (l *Leases) openWindows(ctx context.Context, w windows) (moved map[wire.Poo
 	}
 
 	if len(needed)+len(lost) == 0 {
-		return nil, nil //nolint:nilnil // no request is moved
+		return nil, nil, nil
 	}
 
-	err = l.db.InTxWithLockTimeout(ctx, lockWait, func(tx pgx.Tx) error {
+	wait := lockWait
+	if l.knowsLocked(slices.Concat(needed, lost)) {
+		wait = time.Millisecond
+	}
+	err = l.db.InTxWithLockTimeout(ctx, wait, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
 		made, err := shareLimits(ctx, q, slices.Concat(needed, lost))
 		if err != nil {
@@ -107,8 +115,15 @@ func (l *Leases) openWindows(ctx context.Context, w windows) (moved map[wire.Poo
 
 		return made.insert(ctx, q)
 	})
+	if postgres.IsLockTimeout(err) {
+		locked = map[wire.PoolID]bool{}
+		for _, id := range slices.Concat(needed, lost) {
+			locked[wire.PoolID(id)] = true
+		}
+		return nil, locked, nil
+	}
 
-	return moved, err
+	return moved, nil, err
 }
 
 // RestoreWindows makes the windows again that events name and that Postgres has lost with commits; startedMS says when the
@@ -206,18 +221,28 @@ func (m *madeWindows) check(pool int64) (right wire.PoolID, err error) {
 	return wire.PoolID(limit.Pool(number, span.Number)), nil
 }
 
-// restore makes a window that was lost with commits. Without a loss, nobody was granted units of it.
+// restore makes a window that was lost with commits. Without a loss after the request had begun, nobody was granted units of it. A
+// report has no such time: it is believed for an hour.
 func (m *madeWindows) restore(pool, startedMS int64, always bool) error {
 	number, window, _ := limit.OfPool(pool)
 	row := m.limits[number]
-	if row == nil || !row.AfterLoss && !always {
+	if row == nil {
+		return nil
+	}
+	if lost := startedMS != 0 && startedMS < row.LostMs; !row.AfterLoss && !always && !lost {
 		return nil
 	}
 	span, err := seriesOf(row).Restore(window, cmp.Or(startedMS, row.NowMs))
+	if errors.Is(err, limit.ErrNeverMade) {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("restore window of limit %d: %w", number, err)
 	}
 	m.add(number, span)
+	if id := limit.Pool(number, span.Number); id > row.Newest { // the next one that was lost begins after it
+		row.Newest, row.NewestStartMs, row.NewestEndMs = id, span.StartMS, span.EndMS
+	}
 	return nil
 }
 

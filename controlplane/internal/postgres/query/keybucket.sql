@@ -14,11 +14,15 @@ select p.id, h.hash from page p join key_hashes h on h.key_id = p.id
 order by 1;
 
 -- name: HashesOfChangedKeys :many
--- The same of keys that were changed since a revision, themselves or by their account, or have a further hash since then.
+-- The same of keys that were changed since a revision, themselves, by their account or by a limit, or have a further hash since
+-- then.
 with changed as (
     select k.id from api_keys k where k.revision > @since and k.id > @after
     union
     select k.id from accounts a join api_keys k on k.account_id = a.id where a.revision > @since and k.id > @after
+    union
+    select k.id from limits l join api_keys k on k.account_id = l.account_id and (l.key_id is null or l.key_id = k.id)
+    where l.revision > @since and k.id > @after
     union
     select h.key_id from key_hashes h where h.revision > @since and h.key_id > @after
 ), page as (

@@ -308,6 +308,7 @@ order by w.id;
 select l.number, l.account_id, l.key_id, l.period, l.time_zone, l.length_seconds, l.anchor_unix,
     (extract(epoch from clock_timestamp()) * 1000)::bigint as now_ms,
     (c.lost_at is not null and clock_timestamp() < c.lost_at + interval '1 hour')::boolean as after_loss,
+    coalesce((extract(epoch from c.lost_at) * 1000)::bigint, 0)::bigint as lost_ms,
     coalesce(n.id, 0)::bigint as newest, coalesce((extract(epoch from n.starts_at) * 1000)::bigint, 0)::bigint as newest_start_ms,
     coalesce((extract(epoch from n.ends_at) * 1000)::bigint, 0)::bigint as newest_end_ms
 from limits l

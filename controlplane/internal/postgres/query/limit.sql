@@ -7,13 +7,14 @@ values (@number, @id, @account_id, sqlc.narg('key_id'), @name, @amount, @period,
 on conflict (id) do nothing;
 
 -- name: CountLimits :one
--- The limits of an account, and of the key with the most, or of one key.
+-- The limits of an account, and of the key with the most, or of one key. A revoked key needs none.
 select (select count(*) from limits l where l.account_id = @account_id and l.key_id is null and l.removed_at is null)::bigint as of_account,
     coalesce((
         select max(c.n) from (
             select count(*) as n from limits l
+            join api_keys k on k.id = l.key_id and k.revoked_at is null
             where l.account_id = @account_id and l.removed_at is null
-                and l.key_id is not null and l.key_id = coalesce(sqlc.narg('key_id')::uuid, l.key_id)
+                and l.key_id = coalesce(sqlc.narg('key_id')::uuid, l.key_id)
             group by l.key_id
         ) as c), 0)::bigint as of_key;
 

@@ -28,6 +28,9 @@ with changed as (
     union
     select k.id from accounts a join api_keys k on k.account_id = a.id where a.revision > $1 and k.id > $2
     union
+    select k.id from limits l join api_keys k on k.account_id = l.account_id and (l.key_id is null or l.key_id = k.id)
+    where l.revision > $1 and k.id > $2
+    union
     select h.key_id from key_hashes h where h.revision > $1 and h.key_id > $2
 ), page as (
     select k.id, k.lookup_hash from changed c join api_keys k on k.id = c.id order by k.id limit $3
@@ -49,7 +52,8 @@ type HashesOfChangedKeysRow struct {
 	Hash []byte
 }
 
-// The same of keys that were changed since a revision, themselves or by their account, or have a further hash since then.
+// The same of keys that were changed since a revision, themselves, by their account or by a limit, or have a further hash since
+// then.
 func (q *Queries) HashesOfChangedKeys(ctx context.Context, arg HashesOfChangedKeysParams) ([]HashesOfChangedKeysRow, error) {
 	rows, err := q.db.Query(ctx, hashesOfChangedKeys, arg.Since, arg.After, arg.RowLimit)
 	if err != nil {

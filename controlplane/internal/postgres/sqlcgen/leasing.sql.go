@@ -1268,6 +1268,7 @@ const shareLimits = `-- name: ShareLimits :many
 select l.number, l.account_id, l.key_id, l.period, l.time_zone, l.length_seconds, l.anchor_unix,
     (extract(epoch from clock_timestamp()) * 1000)::bigint as now_ms,
     (c.lost_at is not null and clock_timestamp() < c.lost_at + interval '1 hour')::boolean as after_loss,
+    coalesce((extract(epoch from c.lost_at) * 1000)::bigint, 0)::bigint as lost_ms,
     coalesce(n.id, 0)::bigint as newest, coalesce((extract(epoch from n.starts_at) * 1000)::bigint, 0)::bigint as newest_start_ms,
     coalesce((extract(epoch from n.ends_at) * 1000)::bigint, 0)::bigint as newest_end_ms
 from limits l
@@ -1288,6 +1289,7 @@ type ShareLimitsRow struct {
 	AnchorUnix    int64
 	NowMs         int64
 	AfterLoss     bool
+	LostMs        int64
 	Newest        int64
 	NewestStartMs int64
 	NewestEndMs   int64
@@ -1314,6 +1316,7 @@ func (q *Queries) ShareLimits(ctx context.Context, numbers []int64) ([]ShareLimi
 			&i.AnchorUnix,
 			&i.NowMs,
 			&i.AfterLoss,
+			&i.LostMs,
 			&i.Newest,
 			&i.NewestStartMs,
 			&i.NewestEndMs,

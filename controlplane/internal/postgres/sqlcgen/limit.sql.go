@@ -17,8 +17,9 @@ select (select count(*) from limits l where l.account_id = $1 and l.key_id is nu
     coalesce((
         select max(c.n) from (
             select count(*) as n from limits l
+            join api_keys k on k.id = l.key_id and k.revoked_at is null
             where l.account_id = $1 and l.removed_at is null
-                and l.key_id is not null and l.key_id = coalesce($2::uuid, l.key_id)
+                and l.key_id = coalesce($2::uuid, l.key_id)
             group by l.key_id
         ) as c), 0)::bigint as of_key
 `
@@ -33,7 +34,7 @@ type CountLimitsRow struct {
 	OfKey     int64
 }
 
-// The limits of an account, and of the key with the most, or of one key.
+// The limits of an account, and of the key with the most, or of one key. A revoked key needs none.
 func (q *Queries) CountLimits(ctx context.Context, arg CountLimitsParams) (CountLimitsRow, error) {
 	row := q.db.QueryRow(ctx, countLimits, arg.AccountID, arg.KeyID)
 	var i CountLimitsRow

@@ -73,10 +73,19 @@ func refusesInclude(f *provider.Failure) bool {
 type noteKey struct {
 	Place
 	member format.Added
+	// account is empty but for store: whether a provider keeps what one account sends must not depend on the calls of others.
+	account string
+}
+
+func keyOf(place Place, member format.Added, account string) noteKey {
+	if member != format.AddedStore {
+		account = ""
+	}
+	return noteKey{place, member, account}
 }
 
 // note is a refusal. It holds for the account whose call was refused and, when the call of another was, too, for all: an account
-// alone must not change the requests of others.
+// alone must not change the requests of others. For store it holds for that account only.
 type note struct {
 	account string
 	shared  bool
@@ -99,7 +108,7 @@ func (m *Memory) Of(place Place, account string, now time.Time) (without format.
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for member := range format.AllAdded.Each {
-		if n, known := m.notes[noteKey{place, member}]; known && now.Before(n.until) && (n.shared || n.account == account) {
+		if n, known := m.notes[keyOf(place, member, account)]; known && now.Before(n.until) && (n.shared || n.account == account) {
 			without |= member
 		}
 	}
@@ -107,7 +116,7 @@ func (m *Memory) Of(place Place, account string, now time.Time) (without format.
 }
 
 // Note remembers that a call of an account to a place was refused because of members. It returns those of which that was not
-// known of any account.
+// known.
 func (m *Memory) Note(place Place, account string, members format.Added, now time.Time) (news format.Added) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -115,7 +124,7 @@ func (m *Memory) Note(place Place, account string, members format.Added, now tim
 		m.notes = map[noteKey]note{}
 	}
 	for member := range members.Each {
-		key := noteKey{place, member}
+		key := keyOf(place, member, account)
 		n, known := m.notes[key]
 		switch {
 		case !known || !now.Before(n.until):

@@ -25,10 +25,10 @@ func TestRefusalOfOneAccountHoldsForOthersWhenASecondHasIt(t *testing.T) {
 	if got := m.Of(place, "acc_2", now); got != 0 {
 		t.Errorf("another account: got %v", got)
 	}
-	if got := m.Note(place, "acc_2", format.AddedStore, now); got != 0 {
+	if got := m.Note(place, "acc_2", format.AddedInclude, now); got != 0 {
 		t.Errorf("news of the second: got %v", got)
 	}
-	if got := m.Of(place, "acc_3", now); got != format.AddedStore {
+	if got := m.Of(place, "acc_3", now); got != format.AddedInclude {
 		t.Errorf("a third account: got %v", got)
 	}
 	if got := m.Of(Place{Route: "rte_1", Resets: 1}, "acc_1", now); got != 0 {
@@ -36,19 +36,34 @@ func TestRefusalOfOneAccountHoldsForOthersWhenASecondHasIt(t *testing.T) {
 	}
 }
 
+// A provider that is called without store may keep what it is sent: nobody may bring that about for others.
+func TestStoreIsLeftOutForTheAccountAlone(t *testing.T) {
+	t.Parallel()
+	var m Memory
+	now := time.Unix(1_700_000_000, 0)
+	for _, account := range []string{"acc_1", "acc_2", "acc_1"} {
+		m.Note(Place{}, account, format.AddedStore, now)
+	}
+	for account, want := range map[string]format.Added{"acc_1": format.AddedStore, "acc_2": format.AddedStore, "acc_3": 0} {
+		if got := m.Of(Place{}, account, now); got != want {
+			t.Errorf("%s: got %v; want %v", account, got, want)
+		}
+	}
+}
+
 func TestRefusalsAreForgottenAfterADay(t *testing.T) {
 	t.Parallel()
 	var m Memory
 	now := time.Unix(1_700_000_000, 0)
-	m.Note(Place{}, "acc_1", format.AddedStore, now)
-	m.Note(Place{}, "acc_2", format.AddedStore, now)
-	if got := m.Of(Place{}, "acc_3", now.Add(forgottenAfter-1)); got != format.AddedStore {
+	m.Note(Place{}, "acc_1", format.AddedInclude, now)
+	m.Note(Place{}, "acc_2", format.AddedInclude, now)
+	if got := m.Of(Place{}, "acc_3", now.Add(forgottenAfter-1)); got != format.AddedInclude {
 		t.Errorf("within a day: got %v", got)
 	}
 	if got := m.Of(Place{}, "acc_3", now.Add(forgottenAfter)); got != 0 {
 		t.Errorf("after a day: got %v", got)
 	}
-	m.Note(Place{}, "acc_4", format.AddedStore, now.Add(forgottenAfter))
+	m.Note(Place{}, "acc_4", format.AddedInclude, now.Add(forgottenAfter))
 	if got := m.Of(Place{}, "acc_3", now.Add(forgottenAfter)); got != 0 {
 		t.Errorf("a new refusal of one account: got %v", got)
 	}
