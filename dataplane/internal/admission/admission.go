@@ -38,41 +38,10 @@ import (
 	"modelgateway/shared/lease"
 	"modelgateway/shared/lease/checkpoint"
 	"modelgateway/shared/lease/holder"
-	"modelgateway/shared/limit"
 	"modelgateway/shared/money"
 	"modelgateway/shared/price"
 	"modelgateway/shared/wire"
 )
-
-var (
-	// ErrUnavailable says that it cannot be decided now whether the request may run.
-	ErrUnavailable = errors.New("admission: no decision is possible now")
-	// ErrNoSession is the ErrUnavailable of a proxy whose session has ended, or that has none yet.
-	ErrNoSession = fmt.Errorf("%w: no session", ErrUnavailable)
-	// ErrNoSpool is the ErrUnavailable of a proxy that cannot store the usage of the request.
-	ErrNoSpool = fmt.Errorf("%w: its usage cannot be stored", ErrUnavailable)
-	// ErrNoControlPlane is returned by Bus if no replica of the control plane takes messages.
-	ErrNoControlPlane = errors.New("admission: no control plane takes messages")
-	// ErrKey says that the key stopped working while the request waited: it was revoked, paused or has expired, or its account was
-	// suspended. The error has the auth.InactiveError, too.
-	ErrKey = errors.New("admission: the key is no longer valid")
-)
-
-// RefusedError is a refusal of the control plane.
-type RefusedError struct {
-	wire.Decision
-	// Wanted is how much the request needed of the pool of the reason.
-	Wanted int64
-	// Limit is the limit that is short; nil if it is the spend limit of the key, or another pool. ResetsAt is when its window ends, the
-	// zero time if that is never or not known.
-	Limit    *limit.Limit
-	ResetsAt time.Time
-	// KeyID is the id of the key.
-	KeyID string
-}
-
-// Error returns the reason of the refusal.
-func (e *RefusedError) Error() string { return "admission: refused: " + string(e.Reason) }
 
 // Sessions has the proxy's session.
 type Sessions interface {
@@ -330,23 +299,6 @@ func (a *Admission) Acquire(ctx context.Context, r Request) (*Reservation, error
 	}
 	r.Key = current
 	return a.acquireInWindows(ctx, r)
-}
-
-// acquireInWindows is tryAcquire, again for each limit in another window of which the request counts, as the control plane says.
-func (a *Admission) acquireInWindows(ctx context.Context, r Request) (*Reservation, error) {
-	for moves := 0; ; moves++ {
-		res, err := a.tryAcquire(ctx, r)
-		refused, ok := errors.AsType[*RefusedError](err)
-		switch {
-		case !ok:
-			return res, err
-		case refused.Reason != wire.WrongWindow:
-			a.describe(refused, r.Key)
-			return nil, refused
-		case moves > len(r.Key.Limits) || !a.windows.move(r.Key.Limits, refused.Pool, time.Now().UnixMilli()):
-			return nil, fmt.Errorf("%w: no window of a limit is current", ErrUnavailable)
-		}
-	}
 }
 
 // errStaleKey says that the key's record changed while the request waited.

@@ -1,6 +1,9 @@
 package admission
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -51,6 +54,23 @@ func (q *accountQueue) learnEnds(queue *holder.Queue, leases []wire.LeaseState) 
 	for i := range leases {
 		if end := leases[i].EndMS; end != 0 {
 			queue.UseUntil(leases[i].Pool, elapsed+time.Duration(end-now)*time.Millisecond)
+		}
+	}
+}
+
+// acquireInWindows is tryAcquire, again for each limit in another window of which the request counts, as the control plane says.
+func (a *Admission) acquireInWindows(ctx context.Context, r Request) (*Reservation, error) {
+	for moves := 0; ; moves++ {
+		res, err := a.tryAcquire(ctx, r)
+		refused, ok := errors.AsType[*RefusedError](err)
+		switch {
+		case !ok:
+			return res, err
+		case refused.Reason != wire.WrongWindow:
+			a.describe(refused, r.Key)
+			return nil, refused
+		case moves > len(r.Key.Limits) || !a.windows.move(r.Key.Limits, refused.Pool, time.Now().UnixMilli()):
+			return nil, fmt.Errorf("%w: no window of a limit is current", ErrUnavailable)
 		}
 	}
 }
