@@ -7,4 +7,4 @@
 // with -count=1.
 package compose
 
-//go:generate sh -c "go run ../../controlplane/cmd/gwctl nats-permissions > ../../deploy/compose/nats-permissions.conf"
+//go:generate sh -c "go run ../../controlplane/cmd/gwctl nats-permissions >.new && mv .new ../../deploy/compose/nats-permissions.conf"
