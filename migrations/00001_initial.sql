@@ -143,6 +143,8 @@ create table api_keys (
     metadata jsonb not null default '{}',
     -- from when on the key does not work; null: never
     expires_at timestamptz,
+    -- when the next event about the expiry is due; null if there is none
+    expiry_event_at timestamptz,
     paused boolean not null default false,
     -- the models that the key may use, as ids or prefixes that end with *, and the networks that it may be used from; empty: all
     models jsonb not null default '[]',
@@ -166,6 +168,7 @@ create index api_keys_mac_idx on api_keys (pepper_id, (ciphertext is null)) wher
 create index api_keys_name_idx on api_keys (lower(name) text_pattern_ops);
 create index api_keys_name_inside_idx on api_keys using gin (trigrams(lower(name)));
 create index api_keys_external_id_idx on api_keys (external_id text_pattern_ops) where external_id is not null;
+create index api_keys_expiry_event_idx on api_keys (expiry_event_at) where expiry_event_at is not null and revoked_at is null;
 create index api_keys_hint_idx on api_keys (hint);
 -- Keys that are encrypted directly under a master key, not under a data key.
 create index api_keys_direct_idx on api_keys (id) where cipher_key_id not like 'dk\_%';

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"modelgateway/controlplane/internal/postgres/accountstore"
 	"modelgateway/controlplane/internal/postgres/webhookstore"
 	"modelgateway/controlplane/internal/vault"
 	"modelgateway/controlplane/internal/webhook"
@@ -35,6 +36,9 @@ func (a *app) buildWebhooks(keys *vault.Vault, jobs *jobs) (*webhook.Service, er
 
 	jobs.every("update_refused_credentials", 2*time.Second, store.UpdateRefusedCredentials)
 	jobs.every("report_clients_gone", 5*time.Minute, func(ctx context.Context) error { return store.ReportClientsGone(ctx, time.Now()) })
+	jobs.every("report_expiries_of_keys", 10*time.Second, func(ctx context.Context) error {
+		return accountstore.NewKeys(a.adminDB).ReportExpiries(ctx, time.Now())
+	})
 	jobs.every("expire_webhook_events", time.Hour, dispatcher.Expire)
 	return webhook.NewService(webhook.Config{Store: store, Vault: keys, Insecure: cfg.AllowHTTP}), nil
 }

@@ -216,7 +216,7 @@ func TestEventsAreListedAndPulled(t *testing.T) {
 
 	list, err := servertest.Answered(b.API.ListEvents(t.Context(), nil))
 	servertest.Check(t, err)
-	if got := servertest.IDsOf(list.Value.Data, func(e adminclient.ListedEvent) string { return e.Event.Type }); !slices.Equal(got, []string{"key.revoked", "account.credited", "account.credited"}) {
+	if got := servertest.IDsOf(list.Value.Data, func(e adminclient.ListedEvent) string { return e.Event.Type }); !slices.Equal(got, []string{"key.revoked", "key.created", "account.credited", "account.credited"}) {
 		t.Errorf("newest first: %v", got)
 	}
 	for _, e := range list.Value.Data {
@@ -237,7 +237,7 @@ func TestEventsAreListedAndPulled(t *testing.T) {
 	}
 	first, next := b.pull(nil, 2)
 	second, next := b.pull(next, 2)
-	if want := []string{"account.credited", "account.credited", "key.revoked"}; !slices.Equal(append(first, second...), want) {
+	if want := []string{"account.credited", "account.credited", "key.created", "key.revoked"}; !slices.Equal(append(first, second...), want) {
 		t.Errorf("pulled %v, then %v", first, second)
 	}
 	if none, same := b.pull(next, 2); len(none) != 0 || same == nil || *same != *next {

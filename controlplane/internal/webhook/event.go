@@ -102,6 +102,8 @@ type Facts struct {
 	Credential   string `json:"credential,omitempty"`
 	CredentialID string `json:"credential_id,omitempty"`
 	Reason       string `json:"reason,omitempty"`
+	// ExpiresAt is from when on a key does not work.
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 }
 
 // Subject describes an event's account and key at the time when its body is made.
@@ -124,29 +126,30 @@ type payload struct {
 
 // data is the data member of an event. Amounts are decimals of the currency.
 type data struct {
-	AccountID         string    `json:"account_id,omitempty"`
-	AccountExternalID string    `json:"account_external_id,omitempty"`
-	KeyID             string    `json:"key_id,omitempty"`
-	KeyExternalID     string    `json:"key_external_id,omitempty"`
-	KeyName           string    `json:"key_name,omitempty"`
-	Currency          string    `json:"currency,omitempty"`
-	Balance           *string   `json:"balance,omitempty"`
-	Threshold         *string   `json:"threshold,omitempty"`
-	SpendLimit        *string   `json:"spend_limit,omitempty"`
-	Spent             *string   `json:"spent,omitempty"`
-	Percent           int16     `json:"percent,omitempty"`
-	Amount            *string   `json:"amount,omitempty"`
-	Kind              string    `json:"kind,omitempty"`
-	Reference         string    `json:"reference,omitempty"`
-	Refused           *bool     `json:"request_refused,omitempty"`
-	Count             int64     `json:"count,omitempty"`
-	Of                int64     `json:"of,omitempty"`
-	Checks            []string  `json:"checks,omitempty"`
-	Provider          string    `json:"provider_id,omitempty"`
-	Credential        string    `json:"credential,omitempty"`
-	CredentialID      string    `json:"credential_id,omitempty"`
-	Reason            string    `json:"reason,omitempty"`
-	Forecast          *forecast `json:"forecast,omitempty"`
+	AccountID         string     `json:"account_id,omitempty"`
+	AccountExternalID string     `json:"account_external_id,omitempty"`
+	KeyID             string     `json:"key_id,omitempty"`
+	KeyExternalID     string     `json:"key_external_id,omitempty"`
+	KeyName           string     `json:"key_name,omitempty"`
+	Currency          string     `json:"currency,omitempty"`
+	Balance           *string    `json:"balance,omitempty"`
+	Threshold         *string    `json:"threshold,omitempty"`
+	SpendLimit        *string    `json:"spend_limit,omitempty"`
+	Spent             *string    `json:"spent,omitempty"`
+	Percent           int16      `json:"percent,omitempty"`
+	Amount            *string    `json:"amount,omitempty"`
+	Kind              string     `json:"kind,omitempty"`
+	Reference         string     `json:"reference,omitempty"`
+	Refused           *bool      `json:"request_refused,omitempty"`
+	Count             int64      `json:"count,omitempty"`
+	Of                int64      `json:"of,omitempty"`
+	Checks            []string   `json:"checks,omitempty"`
+	Provider          string     `json:"provider_id,omitempty"`
+	Credential        string     `json:"credential,omitempty"`
+	CredentialID      string     `json:"credential_id,omitempty"`
+	Reason            string     `json:"reason,omitempty"`
+	ExpiresAt         *time.Time `json:"expires_at,omitempty"`
+	Forecast          *forecast  `json:"forecast,omitempty"`
 }
 
 // forecast estimates how long a balance lasts.
@@ -176,6 +179,7 @@ func (e *Event) Body(s *Subject) ([]byte, error) {
 		Credential:   f.Credential,
 		CredentialID: f.CredentialID,
 		Reason:       f.Reason,
+		ExpiresAt:    f.ExpiresAt,
 	}
 	if !e.AccountID.IsZero() {
 		d.AccountID, d.AccountExternalID, d.Currency = ident.Account.Format(e.AccountID), s.AccountExternalID, s.Currency

@@ -70,6 +70,13 @@ func TestEventBody(t *testing.T) {
 			},
 		},
 		{
+			webhook.Event{Type: webhook.ExpiresSoon, AccountID: account, KeyID: key, Facts: webhook.Facts{ExpiresAt: new(at.AddDate(0, 0, 7))}},
+			map[string]any{
+				"account_id": ident.Account.Format(account), "account_external_id": "customer-7", "currency": "EUR", "key_id": ident.Key.Format(key),
+				"key_external_id": "k-1", "key_name": "production", "expires_at": "2026-01-09T03:04:05Z",
+			},
+		},
+		{
 			webhook.Event{Type: webhook.CheckFailed, Facts: webhook.Facts{Checks: []string{"pool_conservation"}}},
 			map[string]any{"checks": []any{"pool_conservation"}},
 		},
@@ -109,6 +116,7 @@ func TestEveryMemberIsDocumented(t *testing.T) {
 		Balance: amount, Threshold: amount, SpendLimit: amount, Spent: amount, Percent: 80, Amount: amount, Kind: "payment",
 		Reference: "invoice-7", Refused: true, Count: 3, Checks: []string{"pool_conservation"},
 		Provider: "openai", Credential: "main", CredentialID: "crd_1", Reason: "key_rejected",
+		ExpiresAt: new(time.Now()),
 	}
 	for _, kind := range append([]webhook.Type{webhook.Test}, webhook.Types...) {
 		e := webhook.Event{ID: ident.New(), Type: kind, AccountID: ident.New(), KeyID: ident.New(), Facts: facts}

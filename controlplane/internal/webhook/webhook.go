@@ -48,6 +48,16 @@ const (
 	LimitNear Type = "key.spend_limit_near"
 	// LimitReached: a key limit is spent, or its rest was too low for a request that was just refused.
 	LimitReached Type = "key.spend_limit_reached"
+	// Created: a key was issued. Keys that were imported, which clients had before, cause none.
+	Created Type = "key.created"
+	// Paused: a key does not work until it is resumed.
+	Paused Type = "key.paused"
+	// Resumed: a key that was paused works again.
+	Resumed Type = "key.resumed"
+	// ExpiresSoon: a key expires in seven days, or in one.
+	ExpiresSoon Type = "key.expires_soon"
+	// Expired: a key does not work any more, unless its expiry is moved.
+	Expired Type = "key.expired"
 	// Rotated: a key has a new secret.
 	Rotated Type = "key.rotated"
 	// Revoked: a key was revoked.
@@ -77,6 +87,11 @@ var Types = []Type{
 	Debited,
 	LimitNear,
 	LimitReached,
+	Created,
+	Paused,
+	Resumed,
+	ExpiresSoon,
+	Expired,
 	Rotated,
 	Revoked,
 	Quarantined,

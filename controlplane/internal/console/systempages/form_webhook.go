@@ -14,6 +14,8 @@ const ofSignatures = "The receiver checks the signature of each event with it."
 var eventTypes = []adminclient.EventType{
 	adminclient.EventTypeAccountCredited, adminclient.EventTypeAccountDebited,
 	adminclient.EventTypeAccountLowBalance, adminclient.EventTypeAccountBalanceExhausted,
+	adminclient.EventTypeKeyCreated, adminclient.EventTypeKeyPaused, adminclient.EventTypeKeyResumed,
+	adminclient.EventTypeKeyExpiresSoon, adminclient.EventTypeKeyExpired,
 	adminclient.EventTypeKeyRotated, adminclient.EventTypeKeyRevoked,
 	adminclient.EventTypeKeySpendLimitNear, adminclient.EventTypeKeySpendLimitReached,
 	adminclient.EventTypeOperatorCredentialAccepted, adminclient.EventTypeOperatorCredentialRefused,

@@ -132,6 +132,11 @@ const (
 	EventTypeAccountCredited            EventType = "account.credited"
 	EventTypeAccountDebited             EventType = "account.debited"
 	EventTypeAccountLowBalance          EventType = "account.low_balance"
+	EventTypeKeyCreated                 EventType = "key.created"
+	EventTypeKeyExpired                 EventType = "key.expired"
+	EventTypeKeyExpiresSoon             EventType = "key.expires_soon"
+	EventTypeKeyPaused                  EventType = "key.paused"
+	EventTypeKeyResumed                 EventType = "key.resumed"
 	EventTypeKeyRevoked                 EventType = "key.revoked"
 	EventTypeKeyRotated                 EventType = "key.rotated"
 	EventTypeKeySpendLimitNear          EventType = "key.spend_limit_near"
@@ -1255,6 +1260,9 @@ type EventData struct {
 	CredentialID *string `json:"credential_id,omitempty"`
 	Currency     *string `json:"currency,omitempty"`
 
+	// ExpiresAt The time from which on the key does not work.
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+
 	// Forecast How long a balance lasts.
 	Forecast      *Forecast `json:"forecast,omitempty"`
 	KeyExternalID *string   `json:"key_external_id,omitempty"`
@@ -1301,8 +1309,10 @@ type EventOrder string
 // lasts at the rate of the last hour or day, whichever is higher. `account.credited`: a payment, a promotion, a refund or a correction has raised the balance.
 // `account.debited`: a refund, a correction or the expiry of a credit has lowered it. `amount` has no sign in either, and `kind` says what was booked.
 // `key.spend_limit_near`: the configured share of a key's spend limit is spent. `key.spend_limit_reached`: the limit is
-// spent, or a request was refused because the rest was too low for it. `key.rotated`: a key has a new secret.
-// `key.revoked`: a key was revoked, for ever.
+// spent, or a request was refused because the rest was too low for it. `key.created`: a key was issued; an import
+// of keys sends none. `key.paused`, `key.resumed`: a key was paused, or works again. `key.expires_soon`: a key expires in
+// seven days, and again in one; not sent for a time that was over when `expires_at` was set. `key.expired`: `expires_at` of a key
+// is over. `key.rotated`: a key has a new secret. `key.revoked`: a key was revoked, for ever.
 // `operator.usage_quarantined`: usage events were quarantined. `operator.ledger_check_failed`: the ledger check found
 // differences. Each of these two is sent at most once an hour. `operator.credential_refused`: a provider refuses a
 // credential; proxies use the provider's other credentials. `operator.credential_accepted`: no proxy reports the credential

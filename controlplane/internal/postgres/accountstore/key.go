@@ -35,8 +35,10 @@ func NewKeys(db *postgres.DB) *Keys { return &Keys{db} }
 
 func (s *Keys) Create(ctx context.Context, records []key.Record) (made []key.Record, err error) {
 	err = s.db.InRevision(ctx, "create keys", func(q *sqlcgen.Queries, rev int64) error {
-		made, err = createKeys(ctx, q, rev, records)
-		return err
+		if made, err = createKeys(ctx, q, rev, records); err != nil {
+			return err
+		}
+		return changestore.InsertEvents(ctx, q, createdEvents(rev, made)...)
 	})
 	if postgres.Violates(err, "api_keys_account_id_fkey") {
 		err = account.ErrNotFound
@@ -239,16 +241,17 @@ func (s *Keys) Update(
 
 		limit := (*int64)(update.Key.SpendLimit)
 		row, err = q.UpdateKey(ctx, sqlcgen.UpdateKeyParams{
-			ID:          row.ID,
-			Name:        update.Key.Name,
-			SpendLimit:  limit,
-			Description: update.Key.Description,
-			Metadata:    encodeMap(update.Key.Metadata),
-			ExpiresAt:   update.Key.ExpiresAt,
-			Paused:      update.Key.Paused,
-			Models:      encodeList(update.Key.Models),
-			Networks:    encodeList(update.Key.Networks),
-			Revision:    rev,
+			ID:            row.ID,
+			Name:          update.Key.Name,
+			SpendLimit:    limit,
+			Description:   update.Key.Description,
+			Metadata:      encodeMap(update.Key.Metadata),
+			ExpiresAt:     update.Key.ExpiresAt,
+			ExpiryEventAt: key.NextExpiryEvent(update.Key.ExpiresAt, time.Now()),
+			Paused:        update.Key.Paused,
+			Models:        encodeList(update.Key.Models),
+			Networks:      encodeList(update.Key.Networks),
+			Revision:      rev,
 		})
 		if err != nil {
 			return err
@@ -269,6 +272,9 @@ func (s *Keys) Update(
 			return err
 		}
 
+		if err := changestore.InsertEvents(ctx, q, pauseEvents(&before, &after)...); err != nil {
+			return err
+		}
 		return changestore.InsertAudit(ctx, q, "key.update", id, before, after)
 	})
 	return after, announce, err
@@ -463,10 +469,14 @@ func encodeSettings(s *key.Settings) []byte {
 		Description string          `json:"description"`
 		Metadata    json.RawMessage `json:"metadata"`
 		ExpiresAt   *time.Time      `json:"expires_at"`
+		ExpiryEvent *time.Time      `json:"expiry_event_at"`
 		Paused      bool            `json:"paused"`
 		Models      json.RawMessage `json:"models"`
 		Networks    json.RawMessage `json:"networks"`
-	}{s.Description, encodeMap(s.Metadata), s.ExpiresAt, s.Paused, encodeList(s.Models), encodeList(s.Networks)})
+	}{
+		s.Description, encodeMap(s.Metadata), s.ExpiresAt, key.NextExpiryEvent(s.ExpiresAt, time.Now()), s.Paused,
+		encodeList(s.Models), encodeList(s.Networks),
+	})
 }
 
 func encodeList[V string | netip.Prefix](values []V) []byte {

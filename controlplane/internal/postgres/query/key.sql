@@ -2,11 +2,11 @@
 -- The arrays have one element for each key. Returns the rows of those keys whose id, hash and external id did not exist. An
 -- empty text or ciphertext, and a negative limit, mean null. Settings are objects with the columns of that name.
 insert into api_keys (id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, revision,
-    description, metadata, expires_at, paused, models, networks)
+    description, metadata, expires_at, expiry_event_at, paused, models, networks)
 select k.id, k.account_id, nullif(k.external_id, ''), k.name, k.lookup_hash, nullif(k.pepper_id, ''), nullif(k.ciphertext, ''::bytea),
     nullif(k.cipher_key_id, ''), k.hint, case when k.spend_limit >= 0 then k.spend_limit end, @revision::bigint,
-    k.settings ->> 'description', k.settings -> 'metadata', (k.settings ->> 'expires_at')::timestamptz, (k.settings ->> 'paused')::boolean,
-    k.settings -> 'models', k.settings -> 'networks'
+    k.settings ->> 'description', k.settings -> 'metadata', (k.settings ->> 'expires_at')::timestamptz,
+    (k.settings ->> 'expiry_event_at')::timestamptz, (k.settings ->> 'paused')::boolean, k.settings -> 'models', k.settings -> 'networks'
 from (
     select unnest(@ids::uuid[]) as id, unnest(@account_ids::uuid[]) as account_id, unnest(@external_ids::text[]) as external_id,
         unnest(@names::text[]) as name, unnest(@lookup_hashes::bytea[]) as lookup_hash, unnest(@pepper_ids::text[]) as pepper_id,
@@ -45,6 +45,7 @@ limit @row_limit;
 -- name: UpdateKey :one
 update api_keys
 set name = @name, spend_limit = @spend_limit, description = @description, metadata = @metadata, expires_at = sqlc.narg('expires_at'),
+    expiry_event_at = case when expires_at is distinct from sqlc.narg('expires_at') then sqlc.narg('expiry_event_at') else expiry_event_at end,
     paused = @paused, models = @models, networks = @networks, revision = @revision, updated_at = now()
 where id = @id
 returning *;
@@ -72,6 +73,17 @@ returning *;
 
 -- name: RevokeKey :one
 update api_keys set revoked_at = now(), revision = @revision, updated_at = now() where id = @id returning *;
+
+-- name: LockExpiringKeys :many
+-- The keys of which an event about the expiry is due.
+select id, account_id, expires_at::timestamptz as expires_at from api_keys
+where expiry_event_at <= @moment::timestamptz and revoked_at is null
+order by expiry_event_at
+limit @row_limit
+for no key update skip locked;
+
+-- name: SetExpiryEvent :exec
+update api_keys set expiry_event_at = sqlc.narg('expiry_event_at') where id = @id;
 
 -- name: KeySpending :many
 select p.key_id::uuid as key_id, p.id as pool_id, p.settled as spent,

@@ -13,7 +13,7 @@ import (
 )
 
 const getKey = `-- name: GetKey :one
-select id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at from api_keys where id = $1
+select id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, expiry_event_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at from api_keys where id = $1
 `
 
 func (q *Queries) GetKey(ctx context.Context, id ident.UUID) (ApiKey, error) {
@@ -33,6 +33,7 @@ func (q *Queries) GetKey(ctx context.Context, id ident.UUID) (ApiKey, error) {
 		&i.Description,
 		&i.Metadata,
 		&i.ExpiresAt,
+		&i.ExpiryEventAt,
 		&i.Paused,
 		&i.Models,
 		&i.Networks,
@@ -49,7 +50,7 @@ func (q *Queries) GetKey(ctx context.Context, id ident.UUID) (ApiKey, error) {
 }
 
 const getKeyByHash = `-- name: GetKeyByHash :one
-select id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at from api_keys k
+select id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, expiry_event_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at from api_keys k
 where k.id = coalesce((select f.id from api_keys f where f.lookup_hash = $1), (select h.key_id from key_hashes h where h.hash = $1))
 `
 
@@ -70,6 +71,7 @@ func (q *Queries) GetKeyByHash(ctx context.Context, lookupHash []byte) (ApiKey, 
 		&i.Description,
 		&i.Metadata,
 		&i.ExpiresAt,
+		&i.ExpiryEventAt,
 		&i.Paused,
 		&i.Models,
 		&i.Networks,
@@ -87,11 +89,11 @@ func (q *Queries) GetKeyByHash(ctx context.Context, lookupHash []byte) (ApiKey, 
 
 const insertKeys = `-- name: InsertKeys :many
 insert into api_keys (id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, revision,
-    description, metadata, expires_at, paused, models, networks)
+    description, metadata, expires_at, expiry_event_at, paused, models, networks)
 select k.id, k.account_id, nullif(k.external_id, ''), k.name, k.lookup_hash, nullif(k.pepper_id, ''), nullif(k.ciphertext, ''::bytea),
     nullif(k.cipher_key_id, ''), k.hint, case when k.spend_limit >= 0 then k.spend_limit end, $1::bigint,
-    k.settings ->> 'description', k.settings -> 'metadata', (k.settings ->> 'expires_at')::timestamptz, (k.settings ->> 'paused')::boolean,
-    k.settings -> 'models', k.settings -> 'networks'
+    k.settings ->> 'description', k.settings -> 'metadata', (k.settings ->> 'expires_at')::timestamptz,
+    (k.settings ->> 'expiry_event_at')::timestamptz, (k.settings ->> 'paused')::boolean, k.settings -> 'models', k.settings -> 'networks'
 from (
     select unnest($2::uuid[]) as id, unnest($3::uuid[]) as account_id, unnest($4::text[]) as external_id,
         unnest($5::text[]) as name, unnest($6::bytea[]) as lookup_hash, unnest($7::text[]) as pepper_id,
@@ -101,7 +103,7 @@ from (
 ) k
 where not exists (select from key_hashes h where h.hash = k.lookup_hash)
 on conflict do nothing
-returning id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at
+returning id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, expiry_event_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at
 `
 
 type InsertKeysParams struct {
@@ -157,6 +159,7 @@ func (q *Queries) InsertKeys(ctx context.Context, arg InsertKeysParams) ([]ApiKe
 			&i.Description,
 			&i.Metadata,
 			&i.ExpiresAt,
+			&i.ExpiryEventAt,
 			&i.Paused,
 			&i.Models,
 			&i.Networks,
@@ -233,7 +236,7 @@ func (q *Queries) KeySpending(ctx context.Context, keyIds []ident.UUID) ([]KeySp
 }
 
 const listKeys = `-- name: ListKeys :many
-select id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at from api_keys
+select id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, expiry_event_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at from api_keys
 where account_id = $1 and id > $2 and ($3::text = '' or external_id = $3)
 order by id
 limit $4
@@ -274,6 +277,7 @@ func (q *Queries) ListKeys(ctx context.Context, arg ListKeysParams) ([]ApiKey, e
 			&i.Description,
 			&i.Metadata,
 			&i.ExpiresAt,
+			&i.ExpiryEventAt,
 			&i.Paused,
 			&i.Models,
 			&i.Networks,
@@ -296,8 +300,48 @@ func (q *Queries) ListKeys(ctx context.Context, arg ListKeysParams) ([]ApiKey, e
 	return items, nil
 }
 
+const lockExpiringKeys = `-- name: LockExpiringKeys :many
+select id, account_id, expires_at::timestamptz as expires_at from api_keys
+where expiry_event_at <= $1::timestamptz and revoked_at is null
+order by expiry_event_at
+limit $2
+for no key update skip locked
+`
+
+type LockExpiringKeysParams struct {
+	Moment   time.Time
+	RowLimit int32
+}
+
+type LockExpiringKeysRow struct {
+	ID        ident.UUID
+	AccountID ident.UUID
+	ExpiresAt time.Time
+}
+
+// The keys of which an event about the expiry is due.
+func (q *Queries) LockExpiringKeys(ctx context.Context, arg LockExpiringKeysParams) ([]LockExpiringKeysRow, error) {
+	rows, err := q.db.Query(ctx, lockExpiringKeys, arg.Moment, arg.RowLimit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LockExpiringKeysRow
+	for rows.Next() {
+		var i LockExpiringKeysRow
+		if err := rows.Scan(&i.ID, &i.AccountID, &i.ExpiresAt); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const lockKey = `-- name: LockKey :one
-select id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at from api_keys where id = $1 for update
+select id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, expiry_event_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at from api_keys where id = $1 for update
 `
 
 func (q *Queries) LockKey(ctx context.Context, id ident.UUID) (ApiKey, error) {
@@ -317,6 +361,7 @@ func (q *Queries) LockKey(ctx context.Context, id ident.UUID) (ApiKey, error) {
 		&i.Description,
 		&i.Metadata,
 		&i.ExpiresAt,
+		&i.ExpiryEventAt,
 		&i.Paused,
 		&i.Models,
 		&i.Networks,
@@ -356,7 +401,7 @@ func (q *Queries) RetireHashes(ctx context.Context, arg RetireHashesParams) erro
 }
 
 const revokeKey = `-- name: RevokeKey :one
-update api_keys set revoked_at = now(), revision = $1, updated_at = now() where id = $2 returning id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at
+update api_keys set revoked_at = now(), revision = $1, updated_at = now() where id = $2 returning id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, expiry_event_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at
 `
 
 type RevokeKeyParams struct {
@@ -381,6 +426,7 @@ func (q *Queries) RevokeKey(ctx context.Context, arg RevokeKeyParams) (ApiKey, e
 		&i.Description,
 		&i.Metadata,
 		&i.ExpiresAt,
+		&i.ExpiryEventAt,
 		&i.Paused,
 		&i.Models,
 		&i.Networks,
@@ -404,7 +450,7 @@ set lookup_hash = $1, pepper_id = $2::text, ciphertext = $3::bytea, cipher_key_i
         then date_trunc('milliseconds', clock_timestamp() + make_interval(secs => $7::float8)) end,
     revision = $8, updated_at = now()
 where id = $9
-returning id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at
+returning id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, expiry_event_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at
 `
 
 type RotateKeyParams struct {
@@ -446,6 +492,7 @@ func (q *Queries) RotateKey(ctx context.Context, arg RotateKeyParams) (ApiKey, e
 		&i.Description,
 		&i.Metadata,
 		&i.ExpiresAt,
+		&i.ExpiryEventAt,
 		&i.Paused,
 		&i.Models,
 		&i.Networks,
@@ -461,25 +508,41 @@ func (q *Queries) RotateKey(ctx context.Context, arg RotateKeyParams) (ApiKey, e
 	return i, err
 }
 
+const setExpiryEvent = `-- name: SetExpiryEvent :exec
+update api_keys set expiry_event_at = $1 where id = $2
+`
+
+type SetExpiryEventParams struct {
+	ExpiryEventAt *time.Time
+	ID            ident.UUID
+}
+
+func (q *Queries) SetExpiryEvent(ctx context.Context, arg SetExpiryEventParams) error {
+	_, err := q.db.Exec(ctx, setExpiryEvent, arg.ExpiryEventAt, arg.ID)
+	return err
+}
+
 const updateKey = `-- name: UpdateKey :one
 update api_keys
 set name = $1, spend_limit = $2, description = $3, metadata = $4, expires_at = $5,
-    paused = $6, models = $7, networks = $8, revision = $9, updated_at = now()
-where id = $10
-returning id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at
+    expiry_event_at = case when expires_at is distinct from $5 then $6 else expiry_event_at end,
+    paused = $7, models = $8, networks = $9, revision = $10, updated_at = now()
+where id = $11
+returning id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, expiry_event_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at
 `
 
 type UpdateKeyParams struct {
-	Name        string
-	SpendLimit  *int64
-	Description string
-	Metadata    []byte
-	ExpiresAt   *time.Time
-	Paused      bool
-	Models      []byte
-	Networks    []byte
-	Revision    int64
-	ID          ident.UUID
+	Name          string
+	SpendLimit    *int64
+	Description   string
+	Metadata      []byte
+	ExpiresAt     *time.Time
+	ExpiryEventAt *time.Time
+	Paused        bool
+	Models        []byte
+	Networks      []byte
+	Revision      int64
+	ID            ident.UUID
 }
 
 func (q *Queries) UpdateKey(ctx context.Context, arg UpdateKeyParams) (ApiKey, error) {
@@ -489,6 +552,7 @@ func (q *Queries) UpdateKey(ctx context.Context, arg UpdateKeyParams) (ApiKey, e
 		arg.Description,
 		arg.Metadata,
 		arg.ExpiresAt,
+		arg.ExpiryEventAt,
 		arg.Paused,
 		arg.Models,
 		arg.Networks,
@@ -510,6 +574,7 @@ func (q *Queries) UpdateKey(ctx context.Context, arg UpdateKeyParams) (ApiKey, e
 		&i.Description,
 		&i.Metadata,
 		&i.ExpiresAt,
+		&i.ExpiryEventAt,
 		&i.Paused,
 		&i.Models,
 		&i.Networks,

@@ -53,6 +53,7 @@ type ApiKey struct {
 	Description   string
 	Metadata      []byte
 	ExpiresAt     *time.Time
+	ExpiryEventAt *time.Time
 	Paused        bool
 	Models        []byte
 	Networks      []byte
