@@ -16,6 +16,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/changestore"
 	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/controlplane/internal/postgres/windowstore"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/controlplane/internal/webhook"
 	"modelgateway/shared/event"
@@ -93,7 +94,7 @@ func (s *Settlement) restoreWindows(ctx context.Context, items []settle.Item) er
 			always[pool] = always[pool] || items[i].Reviewed
 		}
 	}
-	return s.db.InTx(ctx, func(tx pgx.Tx) error { return leasestore.RestoreWindows(ctx, sqlcgen.New(tx), started, always) })
+	return s.db.InTx(ctx, func(tx pgx.Tx) error { return windowstore.Restore(ctx, sqlcgen.New(tx), started, always) })
 }
 
 func (s *Settlement) attempt(ctx context.Context, items []settle.Item, checkAll bool) (result settle.Result, err error) {
