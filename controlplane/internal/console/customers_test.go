@@ -28,7 +28,7 @@ func TestEveryPageOfAnAccountIsShown(t *testing.T) {
 	at := "/console/accounts/" + a.ID
 	for path, want := range map[string]string{
 		at: "25.000000001", at + "/keys": "production", at + "/usage": "No request of these days", at + "/ledger": "25.000000001", at + "/credits": "invoice of Example", at + "/statement": "Closing balance",
-		at + "/alerts": "Thresholds", at + "/models": "Granted to this account", at + "/changes": "ledger.payment", at + "/money": "Slots for requests", "/console/keys/" + k.ID: "none that is kept",
+		at + "/alerts": "Thresholds", at + "/models": "Granted to this account", at + "/changes": "ledger.payment", at + "/money": "Slots for requests", "/console/keys/" + k.ID: "<dt>Last use</dt><dd>never",
 		"/console/usage": "No request of these days", "/console/usage?by=day&by=account&by=key&by=model": "No request of these days",
 		at + "/edit": "Save", at + "/suspend": "refused with 401 invalid_api_key", at + "/book": "Review", at + "/alerts/edit": "Save", at + "/models/grant": "no model", at + "/keys/new": "Issue key",
 		at + "/keys/import": "Import", "/console/keys/" + k.ID + "/edit": "Save", "/console/keys/" + k.ID + "/revoke": "confirm", "/console/keys/" + k.ID + "/rotate": "Overlap", "/console/keys/" + k.ID + "/reveal": "Reveal",

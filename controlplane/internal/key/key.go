@@ -103,6 +103,9 @@ type Key struct {
 	Spent     money.Nano  `json:"-"`
 	Reserved  money.Nano  `json:"-"`
 	LimitPool wire.PoolID `json:"-"`
+	// LastUsedAt is when the last settled request of the key began, nil if there was none; of a request whose record was
+	// dropped it is the beginning of the day.
+	LastUsedAt *time.Time `json:"-"`
 }
 
 // Secret is the stored form of a key's text.

@@ -35,6 +35,10 @@ func TestAccountQueriesUseIndexes(t *testing.T) {
 			return err
 		},
 		"spending of keys": func(q *sqlcgen.Queries) error { _, err := q.KeySpending(t.Context(), []ident.UUID{c.Key}); return err },
+		"last use of keys": func(q *sqlcgen.Queries) error {
+			_, err := q.LastRequestsOfKeys(t.Context(), []ident.UUID{c.Key})
+			return err
+		},
 		"pools of events": func(q *sqlcgen.Queries) error {
 			_, err := q.PoolsOfEvents(t.Context(), []ident.UUID{c.Key})
 			return err
@@ -121,7 +125,7 @@ func TestDeletionOfOldChangesReadsNoRevocations(t *testing.T) {
 func wholeReads(t *testing.T, tx pgx.Tx) (n int) {
 	t.Helper()
 	const query = `select coalesce(sum(seq_scan), 0) from pg_stat_xact_user_tables
-		where relname in ('accounts', 'api_keys', 'key_hashes', 'leases', 'pools')`
+		where relname in ('accounts', 'api_keys', 'key_hashes', 'leases', 'pools') or relname like 'usage_records%'`
 	if err := tx.QueryRow(t.Context(), query).Scan(&n); err != nil {
 		t.Fatal(err)
 	}

@@ -211,13 +211,8 @@ func revokeKey(r *kit.Request) (*kit.Form, error) {
 		form.Title, form.Submit, form.Confirm = "Wait for the revocation of "+k.Name, "Wait again", ""
 		form.Effects = []string{"The key is revoked. This asks again which proxies have confirmed it."}
 	}
-
-	usage, err := r.API.ListUsage(r.Context(), &adminclient.ListUsageParams{KeyID: &k.ID, Limit: new(1)})
-	if err != nil {
-		return nil, err
-	}
-	if k.Status == adminclient.KeyStatusActive && len(usage.Value.Data) > 0 {
-		form.Effects = slices.Insert(form.Effects, 1, "Its last request ended at "+view.UTC(usage.Value.Data[0].FinishedAt)+".")
+	if k.Status == adminclient.KeyStatusActive && k.LastUsedAt != nil {
+		form.Effects = slices.Insert(form.Effects, 1, "Its last request began at "+view.UTC(*k.LastUsedAt)+".")
 	}
 
 	return form, nil

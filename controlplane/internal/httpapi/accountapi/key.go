@@ -267,6 +267,7 @@ func keyView(k *key.Key) gen.Key {
 		Spent:      k.Spent.String(),
 		Reserved:   k.Reserved.String(),
 		Revealable: k.Revealable,
+		LastUsedAt: k.LastUsedAt,
 		RotatedAt:  k.RotatedAt,
 		RevokedAt:  k.RevokedAt,
 		CreatedAt:  k.CreatedAt,

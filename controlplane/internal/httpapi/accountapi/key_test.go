@@ -19,6 +19,7 @@ import (
 	"modelgateway/controlplane/internal/propagation"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/lease/session"
+	"modelgateway/shared/price"
 	"modelgateway/shared/wire"
 )
 
@@ -129,6 +130,34 @@ func TestRulesOfAKey(t *testing.T) {
 		t.Errorf("refused: got %+v", refused.Problem)
 	}
 	b.CheckLedger()
+}
+
+// The last use is the time of the last settled request, in what each operation answers.
+func TestKeySaysItsLastUse(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	b.Apply(servertest.DemoCatalog)
+	a := b.Account(1)
+	k, idle := b.Key(a.ID, ""), b.Key(a.ID, "")
+	at := time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond)
+	p := b.Proxy("proxy-1")
+	p.Report(k, at, b.Sheet("demo-chat"), price.Usage{})
+	p.Report(k, at.Add(-time.Minute), b.Sheet("demo-chat"), price.Usage{})
+
+	listed, err := servertest.Answered(b.API.ListKeys(t.Context(), a.ID, nil))
+	servertest.Check(t, err)
+	got, err := servertest.Answered(b.API.GetKey(t.Context(), k.ID))
+	servertest.Check(t, err)
+	renamed, err := servertest.Answered(b.API.UpdateKey(t.Context(), k.ID, nil, adminclient.KeyPatch{Name: new("renamed")}))
+	servertest.Check(t, err)
+	for name, at2 := range map[string]*time.Time{"list": listed.Value.Data[0].LastUsedAt, "get": got.Value.LastUsedAt, "update": renamed.Value.LastUsedAt} {
+		if at2 == nil || !at2.Equal(at) {
+			t.Errorf("%s: the last use is %v; want %s", name, at2, at)
+		}
+	}
+	if listed.Value.Data[1].ID != idle.ID || listed.Value.Data[1].LastUsedAt != nil {
+		t.Errorf("a key without a request: %+v", listed.Value.Data[1])
+	}
 }
 
 func TestKeyNotFound(t *testing.T) {

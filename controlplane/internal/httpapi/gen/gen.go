@@ -1592,6 +1592,9 @@ type Key struct {
 	Hint string `json:"hint"`
 	ID   string `json:"id"`
 
+	// LastUsedAt When the last request of the key that is settled began, which takes moments after its end; absent if there was none. Of a request whose usage record was dropped it is the beginning of its day (UTC).
+	LastUsedAt *time.Time `json:"last_used_at,omitempty"`
+
 	// Metadata Up to 50 pairs of texts that the gateway only keeps, with names of at most 40 and values of at most 500 characters. A
 	// change replaces all of them.
 	//

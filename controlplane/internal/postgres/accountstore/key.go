@@ -53,12 +53,14 @@ func createKeys(ctx context.Context, q *sqlcgen.Queries, rev int64, records []ke
 	}
 
 	made, keys := make([]key.Record, len(records)), make([]key.Key, len(records))
+	var existing []*key.Key // those that can have been used
 	for i := range records {
 		row := created[ident.UUID(records[i].Key.ID)]
 		if row == nil {
 			if row, err = existingKey(ctx, q, &records[i]); err != nil {
 				return nil, err
 			}
+			existing = append(existing, &keys[i])
 		}
 		made[i].Secret = key.Secret{Hash: apikey.Hash(row.LookupHash), Sealed: toSealed(row)}
 		if keys[i], err = toKey(row); err != nil {
@@ -66,7 +68,7 @@ func createKeys(ctx context.Context, q *sqlcgen.Queries, rev int64, records []ke
 		}
 	}
 
-	if err := fillSpending(ctx, q, keys); err != nil {
+	if err := errors.Join(fillSpending(ctx, q, keys), fillLastUse(ctx, q, existing)); err != nil {
 		return nil, err
 	}
 
@@ -184,7 +186,7 @@ func (s *Keys) Get(ctx context.Context, id key.ID) (key.Key, error) {
 	if err != nil {
 		return key.Key{}, postgres.NotFoundAs("get key", err, key.ErrNotFound)
 	}
-	k, err := withSpending(ctx, s.db.Queries(), &row)
+	k, err := withKeyFigures(ctx, s.db.Queries(), &row)
 	return k, postgres.Translate("get key", err)
 }
 
@@ -212,7 +214,7 @@ func (s *Keys) List(ctx context.Context, query key.Query) ([]key.Key, error) {
 			return nil, err
 		}
 	}
-	return keys, postgres.Translate("list keys", fillSpending(ctx, s.db.Queries(), keys))
+	return keys, postgres.Translate("list keys", fillKeyFigures(ctx, s.db.Queries(), keys))
 }
 
 func (s *Keys) Update(
@@ -235,7 +237,7 @@ func (s *Keys) Update(
 		}
 
 		if update.Unchanged {
-			after, err = withSpending(ctx, q, &row)
+			after, err = withKeyFigures(ctx, q, &row)
 			return err
 		}
 
@@ -268,7 +270,7 @@ func (s *Keys) Update(
 			announce = &c
 		}
 
-		if after, err = withSpending(ctx, q, &row); err != nil {
+		if after, err = withKeyFigures(ctx, q, &row); err != nil {
 			return err
 		}
 
@@ -293,7 +295,7 @@ func (s *Keys) Revoke(ctx context.Context, id key.ID) (revoked key.Key, c wire.K
 				return err
 			}
 			c = changestore.NewKeyChange(first.Revision, first.PreviousRevision, wire.KeyRevoked, row.AccountID, row.LookupHash)
-			revoked, err = withSpending(ctx, q, &row)
+			revoked, err = withKeyFigures(ctx, q, &row)
 			return err
 		}
 
@@ -307,7 +309,7 @@ func (s *Keys) Revoke(ctx context.Context, id key.ID) (revoked key.Key, c wire.K
 		if c, err = changestore.InsertKeyChange(ctx, q, rev, wire.KeyRevoked, row.AccountID, &row); err != nil {
 			return err
 		}
-		if revoked, err = withSpending(ctx, q, &row); err != nil {
+		if revoked, err = withKeyFigures(ctx, q, &row); err != nil {
 			return err
 		}
 		event := webhook.Event{Type: webhook.Revoked, AccountID: row.AccountID, KeyID: row.ID}
@@ -344,7 +346,7 @@ func (s *Keys) Rotate(
 		}
 
 		sealed = toSealed(&row)
-		if after, err = withSpending(ctx, q, &row); err != nil || announce == nil {
+		if after, err = withKeyFigures(ctx, q, &row); err != nil || announce == nil {
 			return err
 		}
 		event := webhook.Event{Type: webhook.Rotated, AccountID: row.AccountID, KeyID: row.ID}
@@ -484,39 +486,4 @@ func encodeList[V string | netip.Prefix](values []V) []byte {
 		return []byte("[]")
 	}
 	return mustEncode(values)
-}
-
-func withSpending(ctx context.Context, q *sqlcgen.Queries, row *sqlcgen.ApiKey) (key.Key, error) {
-	k, err := toKey(row)
-	if err != nil {
-		return key.Key{}, err
-	}
-	one := []key.Key{k}
-	err = fillSpending(ctx, q, one)
-	return one[0], err
-}
-
-// fillSpending reads the spending of keys with one query.
-func fillSpending(ctx context.Context, q *sqlcgen.Queries, keys []key.Key) error {
-	ids := make([]ident.UUID, len(keys))
-	for i := range keys {
-		ids[i] = ident.UUID(keys[i].ID)
-	}
-
-	rows, err := q.KeySpending(ctx, ids)
-	if err != nil {
-		return err
-	}
-
-	spending := make(map[key.ID]sqlcgen.KeySpendingRow, len(rows))
-	for _, row := range rows {
-		spending[key.ID(row.KeyID)] = row
-	}
-
-	for i := range keys {
-		found := spending[keys[i].ID]
-		keys[i].Spent, keys[i].Reserved, keys[i].LimitPool = money.Nano(found.Spent), money.Nano(found.Reserved), wire.PoolID(found.PoolID)
-	}
-
-	return nil
 }

@@ -85,6 +85,19 @@ for no key update skip locked;
 -- name: SetExpiryEvent :exec
 update api_keys set expiry_event_at = sqlc.narg('expiry_event_at') where id = @id;
 
+-- name: LastRequestsOfKeys :many
+-- The last settled request of each key, by its id, which has the time. Nothing is written for it: the index of the records finds it.
+select k.id::uuid as key_id, r.request_id
+from unnest(@key_ids::uuid[]) as k (id)
+cross join lateral (select u.request_id from usage_records u where u.key_id = k.id order by u.request_id desc limit 1) as r;
+
+-- name: LastDaysOfKeys :many
+-- The last day of use of keys without a record, once records were dropped.
+select d.key_id, max(d.used_on)::date as used_on
+from usage_daily d
+where d.account_id = any(@account_ids::uuid[]) and d.key_id = any(@key_ids::uuid[]) and exists (select from usage_months m where m.dropped_at is not null)
+group by d.key_id;
+
 -- name: KeySpending :many
 select p.key_id::uuid as key_id, p.id as pool_id, p.settled as spent,
     (select coalesce(sum(l.granted - l.returned - l.charged), 0) from leases l where l.pool_id = p.id)::bigint as reserved

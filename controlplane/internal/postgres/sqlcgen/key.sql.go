@@ -9,6 +9,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgtype"
 	"modelgateway/shared/ident"
 )
 
@@ -225,6 +226,76 @@ func (q *Queries) KeySpending(ctx context.Context, keyIds []ident.UUID) ([]KeySp
 			&i.Spent,
 			&i.Reserved,
 		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const lastDaysOfKeys = `-- name: LastDaysOfKeys :many
+select d.key_id, max(d.used_on)::date as used_on
+from usage_daily d
+where d.account_id = any($1::uuid[]) and d.key_id = any($2::uuid[]) and exists (select from usage_months m where m.dropped_at is not null)
+group by d.key_id
+`
+
+type LastDaysOfKeysParams struct {
+	AccountIds []ident.UUID
+	KeyIds     []ident.UUID
+}
+
+type LastDaysOfKeysRow struct {
+	KeyID  ident.UUID
+	UsedOn pgtype.Date
+}
+
+// The last day of use of keys without a record, once records were dropped.
+func (q *Queries) LastDaysOfKeys(ctx context.Context, arg LastDaysOfKeysParams) ([]LastDaysOfKeysRow, error) {
+	rows, err := q.db.Query(ctx, lastDaysOfKeys, arg.AccountIds, arg.KeyIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LastDaysOfKeysRow
+	for rows.Next() {
+		var i LastDaysOfKeysRow
+		if err := rows.Scan(&i.KeyID, &i.UsedOn); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const lastRequestsOfKeys = `-- name: LastRequestsOfKeys :many
+select k.id::uuid as key_id, r.request_id
+from unnest($1::uuid[]) as k (id)
+cross join lateral (select u.request_id from usage_records u where u.key_id = k.id order by u.request_id desc limit 1) as r
+`
+
+type LastRequestsOfKeysRow struct {
+	KeyID     ident.UUID
+	RequestID ident.UUID
+}
+
+// The last settled request of each key, by its id, which has the time. Nothing is written for it: the index of the records finds it.
+func (q *Queries) LastRequestsOfKeys(ctx context.Context, keyIds []ident.UUID) ([]LastRequestsOfKeysRow, error) {
+	rows, err := q.db.Query(ctx, lastRequestsOfKeys, keyIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LastRequestsOfKeysRow
+	for rows.Next() {
+		var i LastRequestsOfKeysRow
+		if err := rows.Scan(&i.KeyID, &i.RequestID); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
