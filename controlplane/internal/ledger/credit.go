@@ -53,6 +53,10 @@ func (c *Credit) Left() money.Nano { return c.Amount - c.Used - c.Refunded - c.E
 // Ended reports whether the expiry of the credit is booked.
 func (c *Credit) Ended() bool { return !c.EndedAt.IsZero() }
 
+// holdEnded reports whether nothing is held of an ended credit any more. What pays for a charge does not depend on when the end of
+// the hold is booked.
+func (c *Credit) holdEnded(now time.Time) bool { return now.Sub(c.EndedAt) >= HoldFor }
+
 // usable returns what new charges can use.
 func (c *Credit) usable() money.Nano {
 	if c.Ended() {
@@ -186,11 +190,11 @@ func (c *Credits) Expire(outstanding money.Nano, now time.Time) (expired []Expir
 	return expired, withdrawn
 }
 
-// Charge attributes the charge of a request that began at a time. It returns how much of it was held by expired credits, and
-// so is not in the balance.
-func (c *Credits) Charge(cost money.Nano, began time.Time) (held money.Nano) {
+// Charge attributes the charge of a request that began at a time, and is settled now. It returns how much of it was held by
+// expired credits, and so is not in the balance.
+func (c *Credits) Charge(cost money.Nano, began, now time.Time) (held money.Nano) {
 	for _, each := range c.Open {
-		if each.Held == 0 || !began.Before(each.ExpiresAt) {
+		if each.Held == 0 || !began.Before(each.ExpiresAt) || each.holdEnded(now) {
 			continue
 		}
 		n := min(each.Held, cost-held)
@@ -208,7 +212,7 @@ func (c *Credits) Charge(cost money.Nano, began time.Time) (held money.Nano) {
 func (c *Credits) Release(outstanding money.Nano, now time.Time) (expired []ExpiredPart) {
 	for _, each := range c.Open {
 		kept := min(each.Held, max(outstanding, 0))
-		if now.Sub(each.EndedAt) >= HoldFor {
+		if each.holdEnded(now) {
 			kept = 0
 		}
 		if released := each.Held - kept; released > 0 {

@@ -102,7 +102,7 @@ func (w *creditWorld) charge() {
 		w.charged -= amount
 		w.settle()
 		w.charged += amount
-		w.total += w.Charge(amount, w.now)
+		w.total += w.Charge(amount, w.now, w.now)
 	}
 }
 
@@ -262,10 +262,10 @@ func TestHeldCreditIsUsedOnlyByEarlierRequests(t *testing.T) {
 			charged += cost
 			if r.IntN(2) == 0 {
 				early += cost
-				total += c.Charge(cost, epoch.Add(-time.Second))
+				total += c.Charge(cost, epoch.Add(-time.Second), epoch)
 			} else {
 				late += cost
-				if held := c.Charge(cost, epoch); held != 0 {
+				if held := c.Charge(cost, epoch, epoch); held != 0 {
 					t.Fatalf("seed %d, world %d: a request that began when the credit expired uses %d of it", seed, n, held)
 				}
 			}
@@ -277,6 +277,22 @@ func TestHeldCreditIsUsedOnlyByEarlierRequests(t *testing.T) {
 		if promotion.Used > early || promotion.Used+expired != amount || promotion.Held != 0 || usable != total-charged || c.Attributed != charged {
 			t.Fatalf("seed %d, world %d: %+v, expired %d, early %d, late %d, usable %d, balance %d", seed, n, *promotion, expired, early, late, usable, total-charged)
 		}
+	}
+}
+
+// The job that books the end of a hold may be behind: a charge does not use what is held no longer.
+func TestChargeAfterTheHoldUsesOtherCredits(t *testing.T) {
+	t.Parallel()
+	promotion := &Credit{ID: ID{1}, Kind: Promotion, Amount: 10, ExpiresAt: epoch, Due: true}
+	payment := &Credit{ID: ID{2}, Kind: Payment, Amount: 100}
+	c := NewCredits([]*Credit{promotion, payment}, 0, 0)
+	c.Expire(100, epoch)
+	began := epoch.Add(-time.Second)
+	if held := c.Charge(1, began, epoch.Add(HoldFor-time.Second)); held != 1 || promotion.Used != 1 {
+		t.Errorf("before the end of the hold, %d of 1 is paid by the credit", held)
+	}
+	if held := c.Charge(2, began, epoch.Add(HoldFor)); held != 0 || promotion.Used != 1 || promotion.Held != 9 || payment.Used != 2 {
+		t.Errorf("after the hold, %d is paid by it; %+v, %+v", held, *promotion, *payment)
 	}
 }
 

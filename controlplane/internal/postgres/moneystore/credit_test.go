@@ -2,12 +2,15 @@ package moneystore_test
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/jackc/pgx/v5"
 
 	"modelgateway/controlplane/internal/ledger"
 	"modelgateway/controlplane/internal/postgres/moneystore"
@@ -42,6 +45,74 @@ func (w *world) giveBack(a *worldAccount, units money.Nano) {
 	} {
 		_, err := w.db.Pool().Exec(w.t.Context(), statement, int64(units), ident.UUID(a.id))
 		storetest.Check(w.t, err)
+	}
+}
+
+// crowd adds accounts, in the order of their ids, each with a promotion of 10 that has expired, of which leases have some units. It
+// returns their ids.
+func (w *world) crowd(size, outstanding int) []ident.UUID {
+	w.t.Helper()
+	for _, statement := range []string{
+		`create table crowd as select gen_random_uuid() as account, gen_random_uuid() as promotion, clock_timestamp() - interval '1 second' as expired
+			from generate_series(1, $1::int)`,
+		"insert into accounts (id, name, max_concurrent_requests, revision) select account, 'a', 1, 1 from crowd where $1 > 0",
+		`insert into pools (account_id, kind, total, free, next_expiry) select account, 1, 10, 10, expired from crowd where $1 > 0`,
+		`insert into ledger_transactions (id, kind, reference, expires_at) select promotion, 'promotion', promotion, expired from crowd where $1 > 0`,
+		`insert into ledger_entries (transaction_id, kind, line, ledger_account, account_id, amount)
+			select promotion, 'promotion', 1, 'customer', account, 10 from crowd where $1 > 0
+			union all select promotion, 'promotion', 2, 'promotion', null, -10 from crowd`,
+		"insert into credits (transaction_id, account_id, amount) select promotion, account, 10 from crowd where $1 > 0",
+	} {
+		_, err := w.db.Pool().Exec(w.t.Context(), statement, size)
+		storetest.Check(w.t, err)
+	}
+	_, err := w.db.Pool().Exec(w.t.Context(), "update pools set free = total - $1 where account_id in (select account from crowd)", outstanding)
+	storetest.Check(w.t, err)
+	rows, err := w.db.Pool().Query(w.t.Context(), "select account from crowd order by account")
+	storetest.Check(w.t, err)
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[ident.UUID])
+	storetest.Check(w.t, err)
+	return ids
+}
+
+// creditsWhere counts the credits for which a condition holds.
+func (w *world) creditsWhere(condition string) (n int) {
+	w.t.Helper()
+	storetest.Check(w.t, w.db.Pool().QueryRow(w.t.Context(), "select count(*) from credits where "+condition).Scan(&n))
+	return n
+}
+
+// refuse makes Postgres refuse changes of credits unless a condition holds.
+func (w *world) refuse(unless string) {
+	w.t.Helper()
+	_, err := w.db.Pool().Exec(w.t.Context(), "alter table credits add constraint refused check ("+unless+") not valid")
+	storetest.Check(w.t, err)
+}
+
+// However many accounts hold credits, and although the first of them cannot be booked, the holds of all others end.
+func TestHoldsOfManyAccountsEnd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 0)
+	ids, store := w.crowd(205, 5), moneystore.NewLedger(w.db)
+	for range 2 {
+		_, err := store.ExpireCredits(t.Context())
+		storetest.Check(t, err)
+	}
+	if got := w.creditsWhere("held = 5"); got != len(ids) {
+		t.Fatalf("%d credits are held; want %d", got, len(ids))
+	}
+	storetest.Check(t, store.ReleaseCredits(t.Context()))
+	if got := w.creditsWhere("held = 5"); got != len(ids) {
+		t.Fatalf("%d credits are held while leases have them; want %d", got, len(ids))
+	}
+	_, err := w.db.Pool().Exec(t.Context(), "update pools set free = total")
+	storetest.Check(t, err)
+	w.refuse(fmt.Sprintf("held > 0 or account_id >= '%x'", ids[201]))
+	if err := store.ReleaseCredits(t.Context()); err == nil || !strings.Contains(err.Error(), "and 200 more accounts") {
+		t.Errorf("got %v; want the errors of 201 accounts", err)
+	}
+	if got := w.creditsWhere("expired = 10"); got != 4 {
+		t.Errorf("%d credits are released; want those of the last 4 accounts", got)
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// expiryBatch bounds the accounts that one call of ExpireCredits or ReleaseCredits looks at.
+// expiryBatch is how many accounts ExpireCredits and ReleaseCredits read at once.
 const expiryBatch = 200
 
 // errNothingExpired ends a transaction that has found nothing to book.
@@ -46,14 +46,44 @@ func (s *Ledger) ExpireCredits(ctx context.Context) ([]wire.KeyChange, error) {
 	return changes, errors.Join(errs...)
 }
 
-// ReleaseCredits implements ledger.Store.
+// ReleaseCredits implements ledger.Store. An account with an error is passed over until the next call.
 func (s *Ledger) ReleaseCredits(ctx context.Context) error {
-	held, err := s.db.Queries().AccountsWithHeldCredit(ctx, expiryBatch)
-	errs := []error{postgres.Translate("find credits that are held", err)}
-	for _, id := range held {
-		errs = append(errs, s.release(ctx, id))
+	var failed failures
+	arg := sqlcgen.AccountsToReleaseParams{HoldSeconds: ledger.HoldFor.Seconds(), RowLimit: expiryBatch}
+	for {
+		held, err := s.db.Queries().AccountsToRelease(ctx, arg)
+		if err != nil || len(held) == 0 {
+			return failed.with(postgres.Translate("find credits that are held", err))
+		}
+		for _, id := range held {
+			if err := s.release(ctx, id); err != nil {
+				failed.add(err)
+			}
+		}
+		arg.After = held[len(held)-1]
 	}
-	return errors.Join(errs...)
+}
+
+// failures are the errors of a run over accounts, which does not end with the first of them.
+type failures struct {
+	first error
+	more  int
+}
+
+func (f *failures) add(err error) {
+	if f.first != nil {
+		f.more++
+		return
+	}
+	f.first = err
+}
+
+// with returns the errors and the one that has ended the run; nil if there is none.
+func (f *failures) with(last error) error {
+	if f.more > 0 {
+		return errors.Join(fmt.Errorf("%w, and %d more accounts", f.first, f.more), last)
+	}
+	return errors.Join(f.first, last)
 }
 
 // expireCredits books the credits of an account that are due, if there are any, and lowers its balance by what was left of them.

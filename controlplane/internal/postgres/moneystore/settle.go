@@ -375,10 +375,8 @@ func (t *settleTx) charge(fresh []int) error {
 
 	units := stored.Allocator()
 	t.ApplyCharges(units, sessions)
-	for i := range stored.Expiring {
-		if err := t.useHeld(&stored.Expiring[i], units, fresh); err != nil {
-			return err
-		}
+	if err := t.useAllHeld(stored.Expiring, units, fresh); err != nil {
+		return err
 	}
 	if err := stored.Save(t.ctx, t.q, units); err != nil {
 		return err
@@ -387,9 +385,26 @@ func (t *settleTx) charge(fresh []int) error {
 	return stored.UpdateAlarms(t.ctx, t.q, units, nil)
 }
 
+// useAllHeld attributes the charges of the accounts of which expired credits are held.
+func (t *settleTx) useAllHeld(rows []sqlcgen.LockPoolsRow, units *allocator.Allocator, fresh []int) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	now, err := t.q.Now(t.ctx)
+	if err != nil {
+		return fmt.Errorf("read the time: %w", err)
+	}
+	for i := range rows {
+		if err := t.useHeld(&rows[i], units, fresh, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // useHeld attributes the charges of an account of which expired credits are held: those of requests that began before a credit
 // expired use it. What they use is put back into the balance, from which all of the credit was taken when it expired.
-func (t *settleTx) useHeld(row *sqlcgen.LockPoolsRow, units *allocator.Allocator, fresh []int) error {
+func (t *settleTx) useHeld(row *sqlcgen.LockPoolsRow, units *allocator.Allocator, fresh []int, now time.Time) error {
 	credits, err := loadCredits(t.ctx, t.q, row)
 	if err != nil {
 		return err
@@ -404,7 +419,7 @@ func (t *settleTx) useHeld(row *sqlcgen.LockPoolsRow, units *allocator.Allocator
 		if t.items[i].Event.VideoJob != "" { // it has reserved nothing, so that nothing is held for it
 			began = distantFuture
 		}
-		pool.Adjust(int64(credits.Charge(t.items[i].Event.Cost, began)))
+		pool.Adjust(int64(credits.Charge(t.items[i].Event.Cost, began, now)))
 	}
 	return credits.save(t.ctx, t.q)
 }

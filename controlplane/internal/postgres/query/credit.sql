@@ -51,8 +51,18 @@ where p.id = @id;
 -- The accounts with a credit that has expired, and is not booked as such.
 select account_id from pools where next_expiry <= clock_timestamp() order by next_expiry limit @row_limit;
 
--- name: AccountsWithHeldCredit :many
-select account_id from pools where expiring > 0 order by account_id limit @row_limit;
+-- name: AccountsToRelease :many
+-- The next accounts with a credit of which more is held than leases have outstanding, or which has expired so long ago that nothing
+-- of it is held any more. The others are not locked for nothing.
+select p.account_id
+from pools p
+where p.expiring > 0 and p.account_id > @after and exists (
+    select from credits c
+    where c.account_id = p.account_id and c.used + c.refunded + c.expired < c.amount and c.held > 0
+        and (c.held > p.total - p.free - p.settled or c.expired_at <= clock_timestamp() - make_interval(secs => @hold_seconds))
+)
+order by p.account_id
+limit @row_limit;
 
 -- name: CheckCredits :one
 -- What is left of an account's credits, less what none has covered, is its balance as of the attributed charges.

@@ -12,13 +12,28 @@ import (
 	"modelgateway/shared/ident"
 )
 
-const accountsWithExpiry = `-- name: AccountsWithExpiry :many
-select account_id from pools where next_expiry <= clock_timestamp() order by next_expiry limit $1
+const accountsToRelease = `-- name: AccountsToRelease :many
+select p.account_id
+from pools p
+where p.expiring > 0 and p.account_id > $1 and exists (
+    select from credits c
+    where c.account_id = p.account_id and c.used + c.refunded + c.expired < c.amount and c.held > 0
+        and (c.held > p.total - p.free - p.settled or c.expired_at <= clock_timestamp() - make_interval(secs => $2))
+)
+order by p.account_id
+limit $3
 `
 
-// The accounts with a credit that has expired, and is not booked as such.
-func (q *Queries) AccountsWithExpiry(ctx context.Context, rowLimit int32) ([]ident.UUID, error) {
-	rows, err := q.db.Query(ctx, accountsWithExpiry, rowLimit)
+type AccountsToReleaseParams struct {
+	After       ident.UUID
+	HoldSeconds float64
+	RowLimit    int32
+}
+
+// The next accounts with a credit of which more is held than leases have outstanding, or which has expired so long ago that nothing
+// of it is held any more. The others are not locked for nothing.
+func (q *Queries) AccountsToRelease(ctx context.Context, arg AccountsToReleaseParams) ([]ident.UUID, error) {
+	rows, err := q.db.Query(ctx, accountsToRelease, arg.After, arg.HoldSeconds, arg.RowLimit)
 	if err != nil {
 		return nil, err
 	}
@@ -37,12 +52,13 @@ func (q *Queries) AccountsWithExpiry(ctx context.Context, rowLimit int32) ([]ide
 	return items, nil
 }
 
-const accountsWithHeldCredit = `-- name: AccountsWithHeldCredit :many
-select account_id from pools where expiring > 0 order by account_id limit $1
+const accountsWithExpiry = `-- name: AccountsWithExpiry :many
+select account_id from pools where next_expiry <= clock_timestamp() order by next_expiry limit $1
 `
 
-func (q *Queries) AccountsWithHeldCredit(ctx context.Context, rowLimit int32) ([]ident.UUID, error) {
-	rows, err := q.db.Query(ctx, accountsWithHeldCredit, rowLimit)
+// The accounts with a credit that has expired, and is not booked as such.
+func (q *Queries) AccountsWithExpiry(ctx context.Context, rowLimit int32) ([]ident.UUID, error) {
+	rows, err := q.db.Query(ctx, accountsWithExpiry, rowLimit)
 	if err != nil {
 		return nil, err
 	}
