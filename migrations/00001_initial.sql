@@ -297,7 +297,7 @@ create table pools (
 create unique index pools_account_kind_idx on pools (account_id, kind) where kind <> 2;
 create index pools_limit_idx on pools (limit_number, id) where limit_number is not null;
 create unique index pools_key_idx on pools (key_id) where key_id is not null;
-create index pools_next_expiry_idx on pools (next_expiry) where next_expiry is not null;
+create index pools_next_expiry_idx on pools (next_expiry, account_id) where next_expiry is not null;
 create index pools_expiring_idx on pools (account_id) where expiring > 0;
 
 create table proxy_sessions (

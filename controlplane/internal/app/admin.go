@@ -223,6 +223,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		Store:          moneystore.NewLedger(a.adminDB),
 		Announcer:      a.leasing,
 		Holdings:       a.leasing,
+		Waiting:        a.waiting,
 		Log:            a.log,
 		ConfirmTimeout: confirmTimeout,
 	})

@@ -29,6 +29,7 @@ import (
 	"modelgateway/controlplane/internal/recovery"
 	"modelgateway/controlplane/internal/traffic"
 	"modelgateway/shared/certfile"
+	"modelgateway/shared/ident"
 	"modelgateway/shared/platform/heap"
 	"modelgateway/shared/platform/lifecycle"
 	"modelgateway/shared/platform/logbuffer"
@@ -89,10 +90,12 @@ type app struct {
 	// db has the connections for leases, sessions, settlement and video jobs, adminDB those for everything else.
 	db, adminDB *postgres.DB
 	// replica is the name of this process in the membership of control planes.
-	replica    string
-	bus        *bus.Bus
-	epochs     *recovery.Monitor
-	leasing    *leasing.Service
+	replica string
+	bus     *bus.Bus
+	epochs  *recovery.Monitor
+	leasing *leasing.Service
+	// waiting are the accounts that get no units before an expiry is booked.
+	waiting    <-chan ident.UUID
 	changes    *changestream.Appender
 	components lifecycle.Components
 	// started is set when all components have started.

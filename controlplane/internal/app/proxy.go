@@ -56,6 +56,7 @@ func (a *app) buildProxySide(context.Context) error {
 	a.probes.Add("epoch", a.epochs.Ready)
 	a.components.Add("epoch", a.epochs.Start, func(ctx context.Context) error { a.epochs.Stop(ctx); return nil })
 	store, times := leasestore.NewLeases(a.db), sessions(&a.cfg)
+	a.waiting = store.Waiting()
 	a.changes = changestream.New(store, b, a.cfg.Session.Window, session.Margin, a.log, a.registry)
 	times.Append, times.Changes = a.changes.Append, b
 	a.leasing = leasing.New(times, store, b, a.log, a.registry)

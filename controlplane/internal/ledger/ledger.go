@@ -257,8 +257,9 @@ type Query struct {
 type CreditStore interface {
 	// Credits returns the credits of an account, newest first, with all charges attributed, and what none has covered.
 	Credits(ctx context.Context, q Query) ([]Credit, money.Nano, error)
-	// ExpireCredits books the expiry of credits that are due. It returns the changes that proxies have to apply.
-	ExpireCredits(ctx context.Context) ([]wire.KeyChange, error)
+	// ExpireCredits books the expiry of credits until none is due, of the accounts that come from waiting first. It passes each
+	// change that proxies have to apply to booked. An error with one account does not stop the others.
+	ExpireCredits(ctx context.Context, waiting <-chan ident.UUID, booked func(wire.KeyChange)) error
 	// ReleaseCredits books as expired what of expired credits is held no longer.
 	ReleaseCredits(ctx context.Context) error
 }
@@ -294,7 +295,9 @@ type Config struct {
 	Announcer propagation.Announcer
 	// Holdings may be nil: then Balance.Reserved is the amount that the store reports.
 	Holdings account.Holdings
-	Log      *slog.Logger
+	// Waiting are accounts whose requests for units wait until ExpireCredits has booked what has expired of them; nil for none.
+	Waiting <-chan ident.UUID
+	Log     *slog.Logger
 	// ConfirmTimeout bounds how long a refund or a correction waits for the proxies; zero does not wait.
 	ConfirmTimeout time.Duration
 }
@@ -349,17 +352,25 @@ func (s *Service) Credits(ctx context.Context, q Query) ([]Credit, money.Nano, e
 	return s.cfg.Store.Credits(ctx, q)
 }
 
-// expiryConfirmTimeout bounds how long ExpireCredits waits for proxies: the next expiry must not wait for a silent one.
-const expiryConfirmTimeout = 100 * time.Millisecond
+// expiryConfirmTimeout bounds how long an announcement of ExpireCredits waits for proxies, expiryAnnouncements how many wait at once:
+// the next expiry must not wait for a silent proxy.
+const (
+	expiryConfirmTimeout = 100 * time.Millisecond
+	expiryAnnouncements  = 64
+)
 
 // ExpireCredits books what has expired, and makes the proxies return idle units. Those that do not confirm in time receive the
 // change with their next heartbeat: their units are not granted again in any case.
 func (s *Service) ExpireCredits(ctx context.Context) error {
-	changes, err := s.cfg.Store.ExpireCredits(ctx)
 	var told sync.WaitGroup
-	for i := range changes {
-		told.Go(func() { s.announceWithin(ctx, &changes[i], expiryConfirmTimeout) })
-	}
+	running := make(chan struct{}, expiryAnnouncements)
+	err := s.cfg.Store.ExpireCredits(ctx, s.cfg.Waiting, func(c wire.KeyChange) {
+		running <- struct{}{}
+		told.Go(func() {
+			s.announceWithin(ctx, &c, expiryConfirmTimeout)
+			<-running
+		})
+	})
 	told.Wait()
 	return err
 }

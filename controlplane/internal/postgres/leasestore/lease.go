@@ -9,7 +9,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -35,15 +34,29 @@ type Leases struct {
 	mu sync.Mutex
 	// locked are the pools whose rows the last batch that needed them found locked for longer than lockWait.
 	locked map[wire.PoolID]bool
+	// waiting are the accounts of which a batch needed a closed balance.
+	waiting chan ident.UUID
 }
+
+// maxWaiting bounds the accounts that wait for the booking of an expiry. For further ones it is not hastened.
+const maxWaiting = 1024
 
 // NewLeases returns a store that uses db.
 func NewLeases(db *postgres.DB) *Leases { return NewLeasesWithClock(db, now) }
 
 // NewLeasesWithClock returns a store that uses db, and clock for the absences of Postgres, of the bus and of this replica.
 func NewLeasesWithClock(db *postgres.DB, clock func() session.Instant) *Leases {
-	return &Leases{db: db, presence: newPresence(clock), locked: map[wire.PoolID]bool{}}
+	return &Leases{
+		db:       db,
+		presence: newPresence(clock),
+		locked:   map[wire.PoolID]bool{},
+		waiting:  make(chan ident.UUID, maxWaiting),
+	}
 }
+
+// Waiting returns the accounts of which messages are left out until the expiry of a credit is booked. An account can come several
+// times.
+func (l *Leases) Waiting() <-chan ident.UUID { return l.waiting }
 
 var _ leasing.Store = (*Leases)(nil)
 
@@ -54,6 +67,7 @@ const lockWait = 50 * time.Millisecond
 // Batch implements leasing.Store. A batch waits for locked rows up to lockWait;
 // then it leaves out the messages that need them, as later batches do at once. So
 // a control plane that is stopped inside a transaction delays no other accounts.
+// It also leaves out those of accounts of which a credit has expired that is not booked yet.
 func (l *Leases) Batch(ctx context.Context, requests []*wire.LeaseRequest, returns []*wire.Return, decide func(*allocator.Batch)) error {
 	moved, closed, err := l.openWindows(ctx, windowsOf(requests, returns))
 	if err != nil {
@@ -64,12 +78,18 @@ func (l *Leases) Batch(ctx context.Context, requests []*wire.LeaseRequest, retur
 	keys.moved, keys.closed = moved, closed
 	keys.onlyFree = l.knowsLocked(keys.pools)
 	err = l.batch(ctx, &keys, requests, decide)
-	if (postgres.IsLockTimeout(err) || errors.Is(err, ErrExpiryDue)) && !keys.onlyFree {
+	if postgres.IsLockTimeout(err) && !keys.onlyFree {
 		keys.onlyFree = true
 		err = l.batch(ctx, &keys, requests, decide)
 	}
 	if err == nil && (keys.onlyFree || len(closed) > 0) {
 		l.remember(keys.pools, keys.locked)
+	}
+	for _, account := range keys.due {
+		select {
+		case l.waiting <- account:
+		default:
+		}
 	}
 	return postgres.Translate("lease batch", err)
 }
@@ -120,6 +140,8 @@ type batchKeys struct {
 	// onlyFree makes load leave out rows that another transaction holds; locked are the pools that it left out.
 	onlyFree bool
 	locked   map[wire.PoolID]bool
+	// due are the accounts whose balances load left out because the expiry of a credit is not booked yet.
+	due []ident.UUID
 	// moved is Allocator.Moved; closed are the pools of windows that could not be made, since their limits are locked.
 	moved  map[wire.PoolID]wire.PoolID
 	closed map[wire.PoolID]bool
@@ -187,28 +209,45 @@ func (k *batchKeys) load(ctx context.Context, q *sqlcgen.Queries) (*allocator.Ba
 }
 
 // lock locks the sessions, pools and leases.
-func (k *batchKeys) lock(ctx context.Context, q *sqlcgen.Queries, batch *allocator.Batch) (stored *StoredPools, err error) {
-	if !k.onlyFree {
-		if batch.Sessions, err = ShareSessions(ctx, q, k.sessions); err != nil {
-			return nil, err
-		}
-		if stored, err = LoadPools(ctx, q, k.pools, k.sessions); err == nil && len(stored.DueAccounts) > 0 {
-			err = ErrExpiryDue
-		}
-		k.locked = k.closed
-		batch.LockedPools = k.locked
-		return stored, err
-	}
-	if batch.Sessions, batch.LockedSessions, err = shareFreeSessions(ctx, q, k.sessions); err != nil {
+func (k *batchKeys) lock(ctx context.Context, q *sqlcgen.Queries, batch *allocator.Batch) (*StoredPools, error) {
+	rows, err := k.lockRows(ctx, q, batch)
+	if err != nil {
 		return nil, err
 	}
-	stored, k.locked, err = LoadFreePools(ctx, q, k.pools, k.sessions)
-	if k.locked == nil {
-		k.locked = map[wire.PoolID]bool{}
-	}
+
 	maps.Copy(k.locked, k.closed)
-	batch.LockedPools = k.locked
-	return stored, err
+	stored, due, err := loadOpenPools(ctx, q, rows, k.sessions)
+	if err != nil {
+		return nil, err
+	}
+
+	k.due = stored.DueAccounts
+	batch.LockedPools = maps.Clone(k.locked)
+	for _, pool := range due {
+		batch.LockedPools[pool] = true
+	}
+
+	return stored, nil
+}
+
+// lockRows locks the sessions and pools.
+func (k *batchKeys) lockRows(ctx context.Context, q *sqlcgen.Queries, batch *allocator.Batch) (rows []sqlcgen.LockPoolsRow, err error) {
+	if k.onlyFree {
+		if batch.Sessions, batch.LockedSessions, err = shareFreeSessions(ctx, q, k.sessions); err != nil {
+			return nil, err
+		}
+		rows, k.locked, err = lockFreePools(ctx, q, k.pools)
+		return rows, err
+	}
+
+	k.locked = map[wire.PoolID]bool{}
+	if batch.Sessions, err = ShareSessions(ctx, q, k.sessions); err != nil {
+		return nil, err
+	}
+	if rows, err = q.LockPools(ctx, k.pools); err != nil {
+		return nil, fmt.Errorf("lock pools: %w", err)
+	}
+	return rows, nil
 }
 
 // loadResults reads the last lease response of each session and account of the batch.

@@ -2,7 +2,6 @@ package leasestore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -11,9 +10,6 @@ import (
 	"modelgateway/shared/lease/allocator"
 	"modelgateway/shared/wire"
 )
-
-// ErrExpiryDue is returned for a balance of which a credit has expired: nothing is granted or charged before that is booked.
-var ErrExpiryDue = errors.New("a credit has expired and is not booked yet")
 
 // StoredPools are locked pools and leases with their stored values.
 type StoredPools struct {
@@ -36,13 +32,12 @@ func LoadPools(ctx context.Context, q *sqlcgen.Queries, pools, sessions []int64)
 	return loadPools(ctx, q, rows, pools, sessions)
 }
 
-// LoadFreePools is like LoadPools, but does not wait: locked has the pools whose rows
-// another transaction holds, and those of which a credit has expired that is not booked yet.
-func LoadFreePools(
+// lockFreePools is like LockPools, but does not wait: locked has the pools whose rows another transaction holds.
+func lockFreePools(
 	ctx context.Context,
 	q *sqlcgen.Queries,
-	pools, sessions []int64,
-) (s *StoredPools, locked map[wire.PoolID]bool, err error) {
+	pools []int64,
+) (rows []sqlcgen.LockPoolsRow, locked map[wire.PoolID]bool, err error) {
 	free, err := q.LockFreePools(ctx, pools)
 	if err != nil {
 		return nil, nil, fmt.Errorf("lock pools: %w", err)
@@ -53,21 +48,47 @@ func LoadFreePools(
 		rows[i], ids[i] = sqlcgen.LockPoolsRow(r), r.ID
 	}
 
-	if len(ids) < len(pools) {
-		existing, err := q.ExistingPools(ctx, pools)
-		if err != nil {
-			return nil, nil, fmt.Errorf("find locked pools: %w", err)
-		}
-		locked = map[wire.PoolID]bool{}
-		for _, id := range existing {
-			if !slices.Contains(ids, id) {
-				locked[wire.PoolID(id)] = true
-			}
+	locked = map[wire.PoolID]bool{}
+	if len(ids) == len(pools) {
+		return rows, locked, nil
+	}
+
+	existing, err := q.ExistingPools(ctx, pools)
+	if err != nil {
+		return nil, nil, fmt.Errorf("find locked pools: %w", err)
+	}
+	for _, id := range existing {
+		if !slices.Contains(ids, id) {
+			locked[wire.PoolID(id)] = true
 		}
 	}
 
-	s, err = loadPools(ctx, q, rows, ids, sessions)
-	return s, locked, err
+	return rows, locked, nil
+}
+
+// loadOpenPools is like loadPools, but leaves out the balances of DueAccounts, which are due: nothing is granted of them before
+// the expiry is booked.
+func loadOpenPools(
+	ctx context.Context,
+	q *sqlcgen.Queries,
+	rows []sqlcgen.LockPoolsRow,
+	sessions []int64,
+) (s *StoredPools, due []wire.PoolID, err error) {
+	var accounts []ident.UUID
+	var ids []int64
+	open := make([]sqlcgen.LockPoolsRow, 0, len(rows))
+	for i := range rows {
+		r := &rows[i]
+		if r.ExpiryDue {
+			due, accounts = append(due, wire.PoolID(r.ID)), append(accounts, r.AccountID)
+			continue
+		}
+		open, ids = append(open, *r), append(ids, r.ID)
+	}
+	if s, err = loadPools(ctx, q, open, ids, sessions); err == nil {
+		s.DueAccounts = accounts
+	}
+	return s, due, err
 }
 
 // loadPools reads the leases of locked pools.

@@ -3,6 +3,7 @@ package moneystore_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +18,8 @@ import (
 	"modelgateway/controlplane/internal/postgres/storetest"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/money"
+	"modelgateway/shared/platform/testkit/await"
+	"modelgateway/shared/wire"
 )
 
 // credits returns the credits of an account, newest first, without what does not change.
@@ -89,15 +92,52 @@ func (w *world) refuse(unless string) {
 	storetest.Check(w.t, err)
 }
 
+func announcesNothing(wire.KeyChange) {}
+
+// One run books what has expired of all accounts, of those first that somebody waits for, although one cannot be booked.
+func TestExpiryOfManyAccountsIsBookedInOneRun(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 0)
+	ids := w.crowd(405, 0)
+	w.refuse(fmt.Sprintf("expired = 0 or account_id <> '%x'", ids[0]))
+	waiting := make(chan ident.UUID, 4)
+	for _, id := range []ident.UUID{ids[404], ids[0], ids[404], ids[203]} {
+		waiting <- id
+	}
+	var order []string
+	err := moneystore.NewLedger(w.db).ExpireCredits(t.Context(), waiting, func(c wire.KeyChange) { order = append(order, c.Account) })
+	if err == nil || strings.Contains(err.Error(), "more accounts") {
+		t.Errorf("got %v; want the error of one account, once", err)
+	}
+	if got := w.creditsWhere("expired = 10"); got != 404 || len(order) != 404 {
+		t.Fatalf("%d credits have expired, %d changes are announced; want 404", got, len(order))
+	}
+	if want := []string{ident.Account.Format(ids[404]), ident.Account.Format(ids[203])}; !slices.Equal(order[:2], want) {
+		t.Errorf("booked first: %v; want those that are waited for, %v", order[:2], want)
+	}
+}
+
+// All changes wait for the row of the revision. An account of which another replica has booked the expiry takes none.
+func TestExpiryThatIsBookedTakesNoRevision(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 0)
+	ctx, waiting := await.Context(t), make(chan ident.UUID, 1)
+	waiting <- w.crowd(1, 0)[0]
+	storetest.Check(t, moneystore.NewLedger(w.db).ExpireCredits(ctx, nil, announcesNothing))
+	storetest.Check(t, pgx.BeginFunc(ctx, w.db.Pool(), func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "select from cluster_state for update"); err != nil {
+			return err
+		}
+		return moneystore.NewLedger(w.db).ExpireCredits(ctx, waiting, announcesNothing)
+	}))
+}
+
 // However many accounts hold credits, and although the first of them cannot be booked, the holds of all others end.
 func TestHoldsOfManyAccountsEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 0)
 	ids, store := w.crowd(205, 5), moneystore.NewLedger(w.db)
-	for range 2 {
-		_, err := store.ExpireCredits(t.Context())
-		storetest.Check(t, err)
-	}
+	storetest.Check(t, store.ExpireCredits(t.Context(), nil, announcesNothing))
 	if got := w.creditsWhere("held = 5"); got != len(ids) {
 		t.Fatalf("%d credits are held; want %d", got, len(ids))
 	}
@@ -170,8 +210,7 @@ func TestExpiryIsBookedOnceByManyReplicas(t *testing.T) {
 	changes := make([]int, len(errs))
 	for i := range errs {
 		all.Go(func() {
-			found, err := moneystore.NewLedger(w.db).ExpireCredits(context.WithoutCancel(t.Context()))
-			errs[i], changes[i] = err, len(found)
+			errs[i] = moneystore.NewLedger(w.db).ExpireCredits(context.WithoutCancel(t.Context()), nil, func(wire.KeyChange) { changes[i]++ })
 		})
 	}
 	all.Wait()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -26,24 +27,67 @@ const expiryBatch = 200
 // errNothingExpired ends a transaction that has found nothing to book.
 var errNothingExpired = errors.New("no credit has expired")
 
+// errExpiryDue is returned for a balance of which a credit has expired: nothing is granted or charged before that is booked.
+var errExpiryDue = errors.New("a credit has expired and is not booked yet")
+
 // ExpireCredits implements ledger.Store. From the moment at which a credit expires until that is booked, nothing is granted of the
-// balance and nothing is charged to it (leasestore.ErrExpiryDue), so that what is booked later is what was there at that moment. An
-// error with one account does not stop the others.
-func (s *Ledger) ExpireCredits(ctx context.Context) ([]wire.KeyChange, error) {
-	var changes []wire.KeyChange
-	var errs []error
-	due, err := s.db.Queries().AccountsWithExpiry(ctx, expiryBatch)
-	if err != nil {
-		return nil, postgres.Translate("find expired credits", err)
-	}
-	for _, id := range due {
-		change, err := expireCredits(ctx, s.db, id)
-		errs = append(errs, err)
-		if change != nil {
-			changes = append(changes, *change)
+// balance and nothing is charged to it (errExpiryDue), so that what is booked later is what was there at that moment.
+func (s *Ledger) ExpireCredits(ctx context.Context, waiting <-chan ident.UUID, booked func(wire.KeyChange)) error {
+	run := expiryRun{ctx: ctx, db: s.db, booked: booked, failed: map[ident.UUID]bool{}}
+	var arg sqlcgen.AccountsWithExpiryParams
+	arg.RowLimit = expiryBatch
+	for {
+		run.expireWaiting(waiting)
+		due, err := s.db.Queries().AccountsWithExpiry(ctx, arg)
+		if err != nil || len(due) == 0 {
+			return run.failures.with(postgres.Translate("find expired credits", err))
+		}
+
+		last := due[len(due)-1]
+		arg.AfterTime, arg.AfterAccount = last.ExpiredAt, last.AccountID
+		// All replicas read the same accounts: in different orders, each books a part of them.
+		rand.Shuffle(len(due), func(i, j int) { due[i], due[j] = due[j], due[i] })
+		for i := range due {
+			run.expireWaiting(waiting)
+			run.expire(due[i].AccountID)
 		}
 	}
-	return changes, errors.Join(errs...)
+}
+
+// expiryRun books what has expired of many accounts. An error with one does not stop the others.
+type expiryRun struct {
+	ctx    context.Context
+	db     *postgres.DB
+	booked func(wire.KeyChange)
+	// failed are the accounts with an error. They are not tried again in this run, however often somebody waits for them.
+	failed map[ident.UUID]bool
+	failures
+}
+
+func (r *expiryRun) expire(id ident.UUID) {
+	if r.failed[id] {
+		return
+	}
+	change, err := expireCredits(r.ctx, r.db, id)
+	if err != nil {
+		r.failed[id] = true
+		r.add(err)
+	}
+	if change != nil {
+		r.booked(*change)
+	}
+}
+
+// expireWaiting books what has expired of the accounts that somebody waits for.
+func (r *expiryRun) expireWaiting(waiting <-chan ident.UUID) {
+	for range len(waiting) {
+		select {
+		case id := <-waiting:
+			r.expire(id)
+		default:
+			return
+		}
+	}
 }
 
 // ReleaseCredits implements ledger.Store. An account with an error is passed over until the next call.
@@ -90,6 +134,13 @@ func (f *failures) with(last error) error {
 func expireCredits(ctx context.Context, db *postgres.DB, id ident.UUID) (change *wire.KeyChange, err error) {
 	err = db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
+		// All changes wait for the revision: it is not taken if another replica has been faster.
+		if due, err := q.ExpiryDue(ctx, id); err != nil {
+			return postgres.NotFoundAs("read balance", err, account.ErrNotFound)
+		} else if !due {
+			return errNothingExpired
+		}
+
 		rev, err := q.TakeRevision(ctx) // before anything else is locked
 		if err != nil {
 			return fmt.Errorf("take revision: %w", err)

@@ -35,7 +35,7 @@ func NewLedger(db *postgres.DB) *Ledger { return &Ledger{db} }
 func (s *Ledger) Post(ctx context.Context, t ledger.Transaction) (booked ledger.Transaction, posted bool, err error) {
 	for range expiryAttempts {
 		booked, posted, err = s.post(ctx, t)
-		if !errors.Is(err, leasestore.ErrExpiryDue) {
+		if !errors.Is(err, errExpiryDue) {
 			return booked, posted, err
 		}
 		change, expireErr := expireCredits(ctx, s.db, ident.UUID(t.AccountID))
@@ -186,7 +186,7 @@ func (s *Ledger) writeEntries(ctx context.Context, q *sqlcgen.Queries, t *ledger
 		return err
 	}
 	if row.ExpiryDue {
-		return leasestore.ErrExpiryDue
+		return errExpiryDue
 	}
 	if err := checkRequest(ctx, q, about, t); err != nil {
 		return err

@@ -427,7 +427,7 @@ func (t *settleTx) useHeld(row *sqlcgen.LockPoolsRow, units *allocator.Allocator
 // expiryDueError is returned for a batch that charges balances of which a credit has expired that is not booked yet.
 type expiryDueError struct{ accounts []ident.UUID }
 
-func (e *expiryDueError) Error() string { return leasestore.ErrExpiryDue.Error() }
+func (e *expiryDueError) Error() string { return errExpiryDue.Error() }
 
 // expire books what has expired. The proxies learn of the change with their next heartbeats.
 func (e *expiryDueError) expire(ctx context.Context, db *postgres.DB) error {

@@ -48,8 +48,16 @@ set attributed = @attributed, uncovered = @uncovered, expiring = @expiring, next
 where p.id = @id;
 
 -- name: AccountsWithExpiry :many
--- The accounts with a credit that has expired, and is not booked as such.
-select account_id from pools where next_expiry <= clock_timestamp() order by next_expiry limit @row_limit;
+-- The next accounts with a credit that has expired, and is not booked as such.
+select account_id, next_expiry::timestamptz as expired_at
+from pools
+where next_expiry <= clock_timestamp() and (next_expiry, account_id) > (@after_time::timestamptz, @after_account::uuid)
+order by next_expiry, account_id
+limit @row_limit;
+
+-- name: ExpiryDue :one
+-- Whether an account has such a credit, without a lock.
+select coalesce(next_expiry <= clock_timestamp(), false)::boolean as due from pools where account_id = @account_id and kind = 1;
 
 -- name: AccountsToRelease :many
 -- The next accounts with a credit of which more is held than leases have outstanding, or which has expired so long ago that nothing

@@ -33,13 +33,12 @@ order by id
 for no key update;
 
 -- name: LockFreePools :many
--- Like LockPools, without the pools whose rows another transaction holds, and those with a credit that has expired: nothing is
--- granted of them before that is booked.
+-- Like LockPools, without the pools whose rows another transaction holds.
 select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, limit_number, low_balance_threshold, limit_alert_percent, raised_alarms,
     coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended,
     attributed, uncovered, expiring, peak, coalesce(next_expiry <= clock_timestamp(), false)::boolean as expiry_due
 from pools
-where id = any(@ids::bigint[]) and coalesce(next_expiry > clock_timestamp(), true)
+where id = any(@ids::bigint[])
 order by id
 for no key update skip locked;
 

@@ -53,23 +53,38 @@ func (q *Queries) AccountsToRelease(ctx context.Context, arg AccountsToReleasePa
 }
 
 const accountsWithExpiry = `-- name: AccountsWithExpiry :many
-select account_id from pools where next_expiry <= clock_timestamp() order by next_expiry limit $1
+select account_id, next_expiry::timestamptz as expired_at
+from pools
+where next_expiry <= clock_timestamp() and (next_expiry, account_id) > ($1::timestamptz, $2::uuid)
+order by next_expiry, account_id
+limit $3
 `
 
-// The accounts with a credit that has expired, and is not booked as such.
-func (q *Queries) AccountsWithExpiry(ctx context.Context, rowLimit int32) ([]ident.UUID, error) {
-	rows, err := q.db.Query(ctx, accountsWithExpiry, rowLimit)
+type AccountsWithExpiryParams struct {
+	AfterTime    time.Time
+	AfterAccount ident.UUID
+	RowLimit     int32
+}
+
+type AccountsWithExpiryRow struct {
+	AccountID ident.UUID
+	ExpiredAt time.Time
+}
+
+// The next accounts with a credit that has expired, and is not booked as such.
+func (q *Queries) AccountsWithExpiry(ctx context.Context, arg AccountsWithExpiryParams) ([]AccountsWithExpiryRow, error) {
+	rows, err := q.db.Query(ctx, accountsWithExpiry, arg.AfterTime, arg.AfterAccount, arg.RowLimit)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ident.UUID
+	var items []AccountsWithExpiryRow
 	for rows.Next() {
-		var account_id ident.UUID
-		if err := rows.Scan(&account_id); err != nil {
+		var i AccountsWithExpiryRow
+		if err := rows.Scan(&i.AccountID, &i.ExpiredAt); err != nil {
 			return nil, err
 		}
-		items = append(items, account_id)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -188,6 +203,18 @@ func (q *Queries) CreditPool(ctx context.Context, accountID ident.UUID) (CreditP
 		&i.Expiring,
 	)
 	return i, err
+}
+
+const expiryDue = `-- name: ExpiryDue :one
+select coalesce(next_expiry <= clock_timestamp(), false)::boolean as due from pools where account_id = $1 and kind = 1
+`
+
+// Whether an account has such a credit, without a lock.
+func (q *Queries) ExpiryDue(ctx context.Context, accountID ident.UUID) (bool, error) {
+	row := q.db.QueryRow(ctx, expiryDue, accountID)
+	var due bool
+	err := row.Scan(&due)
+	return due, err
 }
 
 const getCredit = `-- name: GetCredit :one

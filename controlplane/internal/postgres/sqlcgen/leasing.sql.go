@@ -675,7 +675,7 @@ select id, kind, unlimited, central, generation, total, free, settled, overrun, 
     coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended,
     attributed, uncovered, expiring, peak, coalesce(next_expiry <= clock_timestamp(), false)::boolean as expiry_due
 from pools
-where id = any($1::bigint[]) and coalesce(next_expiry > clock_timestamp(), true)
+where id = any($1::bigint[])
 order by id
 for no key update skip locked
 `
@@ -706,8 +706,7 @@ type LockFreePoolsRow struct {
 	ExpiryDue           bool
 }
 
-// Like LockPools, without the pools whose rows another transaction holds, and those with a credit that has expired: nothing is
-// granted of them before that is booked.
+// Like LockPools, without the pools whose rows another transaction holds.
 func (q *Queries) LockFreePools(ctx context.Context, ids []int64) ([]LockFreePoolsRow, error) {
 	rows, err := q.db.Query(ctx, lockFreePools, ids)
 	if err != nil {
