@@ -16,6 +16,7 @@ import (
 
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/shared/event"
+	"modelgateway/shared/ident"
 	"modelgateway/shared/platform/sleep"
 	"modelgateway/shared/subject"
 )
@@ -127,6 +128,9 @@ func (c *consumer) fetch(ctx context.Context, batches chan<- usageBatch) error {
 		batch := usageBatch{messages: messages}
 		for i, m := range messages {
 			items := decodeUsage(m.Subject(), m.Data())
+			for n := range items {
+				items[n].Message = i
+			}
 			if free := cap(batch.items) - len(batch.items); free < len(items) { // messages have about the same length
 				batch.items = slices.Grow(batch.items, len(items)*(len(messages)-i))
 			}
@@ -216,27 +220,34 @@ func collect(batch jetstream.MessageBatch) ([]jetstream.Msg, error) {
 }
 
 // settle settles a batch, acknowledges its messages and pushes the watermarks. It
-// continues when ctx ends, so that a stop does not interrupt a commit.
+// continues when ctx ends, so that a stop does not interrupt a commit. A message with
+// an event that could not be settled is delivered again; its others have no effect then.
 func (c *consumer) settle(ctx context.Context, batch usageBatch) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
 	start := time.Now()
 	result, err := c.settler.Settle(ctx, batch.items)
-	if err != nil {
+	var left *settle.UnsettledError
+	if err != nil && !errors.As(err, &left) {
 		for _, m := range batch.messages {
 			_ = m.NakWithDelay(retryPause) // if this fails, the message is delivered again after AckWait
 		}
 		return err
 	}
 
-	for _, m := range batch.messages {
+	again := c.messagesOf(left)
+	for i, m := range batch.messages {
+		if again[i] {
+			_ = m.NakWithDelay(retryPause) // as above
+			continue
+		}
 		if err := m.Ack(); err != nil {
 			c.bus.log.Warn("acknowledging usage failed", slog.Any("error", err)) // it is delivered again and has no effect
 		}
 	}
 
 	c.metrics.observe(result, time.Since(start))
-	traceSettlement(c.spans, batch.items, start)
+	traceSettlement(c.spans, slices.DeleteFunc(batch.items, func(i settle.Item) bool { return again[i.Message] }), start)
 	if result.Quarantined > 0 {
 		c.bus.log.Error("usage events were quarantined", slog.Int("events", result.Quarantined))
 	}
@@ -248,6 +259,20 @@ func (c *consumer) settle(ctx context.Context, batch usageBatch) error {
 	}
 
 	return nil
+}
+
+// messagesOf returns the positions of the messages with events that could not be settled, and logs why.
+func (c *consumer) messagesOf(left *settle.UnsettledError) map[int]bool {
+	if left == nil {
+		return nil
+	}
+	c.bus.log.Error("usage events of an account could not be settled and are tried again",
+		slog.String("account_id", ident.Account.Format(left.Items[0].AccountID)), slog.Int("events", len(left.Items)), slog.Any("error", left.Err))
+	messages := map[int]bool{}
+	for i := range left.Items {
+		messages[left.Items[i].Message] = true
+	}
+	return messages
 }
 
 // lastWatermarks returns the last watermark of each session.

@@ -2,6 +2,7 @@ package bus_test
 
 import (
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"testing"
@@ -11,6 +12,8 @@ import (
 
 	"modelgateway/controlplane/internal/bus"
 	"modelgateway/controlplane/internal/postgres/leasestore"
+	"modelgateway/shared/event"
+	"modelgateway/shared/ident"
 	"modelgateway/shared/platform/testkit/await"
 	"modelgateway/shared/platform/testkit/natstest"
 	"modelgateway/shared/subject"
@@ -149,4 +152,41 @@ func TestDeletedConsumerBeginsAnHourBeforeTheNewestSettledRequest(t *testing.T) 
 	p.consume(again)
 	p.awaitWatermark(marks, 2)
 	p.wantSettled(20)
+}
+
+// An account whose books cannot be changed delays only the messages with its events. The proxy learns that all others are settled.
+func TestUnsettledEventsDelayOnlyTheirMessages(t *testing.T) {
+	t.Parallel()
+	p := newEnv(t)
+	closed, key, promotion := ident.New(), ident.New(), ident.New()
+	p.exec("insert into accounts (id, name, max_concurrent_requests, revision) values ($1, 'closed', 5, 1)", closed)
+	p.exec("insert into api_keys (id, account_id, name, lookup_hash, revision) values ($1, $2, 'key', sha256('closed'), 1)", key, closed)
+	p.exec("insert into pools (account_id, kind, total, free, next_expiry) values ($1, 1, 10, 10, clock_timestamp())", closed)
+	p.exec("insert into pools (account_id, kind, key_id, unlimited) values ($1, 2, $2, true)", closed, key)
+	p.exec("insert into ledger_transactions (id, kind, reference, expires_at) values ($1, 'promotion', 'p', clock_timestamp())", promotion)
+	p.exec(`insert into ledger_entries (transaction_id, kind, line, ledger_account, account_id, amount)
+		values ($1, 'promotion', 1, 'customer', $2, 10), ($1, 'promotion', 2, 'promotion', null, -10)`, promotion, closed)
+	p.exec("insert into credits (transaction_id, account_id, amount) values ($1, $2, 10)", promotion, closed)
+	p.exec("alter table credits add constraint refused check (expired = 0)")
+	other := *p
+	other.account, other.key = closed, key
+	b := p.connect(bus.Config{})
+	p.publish(p.usage(1))
+	p.publish(other.usage(2))
+	p.publish(p.usage(3))
+	marks := p.subscribeWatermarks()
+	p.consume(b)
+	for settled := false; !settled; {
+		message, err := marks.NextMsgWithContext(await.Context(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var mark event.Settled
+		if err := json.Unmarshal(message.Data, &mark); err != nil || mark.Watermark > 1 {
+			t.Fatalf("watermark %+v, %v; want at most 1", mark, err)
+		}
+		settled = mark.Watermark == 1 && len(mark.Beyond) == 1
+	}
+	p.exec("alter table credits drop constraint refused")
+	p.awaitWatermark(marks, 3)
 }

@@ -41,6 +41,8 @@ type Item struct {
 	Session, Seq int64
 	// BatchSession is the session of the message that the event came in; zero if it is no batch.
 	BatchSession int64
+	// Message is the position of that message among those that are settled together.
+	Message int
 	// Publisher is nil if the event does not come from the usage stream.
 	Publisher *Publisher
 	// Event is nil if the payload is invalid; QuarantineReason says why.
@@ -67,7 +69,8 @@ type Result struct {
 
 // Store writes settlements.
 type Store interface {
-	// Settle writes the items, which are sorted by request id, in one transaction.
+	// Settle writes the items, which are sorted by request id, in one transaction. It leaves out those of accounts whose books
+	// cannot be changed now, and returns an UnsettledError with the result of the others.
 	Settle(ctx context.Context, items []Item) (Result, error)
 	// RequestTimes returns the range of request times for which usage can be stored, and the store's current time.
 	RequestTimes(ctx context.Context) (from, to, now time.Time, err error)
@@ -191,7 +194,7 @@ func New(store Store, facts Facts) *Settler {
 // Settle settles the items. If the store returns ErrUnstorable, the batch is
 // halved until the batch is the single event that causes the error; this event
 // goes into quarantine.
-// After any other error the whole batch has to be settled again.
+// After an UnsettledError its items, and after any other error the whole batch has to be settled again.
 func (s *Settler) Settle(ctx context.Context, items []Item) (Result, error) {
 	from, to, now, err := s.store.RequestTimes(ctx)
 	if err != nil {
@@ -256,6 +259,31 @@ func checkRequestTime(at, from, to time.Time) string {
 // ErrUnstorable is wrapped by errors of a Store that the content of the batch causes.
 var ErrUnstorable = errors.New("settle: the content of the batch cannot be stored")
 
+// UnsettledError is returned with the result of the other items for those that could not be settled now, and have to be settled
+// again: an account with such an error does not stop the settlement of others.
+type UnsettledError struct {
+	Items []Item
+	Err   error
+}
+
+func (e *UnsettledError) Error() string {
+	return fmt.Sprintf("%d usage events could not be settled now: %v", len(e.Items), e.Err)
+}
+
+func (e *UnsettledError) Unwrap() error { return e.Err }
+
+// and returns the error of two parts of a batch. If nothing of the second part was settled, that is its error.
+func (e *UnsettledError) and(second error) error {
+	var o *UnsettledError
+	switch {
+	case e == nil || second != nil && !errors.As(second, &o):
+		return second
+	case second == nil:
+		return e
+	}
+	return &UnsettledError{slices.Concat(e.Items, o.Items), errors.Join(e.Err, o.Err)}
+}
+
 // IsUnstorable reports whether a quarantine reason is that the content could not
 // be stored.
 func IsUnstorable(reason string) bool { return strings.HasPrefix(reason, ErrUnstorable.Error()) }
@@ -275,12 +303,13 @@ func (s *Settler) bisect(ctx context.Context, items []Item) (Result, error) {
 
 	half := len(items) / 2
 	first, err := s.bisect(ctx, items[:half])
-	if err != nil {
+	var left *UnsettledError
+	if err != nil && !errors.As(err, &left) {
 		return first, err
 	}
 
 	second, err := s.bisect(ctx, items[half:])
-	return first.plus(second), err
+	return first.plus(second), left.and(err)
 }
 
 // plus returns the sum of two results, of which o is the later one.

@@ -22,6 +22,8 @@ import (
 type store struct {
 	// unstorable are the sequence numbers of these events.
 	unstorable []int64
+	// unsettled are those of events that are left out.
+	unsettled []int64
 	// err is returned for every other batch.
 	err     error
 	batches [][]int64
@@ -51,7 +53,12 @@ func (s *store) Settle(_ context.Context, items []settle.Item) (settle.Result, e
 	}
 	s.batches = append(s.batches, seqs)
 	var r settle.Result
+	var left *settle.UnsettledError
 	for _, i := range items {
+		if slices.Contains(s.unsettled, i.Seq) {
+			left = &settle.UnsettledError{Items: []settle.Item{i}, Err: errLeftOut}
+			continue
+		}
 		r.Watermarks = []event.Settled{{Session: i.Session, Watermark: i.Seq}}
 		if i.QuarantineReason != "" {
 			s.reasons[i.Seq] = i.QuarantineReason
@@ -61,8 +68,13 @@ func (s *store) Settle(_ context.Context, items []settle.Item) (settle.Result, e
 		r.Settled++
 		r.OldestFinishedMS = i.Event.FinishedMS
 	}
+	if left != nil {
+		return r, left
+	}
 	return r, nil
 }
+
+var errLeftOut = errors.New("the books of the account cannot be changed")
 
 // items returns events 1 to n, whose request ids are in that order.
 func items(t *testing.T, n int64) []settle.Item {
@@ -118,6 +130,26 @@ func TestSettleBisectsBatchToIsolateUnstorableEvents(t *testing.T) {
 		}
 		if len(tt.unstorable) > 0 && got.OldestFinishedMS != 993 && got.OldestFinishedMS != 994 {
 			t.Errorf("%s: got %d as the oldest finish time; want 993 or 994, of the last settled event", tt.name, got.OldestFinishedMS)
+		}
+	}
+}
+
+// Events that are left out are returned with the result of all others, also if the batch is halved.
+func TestSettleReturnsTheEventsThatAreLeftOut(t *testing.T) {
+	t.Parallel()
+	for _, unsettled := range [][]int64{{1}, {6}, {1, 6}} {
+		s := &store{unstorable: []int64{3}, unsettled: unsettled, reasons: map[int64]string{}}
+		got, err := settle.New(s, nil).Settle(t.Context(), items(t, 8))
+		var left *settle.UnsettledError
+		if !errors.As(err, &left) || !errors.Is(err, errLeftOut) || len(left.Items) != len(unsettled) || left.Items[0].Seq != unsettled[0] {
+			t.Errorf("%v: got %v", unsettled, err)
+		}
+		if got.Settled != 7-len(unsettled) || got.Quarantined != 1 {
+			t.Errorf("%v: got %+v; want all others settled", unsettled, got)
+		}
+		s.err = errors.New("the database is unreachable")
+		if _, err := settle.New(s, nil).Settle(t.Context(), items(t, 8)); !errors.Is(err, s.err) || errors.As(err, &left) {
+			t.Errorf("%v: got %v; want that nothing was settled", unsettled, err)
 		}
 	}
 }

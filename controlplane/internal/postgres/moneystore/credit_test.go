@@ -2,6 +2,8 @@ package moneystore_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,6 +18,8 @@ import (
 	"modelgateway/controlplane/internal/ledger"
 	"modelgateway/controlplane/internal/postgres/moneystore"
 	"modelgateway/controlplane/internal/postgres/storetest"
+	"modelgateway/controlplane/internal/settle"
+	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/money"
 	"modelgateway/shared/platform/testkit/await"
@@ -243,5 +247,41 @@ func TestBookingWaitsForAnExpiry(t *testing.T) {
 	storetest.Check(t, w.post(t.Context(), a, ledger.Payment, 5))
 	w.wantCredits(a, ledger.Credit{Kind: ledger.Payment, Amount: 5}, ledger.Credit{Kind: ledger.Promotion, Amount: 10, Used: 2, Expired: 8},
 		ledger.Credit{Kind: ledger.Promotion, Amount: 10, Used: 10})
+	w.verify()
+}
+
+// The events of an account whose expiry cannot be booked stay unsettled, and are settled when it can. Those of others are settled.
+func TestExpiryThatCannotBeBookedDelaysNoOtherAccount(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	var events []json.RawMessage
+	for i := range w.accounts {
+		a := &w.accounts[i]
+		storetest.Check(t, w.promote(t.Context(), a, 10))
+		if i < 2 {
+			storetest.Check(t, w.expire(t.Context(), a))
+		}
+		raw, err := w.event(a, 3, time.Now())
+		storetest.Check(t, err)
+		events = append(events, raw)
+		a.spent, a.balance = 3, a.balance-3
+	}
+	w.refuse(fmt.Sprintf("expired = 0 or account_id <> '%x'", ident.UUID(w.accounts[0].id)))
+	result, err := w.settle(t.Context(), events...)
+	var left *settle.UnsettledError
+	if !errors.As(err, &left) || len(left.Items) != 1 || left.Items[0].AccountID != ident.UUID(w.accounts[0].id) || result.Settled != 2 {
+		t.Fatalf("settled %+v, %v; want all but the event of the first account", result, err)
+	}
+	if want := []event.Settled{{V: event.Version, Session: w.session, Watermark: 0, Beyond: result.Watermarks[0].Beyond}}; len(result.Watermarks[0].Beyond) != 1 || !cmp.Equal(want, result.Watermarks) {
+		t.Errorf("watermarks %+v; want only two numbers beyond the first", result.Watermarks)
+	}
+	if result, err := w.settle(t.Context(), events[0]); !errors.As(err, &left) || result.Settled != 0 {
+		t.Errorf("settled %+v, %v; want nothing of it alone", result, err)
+	}
+	_, err = w.db.Pool().Exec(t.Context(), "alter table credits drop constraint refused")
+	storetest.Check(t, err)
+	if result, err := w.settle(t.Context(), events...); err != nil || result.Settled != 1 || result.Duplicates != 2 {
+		t.Errorf("settled %+v, %v; want the event that is missing", result, err)
+	}
 	w.verify()
 }

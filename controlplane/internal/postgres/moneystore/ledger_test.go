@@ -212,28 +212,37 @@ func (w *world) charge(ctx context.Context, a *worldAccount, cost money.Nano) er
 
 // chargeFrom settles a request that began at a time.
 func (w *world) chargeFrom(ctx context.Context, a *worldAccount, cost money.Nano, began time.Time) error {
-	w.mu.Lock()
-	w.events++
-	n := w.events
-	w.mu.Unlock()
-	raw, err := json.Marshal(event.Usage{
-		V: event.Version, RequestID: ident.Request.Format(ident.NewAt(began)), Session: w.session, Seq: n, AccountID: a.id.String(), KeyID: a.key.String(),
-		Model: "m", Format: "chat", Status: event.Completed, Usage: price.Usage{Input: 1}, Rule: event.RuleReported, PriceVersion: 1, Cost: cost,
-	})
+	raw, err := w.event(a, cost, began)
 	if err != nil {
 		return err
 	}
-	batch, err := json.Marshal(event.Batch{V: 1, Session: w.session, Events: []json.RawMessage{raw}})
-	if err != nil {
-		return err
-	}
-	result, err := settle.New(moneystore.NewSettlement(w.db), nil).Settle(ctx, settle.DecodeBatch(batch))
+	result, err := w.settle(ctx, raw)
 	if err == nil && result.Settled != 1 {
 		return fmt.Errorf("settled %+v", result)
 	}
 	a.spent += cost
 	a.balance -= cost
 	return err
+}
+
+// event returns a usage event of a request that began at a time.
+func (w *world) event(a *worldAccount, cost money.Nano, began time.Time) (json.RawMessage, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.events++
+	return json.Marshal(event.Usage{
+		V: event.Version, RequestID: ident.Request.Format(ident.NewAt(began)), Session: w.session, Seq: w.events, AccountID: a.id.String(), KeyID: a.key.String(),
+		Model: "m", Format: "chat", Status: event.Completed, Usage: price.Usage{Input: 1}, Rule: event.RuleReported, PriceVersion: 1, Cost: cost,
+	})
+}
+
+// settle settles events in one batch.
+func (w *world) settle(ctx context.Context, events ...json.RawMessage) (settle.Result, error) {
+	batch, err := json.Marshal(event.Batch{V: 1, Session: w.session, Events: events})
+	if err != nil {
+		return settle.Result{}, err
+	}
+	return settle.New(moneystore.NewSettlement(w.db), nil).Settle(ctx, settle.DecodeBatch(batch))
 }
 
 // verify compares the pools with the expected results, and checks every invariant.

@@ -53,6 +53,7 @@ func (s *Settlement) Settle(ctx context.Context, items []settle.Item) (settle.Re
 		}
 	}
 
+	var left *settle.UnsettledError
 	checkAll := false
 	result, err := s.attempt(ctx, items, checkAll)
 	for again := 1; again < settleAttempts; again++ {
@@ -62,8 +63,8 @@ func (s *Settlement) Settle(ctx context.Context, items []settle.Item) (settle.Re
 			// Another replica has just settled the same events, or the session was lost with its settled numbers.
 			checkAll = true
 		case errors.As(err, &due):
-			if err := due.expire(ctx, s.db); err != nil {
-				return settle.Result{}, err
+			if items, left = due.expire(ctx, s.db, items, left); len(items) == 0 {
+				return settle.Result{}, left
 			}
 		default:
 			again = settleAttempts
@@ -74,6 +75,9 @@ func (s *Settlement) Settle(ctx context.Context, items []settle.Item) (settle.Re
 	content := refusesContent(err)
 	if err = postgres.Translate("settle usage", err); content {
 		err = fmt.Errorf("%w: %w", settle.ErrUnstorable, err)
+	}
+	if err == nil && left != nil {
+		return result, left
 	}
 	return result, err
 }
@@ -429,14 +433,37 @@ type expiryDueError struct{ accounts []ident.UUID }
 
 func (e *expiryDueError) Error() string { return errExpiryDue.Error() }
 
-// expire books what has expired. The proxies learn of the change with their next heartbeats.
-func (e *expiryDueError) expire(ctx context.Context, db *postgres.DB) error {
+// expire books what has expired. The proxies learn of the change with their next heartbeats. It returns the items that can be settled
+// then. Those of accounts whose expiry could not be booked are added to left, which is nil if there are none.
+func (e *expiryDueError) expire(
+	ctx context.Context,
+	db *postgres.DB,
+	items []settle.Item,
+	left *settle.UnsettledError,
+) ([]settle.Item, *settle.UnsettledError) {
+	failed := map[ident.UUID]bool{}
 	for _, id := range e.accounts {
 		if _, err := expireCredits(ctx, db, id); err != nil {
-			return err
+			failed[id] = true
+			if left == nil {
+				left = &settle.UnsettledError{}
+			}
+			left.Err = errors.Join(left.Err, err)
 		}
 	}
-	return nil
+	if len(failed) == 0 {
+		return items, left
+	}
+
+	var others []settle.Item
+	for i := range items {
+		if items[i].QuarantineReason == "" && failed[items[i].AccountID] {
+			left.Items = append(left.Items, items[i])
+		} else {
+			others = append(others, items[i])
+		}
+	}
+	return others, left
 }
 
 // updateRollups adds the new records to the roll-ups. All transactions lock roll-ups
