@@ -3,6 +3,7 @@ package event
 import (
 	"encoding/json"
 
+	"modelgateway/shared/limit"
 	"modelgateway/shared/money"
 	"modelgateway/shared/price"
 )
@@ -44,6 +45,8 @@ type Video struct {
 	// Sheet is the price sheet of PriceVersion with the account's multiplier when the job was created. The job is
 	// billed by it even if the catalog or the account has changed since.
 	Sheet *price.Sheet `json:"sheet,omitempty"`
+	// Limits are the pools of the windows of limits in which the job counts. The control plane chooses them when the job is created.
+	Limits []int64 `json:"limits,omitempty"`
 	// Object is the job as the client last saw it: the provider's object with the gateway's ids and names.
 	Object json.RawMessage `json:"object,omitempty"`
 	// Error is the reason why the gateway abandoned the job.
@@ -90,16 +93,22 @@ type VideoResponse struct {
 const (
 	// VideoTooMany means that the account has as many open jobs as it may have.
 	VideoTooMany = "too_many_open_jobs"
-	// VideoKeyLimit and VideoBalance mean that the unbilled jobs of the key or account are expected to cost all that is
-	// left of the key limit or balance.
+	// VideoKeyLimit, VideoLimit and VideoBalance mean that the unbilled jobs are expected to cost all that is left of the
+	// spend limit of the key, of the window of another limit, or of the balance.
 	VideoKeyLimit = "key_limit"
+	VideoLimit    = "limit"
 	VideoBalance  = "balance"
 )
 
 // VideoRefusal says why no further job may be created now.
 type VideoRefusal struct {
 	Reason string `json:"reason"`
-	// Left is the rest of the key limit or balance, Expected the expected cost of the unbilled jobs.
+	// Scope and LimitID say which limit is short, as headers do: LimitID is the id in the API, of VideoKeyLimit that of the key.
+	// ResetsMS is when its window ends, zero if it does not.
+	Scope    limit.Scope `json:"scope,omitempty"`
+	LimitID  string      `json:"limit_id,omitempty"`
+	ResetsMS int64       `json:"resets_ms,omitempty"`
+	// Left is the rest of limit or balance, Expected the expected cost of the unbilled jobs.
 	Left     money.Nano `json:"left,omitempty"`
 	Expected money.Nano `json:"expected,omitempty"`
 	// MaxOpen is how many open jobs the account may have.

@@ -11,6 +11,7 @@ import (
 
 	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/event"
+	"modelgateway/shared/limit"
 )
 
 // Postgres and a control plane fail while the creation is at the provider. The client gets the job: on the bus, it has
@@ -141,16 +142,37 @@ func TestVideoIsRefusedBecauseOfOpenJobs(t *testing.T) {
 		refusal event.VideoRefusal
 		want    apiError
 		text    string
+		headers string
 	}{
-		{event.VideoRefusal{Reason: event.VideoTooMany, MaxOpen: 3}, apiError{Status: 429, Code: "rate_limit_exceeded", RetryAfter: "10"}, "as many open video jobs as it may have, 3."},
-		{event.VideoRefusal{Reason: event.VideoKeyLimit, Left: 2e9, Expected: 3e9}, apiError{Status: 403, Code: "spend_limit_exceeded", Final: true}, "2.00 remains, they are expected to cost 3.00"},
-		{event.VideoRefusal{Reason: event.VideoBalance, Left: -1, Expected: 3e9}, apiError{Status: 402, Code: "insufficient_quota", Final: true}, "0.00 remains, they are expected to cost 3.00"},
-		{event.VideoRefusal{Reason: "of a later release"}, apiError{Status: 503, Code: "service_unavailable", RetryAfter: "1"}, ""},
+		{event.VideoRefusal{Reason: event.VideoTooMany, MaxOpen: 3}, apiError{Status: 429, Code: "rate_limit_exceeded", RetryAfter: "10"}, "as many open video jobs as it may have, 3.", "  "},
+		{
+			event.VideoRefusal{Reason: event.VideoKeyLimit, Scope: limit.Key, LimitID: "key_1", Left: 2e9, Expected: 3e9},
+			apiError{Status: 403, Code: "spend_limit_exceeded", Final: true},
+			"2.00 remains, they are expected to cost 3.00", "key key_1 ",
+		},
+		{
+			event.VideoRefusal{Reason: event.VideoLimit, Scope: limit.Account, LimitID: "lim_1", ResetsMS: 1792000000999, Left: 2e9, Expected: 3e9},
+			apiError{Status: 403, Code: "spend_limit_exceeded", Final: true},
+			"The rest of the spend limit lim_1 of this account is needed for open video jobs: 2.00 remains until 2026-10-14T17:46:40Z, they are expected to cost 3.00.",
+			"account lim_1 2026-10-14T17:46:40Z",
+		},
+		{
+			event.VideoRefusal{Reason: event.VideoLimit, Scope: limit.Key, LimitID: "lim_2", Left: -1, Expected: 3e9},
+			apiError{Status: 403, Code: "spend_limit_exceeded", Final: true},
+			"The rest of the spend limit lim_2 of this API key is needed for open video jobs: 0.00 remains, they", "key lim_2 ",
+		},
+		{event.VideoRefusal{Reason: event.VideoBalance, Left: -1, Expected: 3e9}, apiError{Status: 402, Code: "insufficient_quota", Final: true}, "0.00 remains, they are expected to cost 3.00", "  "},
+		{event.VideoRefusal{Reason: "of a later release"}, apiError{Status: 503, Code: "service_unavailable", RetryAfter: "1"}, "", "  "},
 	} {
 		g.plane.set(func(p *controlPlane) { p.refusal = &tt.refusal })
-		got := g.post("/v1/videos", videoBody).apiError(t)
+		answer := g.post("/v1/videos", videoBody)
+		got := answer.apiError(t)
 		if diff := cmp.Diff(tt.want, got, ignoreTexts); diff != "" || !strings.Contains(got.Message, tt.text) {
 			t.Errorf("%s: got %q (-want +got):\n%s", tt.refusal.Reason, got.Message, diff)
+		}
+		headers := answer.header.Get("X-Limit-Scope") + " " + answer.header.Get("X-Limit-Id") + " " + answer.header.Get("X-Limit-Resets-At")
+		if headers != tt.headers {
+			t.Errorf("%s: the headers are %q; want %q", tt.refusal.Reason, headers, tt.headers)
 		}
 	}
 	if len(g.plane.videos) != 0 || len(g.plane.backups) != 0 || len(g.sims[0].received()) != 0 {

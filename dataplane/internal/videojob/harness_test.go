@@ -34,8 +34,10 @@ var errNoReply = errors.New("no reply")
 
 // fakeStore stores jobs as the control plane does.
 type fakeStore struct {
-	mu   sync.Mutex
-	jobs map[string]event.Video
+	// limits are the windows in which jobs are created.
+	limits []int64
+	mu     sync.Mutex
+	jobs   map[string]event.Video
 	// failures is how many updates fail. If loseReplies is set, they are made, and only the reply is lost.
 	failures    int
 	loseReplies bool
@@ -117,7 +119,7 @@ func (s *fakeStore) CreateVideo(_ context.Context, v *event.Video) (*event.Video
 		return nil, errNoReply
 	}
 	created := *v
-	created.Rev = 1
+	created.Rev, created.Limits = 1, s.limits
 	s.jobs[v.ID] = created
 	if f == replyLost {
 		return nil, errNoReply

@@ -7,6 +7,7 @@ import (
 
 	"modelgateway/shared/apierr"
 	"modelgateway/shared/event"
+	"modelgateway/shared/limit"
 )
 
 // RefusedError means that the account or key may have no further job now.
@@ -43,6 +44,19 @@ func (e *RefusedError) Public() *apierr.Error {
 				e.Expected,
 			),
 		)
+	case event.VideoLimit:
+		return apierr.New(
+			http.StatusForbidden,
+			apierr.SpendLimitExceeded,
+			fmt.Sprintf(
+				"The rest of the spend limit %s of this %s is needed for open video jobs: %s remains%s, they are expected to cost %s.",
+				e.LimitID,
+				map[limit.Scope]string{limit.Account: "account", limit.Key: "API key"}[e.Scope],
+				max(e.Left, 0),
+				e.until(),
+				e.Expected,
+			),
+		)
 	case event.VideoBalance:
 		return apierr.New(
 			http.StatusPaymentRequired,
@@ -56,4 +70,19 @@ func (e *RefusedError) Public() *apierr.Error {
 	default:
 		return nil
 	}
+}
+
+// ResetsAt returns when the window of the limit ends, the zero time if it does not.
+func (e *RefusedError) ResetsAt() time.Time {
+	if e.ResetsMS == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(e.ResetsMS)
+}
+
+func (e *RefusedError) until() string {
+	if e.ResetsMS == 0 {
+		return ""
+	}
+	return " until " + e.ResetsAt().UTC().Format(time.RFC3339)
 }

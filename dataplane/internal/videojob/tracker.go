@@ -385,6 +385,7 @@ func (t *Tracker) charge(v *event.Video, usage price.Usage) error {
 		PriceVersion:      v.PriceVersion,
 		PriceMultiplier:   sheet.Multiplier,
 		Cost:              cost,
+		Limits:            v.Limits,
 		VideoJob:          v.ID,
 		MaxSeconds:        v.Seconds,
 	}, doubt); err != nil {

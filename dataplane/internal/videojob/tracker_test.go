@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"modelgateway/dataplane/internal/route"
 	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/event"
+	"modelgateway/shared/limit"
 	"modelgateway/shared/money"
 	"modelgateway/shared/price"
 )
@@ -191,6 +193,29 @@ func TestCompletedJobWithoutAPriceIsReported(t *testing.T) {
 		}
 		if len(f.charger.events) != 1 || f.charger.events[0].Cost != 40 || f.charger.events[0].Usage != tt.want {
 			t.Errorf("%s: got the charges %+v; want %+v for the expected cost", tt.name, f.charger.events, tt.want)
+		}
+	}
+}
+
+// A job is charged to the windows of limits in which the control plane has created it, whether it is completed at once or later.
+func TestJobIsChargedToTheWindowsOfItsCreation(t *testing.T) {
+	t.Parallel()
+	for _, first := range []string{"completed", "queued"} {
+		f := setup(t)
+		f.store.limits = []int64{limit.Pool(7, 1), limit.Pool(8, 0)}
+		v, err := f.Create(t.Context(), newJob(""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v, err = f.SaveCreated(t.Context(), v, []byte(providerObject(first, ""))); err != nil {
+			t.Fatal(err)
+		}
+		f.providers.body = providerObject("completed", "")
+		if _, err = f.Refresh(t.Context(), v); err != nil {
+			t.Fatal(err)
+		}
+		if len(f.charger.events) != 1 || !slices.Equal(f.charger.events[0].Limits, f.store.limits) {
+			t.Errorf("%s first: got the charges %+v; want one with %v", first, f.charger.events, f.store.limits)
 		}
 	}
 }

@@ -109,7 +109,7 @@ func Short(err error) *pulse.Short {
 			Wanted:   1,
 			Reserved: noFurther.MaxOpen,
 		}
-	case noFurther.Reason == event.VideoKeyLimit:
+	case noFurther.Reason == event.VideoKeyLimit, noFurther.Reason == event.VideoLimit:
 		return &pulse.Short{
 			Pool:     pulse.Limit,
 			Reason:   noFurther.Reason,

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"modelgateway/dataplane/internal/admission"
+	"modelgateway/dataplane/internal/videojob"
 	"modelgateway/shared/apierr"
 	"modelgateway/shared/limit"
 	"modelgateway/shared/money"
@@ -85,16 +86,23 @@ func whenReset(r *admission.RefusedError) string {
 
 // SetLimit sets the headers that say which limit a request was refused for; it has no effect for other refusals.
 func SetLimit(h http.Header, err error) {
+	if r, ok := errors.AsType[*videojob.RefusedError](err); ok && r.LimitID != "" {
+		setLimit(h, r.Scope, r.LimitID, r.ResetsAt())
+		return
+	}
 	r, ok := errors.AsType[*admission.RefusedError](err)
-	if !ok || r.Reason.Pool() != wire.Limit {
-		return
+	switch {
+	case !ok || r.Reason.Pool() != wire.Limit:
+	case r.Limit == nil: // the spend limit of the key itself
+		setLimit(h, limit.Key, r.KeyID, time.Time{})
+	default:
+		setLimit(h, r.Limit.Scope, r.Limit.Name, r.ResetsAt)
 	}
-	if r.Limit == nil { // the spend limit of the key itself
-		h["X-Limit-Scope"], h["X-Limit-Id"] = []string{string(limit.Key)}, []string{r.KeyID}
-		return
-	}
-	h["X-Limit-Scope"], h["X-Limit-Id"] = []string{string(r.Limit.Scope)}, []string{r.Limit.Name}
-	if !r.ResetsAt.IsZero() {
-		h["X-Limit-Resets-At"] = []string{r.ResetsAt.UTC().Format(time.RFC3339)}
+}
+
+func setLimit(h http.Header, scope limit.Scope, id string, resetsAt time.Time) {
+	h["X-Limit-Scope"], h["X-Limit-Id"] = []string{string(scope)}, []string{id}
+	if !resetsAt.IsZero() {
+		h["X-Limit-Resets-At"] = []string{resetsAt.UTC().Format(time.RFC3339)}
 	}
 }
