@@ -12,7 +12,7 @@ import (
 
 // randomUsage sets every count of a usage, or leaves it zero. Half of the usages report more parts than there are tokens.
 func randomUsage(r *rand.Rand) *Usage {
-	u := &Usage{Size: []string{"", "small"}[r.IntN(2)]}
+	u := &Usage{Size: []string{"", "small"}[r.IntN(2)], ServiceTier: []string{"", DefaultTier, "priority", "flex"}[r.IntN(4)]}
 	most := []int64{50, 1_000, 300_000}[r.IntN(3)]
 	fill := func(v reflect.Value) {
 		for _, field := range v.Fields() {
@@ -59,6 +59,17 @@ func randomSheet(r *rand.Rand) *Sheet {
 	}
 	if r.IntN(2) == 0 {
 		s.Images = []UnitPrice{{Price: r.Int64N(1e9)}, {Size: "small", Price: r.Int64N(1e9)}}
+	}
+	for _, name := range []string{"flex", "priority"} {
+		own := rates(true)
+		for line := range s.Rates {
+			own[line] = r.Int64N(1e11)
+		}
+		s.ServiceTiers = append(s.ServiceTiers, ServiceTier{
+			Name:  name,
+			Rates: own,
+			Tiers: []Tier{{AboveInput: 700, Rates: rates(false)}, {AboveInput: 200_000, Rates: rates(false)}},
+		})
 	}
 	for _, kind := range []string{ImageTool, SVG, Advisor} {
 		s.Secondary = append(s.Secondary, SecondaryPrice{Kind: kind, Rates: rates(true), Images: s.Images})

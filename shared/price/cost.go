@@ -126,8 +126,11 @@ func (t *total) round(m Multiplier) (money.Nano, error) {
 
 // forEachItem calls add for every line with a quantity, in the order of receipts.
 func (s *Sheet) forEachItem(u *Usage, add func(Item) error) error {
-	tier := s.tier(u.TotalInput())
-	rate := func(l Line) (int64, bool) { return lookup(l, tier, s.Rates) }
+	tier, rates, err := s.ratesOf(u)
+	if err != nil {
+		return err
+	}
+	rate := func(l Line) (int64, bool) { return lookup(l, tier, rates) }
 	// Audio, images and reasoning are part of input and output. Each is a line of
 	// its own only if the sheet has a price for it.
 	plainIn, plainOut := u.Input, u.Output
@@ -136,7 +139,7 @@ func (s *Sheet) forEachItem(u *Usage, add func(Item) error) error {
 		if n == 0 {
 			return 0
 		}
-		_, own := s.Rates[l]
+		_, own := rates[l]
 		if _, tiered := tier[l]; !own && !tiered {
 			return 0
 		}

@@ -11,6 +11,7 @@ func (u *Usage) AppendMembers(b []byte) []byte {
 
 	b = jsonappend.NonEmpty(b, "size", u.Size)
 	b = jsonappend.NonEmpty(b, "quality", u.Quality)
+	b = jsonappend.NonEmpty(b, "service_tier", u.ServiceTier)
 	if u.Secondary != (Secondary{}) {
 		b = append(u.Secondary.appendMembers(jsonappend.Object(b, "secondary")), '}')
 	}

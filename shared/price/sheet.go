@@ -71,6 +71,8 @@ type Sheet struct {
 	// Rates are the prices of tokens. Tiers override them for long inputs, in ascending order of AboveInput.
 	Rates Rates  `json:"rates,omitempty"`
 	Tiers []Tier `json:"tiers,omitempty"`
+	// ServiceTiers are the prices of tokens in other service tiers than the default one, which is that of Rates and Tiers.
+	ServiceTiers []ServiceTier `json:"service_tiers,omitempty"`
 	// Images and Seconds are the prices of images and video. The most specific entry applies.
 	Images  []UnitPrice `json:"images,omitempty"`
 	Seconds []UnitPrice `json:"seconds,omitempty"`
@@ -123,7 +125,7 @@ func (s *Sheet) Validate() error {
 		errs = append(errs, errors.New("price: the sheet has no prices"))
 	}
 
-	errs = append(errs, s.validateSecondary())
+	errs = append(errs, s.validateServiceTiers(), s.validateSecondary())
 	return errors.Join(errs...)
 }
 
@@ -136,10 +138,10 @@ func (s *Sheet) HasRate(l Line) bool {
 	return ok
 }
 
-// tier returns the rates that override the sheet's for an input of n tokens.
-func (s *Sheet) tier(n int64) Rates {
+// tierOf returns the rates that override others for an input of n tokens.
+func tierOf(tiers []Tier, n int64) Rates {
 	var found Rates
-	for _, t := range s.Tiers {
+	for _, t := range tiers {
 		if n > t.AboveInput {
 			found = t.Rates
 		}

@@ -41,6 +41,8 @@ type Usage struct {
 	// Size and Quality select the price of images and seconds; empty means the default.
 	Size    string `json:"size,omitempty"`
 	Quality string `json:"quality,omitempty"`
+	// ServiceTier names the service tier whose prices of tokens apply; empty means DefaultTier.
+	ServiceTier string `json:"service_tier,omitempty"`
 	// Secondary is the usage of a secondary model, in addition to all of the above.
 	Secondary Secondary `json:"secondary,omitzero"`
 }
