@@ -267,7 +267,8 @@ func (c *consumer) messagesOf(left *settle.UnsettledError) map[int]bool {
 		return nil
 	}
 	c.bus.log.Error("usage events of an account could not be settled and are tried again",
-		slog.String("account_id", ident.Account.Format(left.Items[0].AccountID)), slog.Int("events", len(left.Items)), slog.Any("error", left.Err))
+		slog.String("account_id", ident.Account.Format(left.Items[0].AccountID)), slog.Int("events", len(left.Items)),
+		slog.Any("error", left.Err))
 	messages := map[int]bool{}
 	for i := range left.Items {
 		messages[left.Items[i].Message] = true

@@ -94,7 +94,7 @@ func TestBatchWithAnExpiryWaitsForOtherRows(t *testing.T) {
 	for range 2 {
 		var locked map[wire.PoolID]bool
 		err := store.Batch(t.Context(), requests, nil, func(b *allocator.Batch) { locked = b.LockedPools })
-		if want := map[wire.PoolID]bool{wire.PoolID(expiring.Balance): true}; err != nil || !maps.Equal(locked, want) {
+		if want := map[wire.PoolID]bool{expiring.Balance: true}; err != nil || !maps.Equal(locked, want) {
 			t.Errorf("left out: %v, %v; want %v", locked, err, want)
 		}
 		select {
