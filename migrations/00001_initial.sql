@@ -124,9 +124,29 @@ create index accounts_name_idx on accounts (lower(name) text_pattern_ops);
 create index accounts_name_inside_idx on accounts using gin (trigrams(lower(name)));
 create index accounts_external_id_idx on accounts (external_id text_pattern_ops) where external_id is not null;
 
+-- Projects of accounts: keys that have limits in common, and whose usage is counted together.
+create table projects (
+    id uuid primary key,
+    account_id uuid not null references accounts (id),
+    external_id text,
+    name text not null,
+    description text not null default '',
+    metadata jsonb not null default '{}',
+    -- no key can be in it any more; its usage keeps its name
+    deleted_at timestamptz,
+    revision bigint not null,
+    created_at timestamptz not null default now(),
+    updated_at timestamptz not null default now(),
+    unique (account_id, external_id),
+    -- what a key refers to, so that no key is in a project of another account
+    unique (account_id, id)
+);
+
 create table api_keys (
     id uuid primary key,
     account_id uuid not null references accounts (id),
+    -- null: in no project
+    project_id uuid,
     external_id text,
     name text not null,
     lookup_hash bytea not null unique check (length(lookup_hash) = 32),
@@ -159,9 +179,11 @@ create table api_keys (
     created_at timestamptz not null default now(),
     updated_at timestamptz not null default now(),
     check ((ciphertext is null) = (cipher_key_id is null)),
-    unique (account_id, external_id)
+    unique (account_id, external_id),
+    constraint api_keys_project_fkey foreign key (account_id, project_id) references projects (account_id, id)
 );
 create index api_keys_account_idx on api_keys (account_id, id);
+create index api_keys_project_idx on api_keys (project_id, id) where project_id is not null;
 create index api_keys_revision_idx on api_keys (revision);
 -- Keys that may have no MAC under the peppers of a proxy.
 create index api_keys_mac_idx on api_keys (pepper_id, (ciphertext is null)) where revoked_at is null;
@@ -221,14 +243,15 @@ create table key_changes (
 -- Revocations are kept for ever: what is old enough to be deleted is found without them.
 create index key_changes_removable on key_changes (revision) where kind <> 'key_revoked';
 
----- limits of accounts and keys (see shared/limit)
+---- limits of accounts, projects and keys (see shared/limit)
 
 create table limits (
     -- the number in the ids of the pools of the windows: random, so that it is not given out again after a loss of commits
     number bigint primary key check (number > 0 and number < 1::bigint << 34),
     id uuid not null unique,
     account_id uuid not null references accounts (id),
-    -- null: of the account
+    -- both null: of the account
+    project_id uuid references projects (id),
     key_id uuid references api_keys (id),
     name text not null default '',
     amount bigint not null check (amount >= 0),
@@ -243,7 +266,8 @@ create table limits (
     removed_at timestamptz,
     revision bigint not null,
     created_at timestamptz not null default now(),
-    updated_at timestamptz not null default now()
+    updated_at timestamptz not null default now(),
+    check (project_id is null or key_id is null)
 );
 create index limits_account_idx on limits (account_id, id);
 create index limits_revision_idx on limits (revision);
@@ -1274,7 +1298,7 @@ drop table traffic_coverage, traffic_minutes, traffic_hours, traffic_refusals, c
     model_prices, models, provider_credentials, providers, quarantine, ledger_check_sums, ledger_check_state, ledger_checks, usage_daily_models, usage_weekly;
 drop function update_rollups(usage_daily[]);
 drop table usage_daily, usage_months, usage_records, credits, ledger_entries, ledger_transactions, lease_responses, leases, proxy_sessions, pools, limits,
-    key_changes, key_hashes, api_keys, accounts, settings, cluster_state;
+    key_changes, key_hashes, api_keys, projects, accounts, settings, cluster_state;
 drop function remove_archived_audit(bigint), check_audit_archived(), gen_delivery_id(), drop_usage_month(date), close_usage_month(date), usage_kept_from(), usage_highest(),
     usage_lowest(), ensure_usage_partitions(timestamptz, timestamptz), check_ledger_sums(), reject_unrevoke(), oldest_transaction(), oldest_writer(),
     hours_left(bigint, bigint, bigint, timestamptz), uuid_day(uuid), uuid_floor(timestamptz), trigrams(text), reject_change();

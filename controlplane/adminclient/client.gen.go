@@ -2012,7 +2012,10 @@ type ImportedKey struct {
 	Paused *bool `json:"paused,omitempty"`
 
 	// Pepper The id of the pepper of the hash, as returned by `getPepper`. Without it the key counts as hashed under an old pepper.
-	Pepper     *string `json:"pepper,omitempty"`
+	Pepper *string `json:"pepper,omitempty"`
+
+	// ProjectID The project of the account that the key is in; absent for none.
+	ProjectID  *string `json:"project_id,omitempty"`
 	SpendLimit *string `json:"spend_limit,omitempty"`
 }
 
@@ -2067,6 +2070,9 @@ type IssuedKey struct {
 
 	// PreviousSecret The secret that the last rotation has replaced, while it is valid.
 	PreviousSecret *PreviousSecret `json:"previous_secret,omitempty"`
+
+	// ProjectID The project of the account that the key is in; absent for none.
+	ProjectID *string `json:"project_id,omitempty"`
 
 	// Reserved Reserved by running requests. If a proxy does not answer: granted to proxies, also for requests that are not settled yet and as idle units, which come back when they are needed.
 	//
@@ -2165,6 +2171,9 @@ type Key struct {
 	// PreviousSecret The secret that the last rotation has replaced, while it is valid.
 	PreviousSecret *PreviousSecret `json:"previous_secret,omitempty"`
 
+	// ProjectID The project of the account that the key is in; absent for none.
+	ProjectID *string `json:"project_id,omitempty"`
+
 	// Reserved Reserved by running requests. If a proxy does not answer: granted to proxies, also for requests that are not settled yet and as idle units, which come back when they are needed.
 	//
 	// Examples: 12.34
@@ -2222,6 +2231,9 @@ type KeyCreate struct {
 	// Paused Whether the key does not work until it is resumed.
 	Paused *bool `json:"paused,omitempty"`
 
+	// ProjectID The project of the account that the key is in; absent for none.
+	ProjectID *string `json:"project_id,omitempty"`
+
 	// SpendLimit A decimal; absent or null for no limit.
 	SpendLimit *string `json:"spend_limit,omitempty"`
 }
@@ -2260,6 +2272,10 @@ type KeyPatch struct {
 
 	// Paused Whether the key does not work until it is resumed.
 	Paused *bool `json:"paused,omitempty"`
+
+	// ProjectID The project of the account that the key moves to, or null for none. Requests that run count where they were admitted, and the
+	// usage of the key so far stays with its former project.
+	ProjectID optional.Value[string] `json:"project_id,omitempty,omitzero"`
 
 	// SpendLimit A decimal, or null to remove the limit.
 	SpendLimit optional.Value[string] `json:"spend_limit,omitempty,omitzero"`
@@ -2456,13 +2472,16 @@ type LimitCreate struct {
 	// Amount A decimal.
 	Amount string `json:"amount"`
 
-	// KeyID The key of the account that the limit is for; absent for the account.
+	// KeyID The key of the account that the limit is for. Without it and `project_id` it is for the account.
 	KeyID *string `json:"key_id,omitempty"`
 
 	// Models The ids of the models that the limit applies to, or prefixes that end with `*`; empty for all.
-	Models []string    `json:"models,omitempty"`
-	Name   *string     `json:"name,omitempty"`
-	Window LimitPeriod `json:"window"`
+	Models []string `json:"models,omitempty"`
+	Name   *string  `json:"name,omitempty"`
+
+	// ProjectID The project of the account that the limit is for, of all its keys together.
+	ProjectID *string     `json:"project_id,omitempty"`
+	Window    LimitPeriod `json:"window"`
 }
 
 // LimitList defines model for LimitList.
@@ -2950,6 +2969,62 @@ type Problem struct {
 	//
 	// Examples: /problems/not_found
 	Type string `json:"type"`
+}
+
+// Project defines model for Project.
+type Project struct {
+	AccountID string    `json:"account_id"`
+	CreatedAt time.Time `json:"created_at"`
+
+	// DeletedAt Absent unless the project was deleted.
+	DeletedAt   *time.Time `json:"deleted_at,omitempty"`
+	Description *string    `json:"description,omitempty"`
+	ExternalID  *string    `json:"external_id,omitempty"`
+	ID          string     `json:"id"`
+
+	// Metadata Up to 50 pairs of texts that the gateway only keeps, with names of at most 40 and values of at most 500 characters. A
+	// change replaces all of them.
+	//
+	//
+	// Examples: {"plan":"business"}
+	Metadata  *Metadata `json:"metadata,omitempty"`
+	Name      string    `json:"name"`
+	UpdatedAt time.Time `json:"updated_at"`
+}
+
+// ProjectCreate defines model for ProjectCreate.
+type ProjectCreate struct {
+	Description *string `json:"description,omitempty"`
+
+	// ExternalID Your own id of the project, unique in the account.
+	ExternalID *string `json:"external_id,omitempty"`
+
+	// Metadata Up to 50 pairs of texts that the gateway only keeps, with names of at most 40 and values of at most 500 characters. A
+	// change replaces all of them.
+	//
+	//
+	// Examples: {"plan":"business"}
+	Metadata *Metadata `json:"metadata,omitempty"`
+	Name     string    `json:"name"`
+}
+
+// ProjectList defines model for ProjectList.
+type ProjectList struct {
+	Data       []Project `json:"data"`
+	NextCursor *string   `json:"next_cursor,omitempty"`
+}
+
+// ProjectPatch defines model for ProjectPatch.
+type ProjectPatch struct {
+	Description *string `json:"description,omitempty"`
+
+	// Metadata Up to 50 pairs of texts that the gateway only keeps, with names of at most 40 and values of at most 500 characters. A
+	// change replaces all of them.
+	//
+	//
+	// Examples: {"plan":"business"}
+	Metadata *Metadata `json:"metadata,omitempty"`
+	Name     *string   `json:"name,omitempty"`
 }
 
 // ProviderCheck defines model for ProviderCheck.
@@ -3451,10 +3526,13 @@ type SpendLimit struct {
 	Current *LimitWindow `json:"current,omitempty"`
 	ID      string       `json:"id"`
 
-	// KeyID Absent for a limit of the account.
-	KeyID     *string     `json:"key_id,omitempty"`
-	Models    []string    `json:"models"`
-	Name      *string     `json:"name,omitempty"`
+	// KeyID Only for a limit of a key.
+	KeyID  *string  `json:"key_id,omitempty"`
+	Models []string `json:"models"`
+	Name   *string  `json:"name,omitempty"`
+
+	// ProjectID Only for a limit of a project.
+	ProjectID *string     `json:"project_id,omitempty"`
 	UpdatedAt time.Time   `json:"updated_at"`
 	Window    LimitPeriod `json:"window"`
 }
@@ -4099,6 +4177,9 @@ type Limit = int
 // LimitID Examples: lim_0192f0c1d2e37a4b8c5d6e7f8091a2b7
 type LimitID = string
 
+// ProjectID Examples: prj_0192f0c1d2e37a4b8c5d6e7f8091a2b8
+type ProjectID = string
+
 // QuarantineID defines model for QuarantineID.
 type QuarantineID = int64
 
@@ -4187,6 +4268,9 @@ type ListKeysParams struct {
 
 	// ExternalID Only the object with this external id.
 	ExternalID *ExternalID `form:"external_id,omitempty" json:"external_id,omitempty"`
+
+	// ProjectID Only the keys of this project.
+	ProjectID *string `form:"project_id,omitempty" json:"project_id,omitempty"`
 }
 
 // CreateKeyParams defines parameters for CreateKey.
@@ -4221,6 +4305,9 @@ type ListLimitsParams struct {
 
 	// Limit The maximum number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// ProjectID Only the limits of this project.
+	ProjectID *string `form:"project_id,omitempty" json:"project_id,omitempty"`
 
 	// KeyID Only the limits of this key.
 	KeyID *string `form:"key_id,omitempty" json:"key_id,omitempty"`
@@ -4266,6 +4353,30 @@ type ListAccountPoolsParams struct {
 
 	// Limit The maximum number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// ListProjectsParams defines parameters for ListProjects.
+type ListProjectsParams struct {
+	// Query Only projects whose name or external id contains this, in any case.
+	Query *string `form:"query,omitempty" json:"query,omitempty"`
+
+	// Deleted Also projects that were deleted.
+	Deleted *bool `form:"deleted,omitempty" json:"deleted,omitempty"`
+
+	// Cursor The `next_cursor` of the previous page.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The maximum number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// ExternalID Only the object with this external id.
+	ExternalID *ExternalID `form:"external_id,omitempty" json:"external_id,omitempty"`
+}
+
+// CreateProjectParams defines parameters for CreateProject.
+type CreateProjectParams struct {
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // GetStatementParams defines parameters for GetStatement.
@@ -4753,6 +4864,20 @@ type ListHashOnlyKeysParams struct {
 type RotatePepperParams struct {
 	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// DeleteProjectParams defines parameters for DeleteProject.
+type DeleteProjectParams struct {
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// UpdateProjectParams defines parameters for UpdateProject.
+type UpdateProjectParams struct {
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ListProvidersParams defines parameters for ListProviders.
@@ -5379,7 +5504,7 @@ func (c *Client) ListLedger(ctx context.Context, accountID AccountID, params *Li
 	}, options)
 }
 
-// ListLimits: List the limits of an account and its keys, oldest first
+// ListLimits: List the limits of an account, its projects and its keys, oldest first
 //
 // GET /admin/v1/accounts/{account_id}/limits
 func (c *Client) ListLimits(ctx context.Context, accountID AccountID, params *ListLimitsParams, options ...CallOption) (*Response[LimitList], error) {
@@ -5388,10 +5513,10 @@ func (c *Client) ListLimits(ctx context.Context, accountID AccountID, params *Li
 	}, options)
 }
 
-// CreateLimit: Limit what an account or one of its keys may spend in each window
+// CreateLimit: Limit what an account, a project or a key may spend in each window
 //
-// An account and one of its keys may have 7 limits together, beside the key's `spend_limit`, which is a limit for ever. Every request
-// must fit in each limit that applies to it; it counts in the window in which it was admitted, whenever it ends.
+// An account, a project and one of its keys may have 7 limits together, beside the key's `spend_limit`, which is a limit for ever. A
+// limit of a project applies to all its keys together. Every request must fit in each limit that applies to it; it counts in the window in which it was admitted, whenever it ends.
 //
 // POST /admin/v1/accounts/{account_id}/limits
 func (c *Client) CreateLimit(ctx context.Context, accountID AccountID, params *CreateLimitParams, body LimitCreate, options ...CallOption) (*Response[SpendLimit], error) {
@@ -5436,6 +5561,27 @@ func (c *Client) GrantModel(ctx context.Context, accountID AccountID, modelID st
 func (c *Client) ListAccountPools(ctx context.Context, accountID AccountID, params *ListAccountPoolsParams, options ...CallOption) (*Response[PoolList], error) {
 	return do[PoolList](ctx, c, call{
 		method: http.MethodGet, path: "/admin/v1/accounts/{account_id}/pools", ids: []any{accountID}, params: params,
+	}, options)
+}
+
+// ListProjects: List the projects of an account, oldest first
+//
+// GET /admin/v1/accounts/{account_id}/projects
+func (c *Client) ListProjects(ctx context.Context, accountID AccountID, params *ListProjectsParams, options ...CallOption) (*Response[ProjectList], error) {
+	return do[ProjectList](ctx, c, call{
+		method: http.MethodGet, path: "/admin/v1/accounts/{account_id}/projects", ids: []any{accountID}, params: params,
+	}, options)
+}
+
+// CreateProject: Create a project
+//
+// A key is in at most one project of its account: set `project_id` when the key is created, or change it later. The limits of the
+// project apply to all its keys together, and usage can be grouped by projects.
+//
+// POST /admin/v1/accounts/{account_id}/projects
+func (c *Client) CreateProject(ctx context.Context, accountID AccountID, params *CreateProjectParams, body ProjectCreate, options ...CallOption) (*Response[Project], error) {
+	return do[Project](ctx, c, call{
+		method: http.MethodPost, path: "/admin/v1/accounts/{account_id}/projects", ids: []any{accountID}, params: params, body: body,
 	}, options)
 }
 
@@ -6037,6 +6183,36 @@ func (c *Client) ListHashOnlyKeys(ctx context.Context, params *ListHashOnlyKeysP
 func (c *Client) RotatePepper(ctx context.Context, params *RotatePepperParams, options ...CallOption) (*Response[Rotation], error) {
 	return do[Rotation](ctx, c, call{
 		method: http.MethodPost, path: "/admin/v1/pepper:rotate", params: params,
+	}, options)
+}
+
+// DeleteProject: Delete a project
+//
+// While a key of the project is not revoked, the response is 409 `project_in_use`: move its keys out, or revoke them. The usage of
+// the project stays, under its id and name.
+//
+// DELETE /admin/v1/projects/{project_id}
+func (c *Client) DeleteProject(ctx context.Context, projectID ProjectID, params *DeleteProjectParams, options ...CallOption) (*Response[Empty], error) {
+	return do[Empty](ctx, c, call{
+		method: http.MethodDelete, path: "/admin/v1/projects/{project_id}", ids: []any{projectID}, params: params,
+	}, options)
+}
+
+// GetProject: Get a project, also one that was deleted
+//
+// GET /admin/v1/projects/{project_id}
+func (c *Client) GetProject(ctx context.Context, projectID ProjectID, options ...CallOption) (*Response[Project], error) {
+	return do[Project](ctx, c, call{
+		method: http.MethodGet, path: "/admin/v1/projects/{project_id}", ids: []any{projectID},
+	}, options)
+}
+
+// UpdateProject: Change a project
+//
+// PATCH /admin/v1/projects/{project_id}
+func (c *Client) UpdateProject(ctx context.Context, projectID ProjectID, params *UpdateProjectParams, body ProjectPatch, options ...CallOption) (*Response[Project], error) {
+	return do[Project](ctx, c, call{
+		method: http.MethodPatch, path: "/admin/v1/projects/{project_id}", ids: []any{projectID}, params: params, body: body,
 	}, options)
 }
 

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/adminclient/optional"
 	"modelgateway/scripts/e2e/rig"
 	"modelgateway/shared/money"
 )
@@ -59,6 +61,9 @@ func TestExactlyAsManyAsFitAreServed(t *testing.T) {
 		{"balance, others running", 60, enoughBalance, "402 insufficient_quota "},
 		{"key limit", 0, enoughLimit, "403 spend_limit_exceeded "},
 		{"key limit, others running", 60, enoughLimit, "403 spend_limit_exceeded "},
+		{"limit of the project", 0, enoughInProject, "403 spend_limit_exceeded "},
+		{"limit of the project, others running", 60, enoughInProject, "403 spend_limit_exceeded "},
+		{"limit of the account", 0, enoughInAccount, "403 spend_limit_exceeded "},
 		{"slots", 0, enoughSlots, "429 rate_limit_exceeded 1"},
 		{"slots, others running", 60, enoughSlots, "429 rate_limit_exceeded 1"},
 	}
@@ -133,6 +138,42 @@ func enoughLimit(t *testing.T, r *rig.Rig, requests int, reservation money.Nano)
 	a := r.Account(t, rig.AccountSpec{})
 	_, key := a.NewKey(t, (money.Nano(requests) * reservation).String())
 	return a, key
+}
+
+// enoughInProject gives room in the limit of a month of a project.
+func enoughInProject(t *testing.T, r *rig.Rig, requests int, reservation money.Nano) (*rig.Account, string) {
+	t.Helper()
+	a := r.Account(t, rig.AccountSpec{})
+	p, err := r.Admin.CreateProject(t.Context(), a.ID, nil, adminclient.ProjectCreate{Name: t.Name()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.NewLimit(t, adminclient.LimitCreate{
+		ProjectID: &p.Value.ID,
+		Amount:    (money.Nano(requests) * reservation).String(),
+		Window:    adminclient.LimitPeriod{Period: adminclient.LimitPeriodPeriodMonth, TimeZone: new("Asia/Tokyo")},
+	})
+	_, err = r.Admin.UpdateKey(
+		t.Context(),
+		a.KeyID,
+		&adminclient.UpdateKeyParams{Wait: new(adminclient.WaitForApplied)},
+		adminclient.KeyPatch{ProjectID: optional.Of(p.Value.ID)},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, a.Key
+}
+
+// enoughInAccount gives room in a limit of an account.
+func enoughInAccount(t *testing.T, r *rig.Rig, requests int, reservation money.Nano) (*rig.Account, string) {
+	t.Helper()
+	a := r.Account(t, rig.AccountSpec{})
+	a.NewLimit(t, adminclient.LimitCreate{
+		Amount: (money.Nano(requests) * reservation).String(),
+		Window: adminclient.LimitPeriod{Period: adminclient.LimitPeriodPeriodFirstUse, LengthSeconds: new(int64(86400))},
+	})
+	return a, a.Key
 }
 
 func enoughSlots(t *testing.T, r *rig.Rig, requests int, _ money.Nano) (*rig.Account, string) {

@@ -19,6 +19,7 @@ type Kind string
 const (
 	Account     Kind = "acc"
 	Key         Kind = "key"
+	Project     Kind = "prj"
 	Limit       Kind = "lim"
 	Provider    Kind = "prv"
 	Credential  Kind = "crd"

@@ -19,10 +19,11 @@ type Scope string
 // The levels.
 const (
 	Account Scope = "account"
+	Project Scope = "project"
 	Key     Scope = "key"
 )
 
-// MaxPerKey bounds the limits that apply to one request: those of its key, and those of its account.
+// MaxPerKey bounds the limits that apply to one request: those of its key, of the key's project, and of its account.
 const MaxPerKey = 8
 
 // Limit is a limit as proxies know it, from the record of a key.

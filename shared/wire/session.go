@@ -194,7 +194,8 @@ type KeyRecord struct {
 	BalancePool PoolID `json:"balance_pool"`
 	SlotsPool   PoolID `json:"slots_pool"`
 	LimitPool   PoolID `json:"limit_pool,omitempty"`
-	// Limits are the limits that apply to the key, besides that of LimitPool: its own first, then those of its account.
+	// Limits are the limits that apply to the key, besides that of LimitPool: its own first, then those of its project, then those of its
+	// account.
 	Limits []limit.Limit `json:"limits,omitempty"`
 	// MaxConcurrent is how many requests of the account run at the same time at most; zero means unknown.
 	MaxConcurrent int64 `json:"max_concurrent_requests,omitempty"`

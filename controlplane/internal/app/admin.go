@@ -30,6 +30,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/usagestore"
 	"modelgateway/controlplane/internal/postgres/videostore"
 	"modelgateway/controlplane/internal/postgres/webhookstore"
+	"modelgateway/controlplane/internal/project"
 	"modelgateway/controlplane/internal/rotation"
 	"modelgateway/controlplane/internal/search"
 	"modelgateway/controlplane/internal/settle"
@@ -280,6 +281,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 			ConfirmTimeout: confirmTimeout,
 		}),
 		Keys: a.newKeys(&keys),
+		Projects: project.NewService(accountstore.NewProjects(a.adminDB)),
 		Limits: spendlimit.NewService(spendlimit.Config{
 			Store:          accountstore.NewSpendLimits(a.adminDB),
 			Announcer:      a.leasing,

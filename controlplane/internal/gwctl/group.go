@@ -38,7 +38,7 @@ type section struct {
 var sections = []section{
 	{"customers", "Customers:", []string{
 		"account-pools", "accounts", "alerts", "balance", "credits", "grants", "keys", "ledger", "ledger-books",
-		"limit-windows", "limits", "receipts", "statements",
+		"limit-windows", "limits", "projects", "receipts", "statements",
 		"usage", "usage-months", "usage-totals",
 	}},
 	{"catalog", "Catalog:", []string{"catalog", "credentials", "models", "prices", "providers", "routes", "settings"}},

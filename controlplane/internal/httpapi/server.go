@@ -40,6 +40,7 @@ import (
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/ledger"
 	"modelgateway/controlplane/internal/ledgercheck"
+	"modelgateway/controlplane/internal/project"
 	"modelgateway/controlplane/internal/rotation"
 	"modelgateway/controlplane/internal/search"
 	"modelgateway/controlplane/internal/settle"
@@ -83,6 +84,7 @@ type Config struct {
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
 
+	Projects     *project.Service
 	Limits       *spendlimit.Service
 	LedgerChecks *ledgercheck.Service
 	Holdings     *holding.Service
@@ -126,6 +128,7 @@ func newServer(cfg *Config) *server {
 			Ledger:   cfg.Ledger,
 			Catalog:  cfg.Catalog,
 			Holdings: cfg.Holdings,
+			Projects: cfg.Projects,
 			Limits:   cfg.Limits,
 		},
 		billingHandlers{

@@ -191,7 +191,7 @@ func checkLimit(path string, limit *money.Nano, invalid *validation.Errors) {
 	}
 }
 
-// apply returns the key after the patch, and whether proxies have to know: its limit or its rules changed.
+// apply returns the key after the patch, and whether proxies have to know: its limit, its project or its rules changed.
 func (p *Patch) apply(k Key) (after Key, announce bool) {
 	after = k
 	after.Settings = p.SettingsPatch.apply(k.Settings)
@@ -203,5 +203,6 @@ func (p *Patch) apply(k Key) (after Key, announce bool) {
 	}
 	before, now := k.SpendLimit, after.SpendLimit
 	limited := (before == nil) != (now == nil) || (before != nil && *before != *now)
-	return after, limited || !reflect.DeepEqual(after.Settings.Rules(), k.Settings.Rules())
+	moved := !reflect.DeepEqual(after.ProjectID, k.ProjectID)
+	return after, limited || moved || !reflect.DeepEqual(after.Settings.Rules(), k.Settings.Rules())
 }

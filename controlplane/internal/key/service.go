@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/project"
 	"modelgateway/controlplane/internal/propagation"
 	"modelgateway/controlplane/internal/validation"
 	"modelgateway/controlplane/internal/vault"
@@ -29,6 +30,8 @@ type Query struct {
 	AccountID account.ID
 	// ExternalID selects the key with this external id; empty means all.
 	ExternalID string
+	// ProjectID selects the keys of one project; nil means all.
+	ProjectID *project.ID
 	// After selects keys created after this one; the zero ID starts with the first.
 	After ID
 	// Limit is the maximum number of keys.

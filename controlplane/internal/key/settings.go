@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/project"
 	"modelgateway/controlplane/internal/validation"
 	"modelgateway/shared/wire"
 )
@@ -20,6 +21,8 @@ const (
 
 // Settings say what a key is for, and when and for what it may be used.
 type Settings struct {
+	// ProjectID is nil for a key that is in no project.
+	ProjectID *project.ID `json:"project_id,omitempty"`
 	// Description and Metadata are of the operator; the gateway only keeps them.
 	Description string            `json:"description,omitempty"`
 	Metadata    map[string]string `json:"metadata,omitempty"`
@@ -97,6 +100,9 @@ func ParseNetworks(path string, texts []string, invalid *validation.Errors) []ne
 
 // SettingsPatch is a change of settings; nil members stay unchanged.
 type SettingsPatch struct {
+	// SetProject moves the key into the project ProjectID; nil takes it out of its project.
+	SetProject  bool
+	ProjectID   *project.ID
 	Description *string
 	// Metadata, Models and Networks replace the whole value.
 	Metadata *map[string]string
@@ -119,6 +125,9 @@ func (p *SettingsPatch) apply(s Settings) Settings {
 	set(&s.Paused, p.Paused)
 	set(&s.Models, p.Models)
 	set(&s.Networks, p.Networks)
+	if p.SetProject {
+		s.ProjectID = p.ProjectID
+	}
 	if p.SetExpiry {
 		s.ExpiresAt = p.ExpiresAt
 	}

@@ -1,4 +1,4 @@
-// Package spendlimit manages the limits of accounts and keys: how much their requests may spend in each window.
+// Package spendlimit manages the limits of accounts, projects and keys: how much their requests may spend in each window.
 //
 // Invariants: at most limit.MaxPerKey limits apply to a request, the spend limit of the key being one of them; the window of a limit
 // never changes, so that each number names one window for good; a limit that was removed keeps its figures.
@@ -14,6 +14,7 @@ import (
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/etag"
 	"modelgateway/controlplane/internal/key"
+	"modelgateway/controlplane/internal/project"
 	"modelgateway/controlplane/internal/validation"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/limit"
@@ -38,7 +39,7 @@ const (
 	maxAmount = 1_000_000_000 * money.Unit
 )
 
-// MaxLimits is how many limits an account and one of its keys may have together, without the key's own spend limit.
+// MaxLimits is how many limits an account, a project and one of its keys may have together, without the key's own spend limit.
 const MaxLimits = limit.MaxPerKey - 1
 
 // ID identifies a limit. Its text form is "lim_…".
@@ -59,15 +60,16 @@ func (id ID) String() string { return ident.Limit.Format(ident.UUID(id)) }
 // MarshalText returns the text form.
 func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
-// Limit is a limit of an account or a key. The audit log keeps its JSON form.
+// Limit is a limit of an account, a project or a key. The audit log keeps its JSON form.
 type Limit struct {
 	ID        ID         `json:"id"`
 	AccountID account.ID `json:"account_id"`
-	// KeyID is nil for a limit of the account.
-	KeyID  *key.ID      `json:"key_id,omitempty"`
-	Name   string       `json:"name,omitempty"`
-	Amount money.Nano   `json:"amount"`
-	Window limit.Window `json:"window"`
+	// ProjectID and KeyID are nil for a limit of the account. At most one of them is set.
+	ProjectID *project.ID  `json:"project_id,omitempty"`
+	KeyID     *key.ID      `json:"key_id,omitempty"`
+	Name      string       `json:"name,omitempty"`
+	Amount    money.Nano   `json:"amount"`
+	Window    limit.Window `json:"window"`
 	// Models has the ids of the models that the limit applies to, or prefixes that end with "*"; empty for all.
 	Models    []string   `json:"models,omitempty"`
 	RemovedAt *time.Time `json:"removed_at,omitempty"`
@@ -98,6 +100,7 @@ type Window struct {
 type New struct {
 	ID        ident.UUID
 	AccountID account.ID
+	ProjectID *project.ID
 	KeyID     *key.ID
 	Name      string
 	Amount    *money.Nano
@@ -108,6 +111,9 @@ type New struct {
 // Validate returns all problems as validation.Errors.
 func (n *New) Validate() error {
 	var invalid validation.Errors
+	if n.ProjectID != nil && n.KeyID != nil {
+		invalid.Add("project_id", "must be absent if there is a key_id")
+	}
 	checkName(n.Name, &invalid)
 	if n.Amount == nil {
 		invalid.Add("amount", "is required")

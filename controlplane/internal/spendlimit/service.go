@@ -10,6 +10,7 @@ import (
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/etag"
 	"modelgateway/controlplane/internal/key"
+	"modelgateway/controlplane/internal/project"
 	"modelgateway/controlplane/internal/propagation"
 	"modelgateway/shared/money"
 	"modelgateway/shared/wire"
@@ -18,8 +19,9 @@ import (
 // Query selects limits of an account, oldest first.
 type Query struct {
 	AccountID account.ID
-	// KeyID selects the limits of one key.
-	KeyID *key.ID
+	// ProjectID selects the limits of one project, KeyID those of one key.
+	ProjectID *project.ID
+	KeyID     *key.ID
 	// After selects limits created after this one; the zero ID starts with the first.
 	After ID
 	Limit int
@@ -80,6 +82,7 @@ func (s *Service) Create(ctx context.Context, n New) (Changed, error) {
 	l, change, err := s.cfg.Store.Create(ctx, Limit{
 		ID:        ID(n.ID),
 		AccountID: n.AccountID,
+		ProjectID: n.ProjectID,
 		KeyID:     n.KeyID,
 		Name:      n.Name,
 		Amount:    *n.Amount,

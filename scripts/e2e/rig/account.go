@@ -91,6 +91,15 @@ func (a *Account) NewKey(t *testing.T, limit string) (id, secret string) {
 	return answer.Value.ID, answer.Value.Secret
 }
 
+// NewLimit creates a limit of the account, of one of its projects or of a key, and waits until all proxies have it.
+func (a *Account) NewLimit(t *testing.T, limit adminclient.LimitCreate) {
+	t.Helper()
+	_, err := a.rig.Admin.CreateLimit(t.Context(), a.ID, &adminclient.CreateLimitParams{Wait: new(adminclient.WaitForApplied)}, limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // ImportKey imports a key of which only the hash is known, like the oldest keys.
 func (a *Account) ImportKey(t *testing.T) (id, secret string) {
 	t.Helper()

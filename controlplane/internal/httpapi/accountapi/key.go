@@ -11,6 +11,7 @@ import (
 	"modelgateway/controlplane/internal/httpapi/convert"
 	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/key"
+	"modelgateway/controlplane/internal/project"
 	"modelgateway/controlplane/internal/validation"
 )
 
@@ -29,6 +30,7 @@ func (h *Handlers) CreateKey(ctx context.Context, call *gen.Call, r gen.CreateKe
 		ExternalID: convert.Text(r.Body.ExternalID),
 		SpendLimit: limit,
 		Settings: key.Settings{
+			ProjectID:   projectID("project_id", r.Body.ProjectID, &invalid),
 			Description: convert.Text(r.Body.Description),
 			Metadata:    convert.Value(r.Body.Metadata),
 			ExpiresAt:   r.Body.ExpiresAt,
@@ -69,9 +71,19 @@ func (h *Handlers) ListKeys(ctx context.Context, _ *gen.Call, r gen.ListKeysRequ
 		return nil, err
 	}
 
+	var of *project.ID
+	if r.Params.ProjectID != nil {
+		id, err := project.ParseID(*r.Params.ProjectID)
+		if err != nil {
+			return nil, err
+		}
+		of = &id
+	}
+
 	found, err := h.Keys.List(ctx, key.Query{
 		AccountID:  owner,
 		ExternalID: convert.Text(r.Params.ExternalID),
+		ProjectID:  of,
 		After:      key.ID(after),
 		Limit:      p.Limit + 1,
 	})
@@ -126,6 +138,8 @@ func readSettings(patch *key.SettingsPatch, body *gen.KeyPatch) error {
 	var invalid validation.Errors
 	patch.Description, patch.Metadata, patch.Paused = body.Description, (*map[string]string)(body.Metadata), body.Paused
 	patch.ExpiresAt, patch.SetExpiry = body.ExpiresAt.Get()
+	moved, given := body.ProjectID.Get()
+	patch.SetProject, patch.ProjectID = given, projectID("project_id", moved, &invalid)
 	if models, given := body.Models.Get(); given {
 		patch.Models = new(convert.Value(models))
 	}
@@ -232,6 +246,7 @@ func importedKey(path string, k *gen.ImportedKey, invalid *validation.Errors) ke
 		Pepper: convert.Text(k.Pepper), Hint: convert.Text(k.Hint),
 	}
 	imported.Settings = key.Settings{
+		ProjectID:   projectID(validation.Member(path, "project_id"), k.ProjectID, invalid),
 		Description: convert.Text(k.Description),
 		Metadata:    convert.Value(k.Metadata),
 		ExpiresAt:   k.ExpiresAt,
@@ -272,6 +287,9 @@ func keyView(k *key.Key) gen.Key {
 		RevokedAt:  k.RevokedAt,
 		CreatedAt:  k.CreatedAt,
 		UpdatedAt:  k.UpdatedAt,
+	}
+	if k.ProjectID != nil {
+		view.ProjectID = convert.Optional(k.ProjectID.String())
 	}
 	view.Description = convert.Optional(k.Description)
 	if len(k.Metadata) > 0 {

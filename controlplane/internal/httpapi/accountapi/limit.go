@@ -10,6 +10,7 @@ import (
 	"modelgateway/controlplane/internal/httpapi/convert"
 	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/key"
+	"modelgateway/controlplane/internal/project"
 	"modelgateway/controlplane/internal/spendlimit"
 	"modelgateway/controlplane/internal/validation"
 	"modelgateway/shared/limit"
@@ -32,6 +33,7 @@ func (h *Handlers) CreateLimit(ctx context.Context, call *gen.Call, r gen.Create
 		Window:    readWindow(&r.Body.Window, &invalid),
 		Models:    r.Body.Models,
 	}
+	n.ProjectID = projectID("project_id", r.Body.ProjectID, &invalid)
 	if r.Body.KeyID != nil {
 		id, unknown := key.ParseID(*r.Body.KeyID)
 		if unknown != nil {
@@ -91,6 +93,13 @@ func (h *Handlers) ListLimits(ctx context.Context, _ *gen.Call, r gen.ListLimits
 			return nil, err
 		}
 		query.KeyID = &id
+	}
+	if r.Params.ProjectID != nil {
+		id, err := project.ParseID(*r.Params.ProjectID)
+		if err != nil {
+			return nil, err
+		}
+		query.ProjectID = &id
 	}
 	if _, err := h.Accounts.Get(ctx, owner); err != nil {
 		return nil, err
@@ -222,6 +231,9 @@ func limitView(l *spendlimit.Limit) gen.SpendLimit {
 		Models:    append([]string{}, l.Models...),
 		CreatedAt: l.CreatedAt,
 		UpdatedAt: l.UpdatedAt,
+	}
+	if l.ProjectID != nil {
+		view.ProjectID = convert.Optional(l.ProjectID.String())
 	}
 	if l.KeyID != nil {
 		view.KeyID = convert.Optional(l.KeyID.String())

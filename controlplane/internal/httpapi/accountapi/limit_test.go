@@ -11,6 +11,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/limit"
+	"modelgateway/shared/wire"
 )
 
 // Limits of an account and of a key are kept, changed one by one, announced to proxies, and in the record that they load.
@@ -176,4 +177,83 @@ func problemOf[T any](r *adminclient.Response[T], err error) *adminclient.Proble
 		return nil
 	}
 	return answer.Problem
+}
+
+// A limit of a project is in the records of the keys that are in it, between those of the key and of the account, and in no other. A
+// change of it is told as one of the account. All limits of a key, wherever it moves, are at most seven.
+func TestLimitsOfAProject(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	a, stranger := b.Account(1), b.Account(1)
+	p := createProject(t, b, a.ID, adminclient.ProjectCreate{Name: "shop"})
+	in, out := b.Key(a.ID, "5.00"), b.Key(a.ID, "5.00")
+	_, err := servertest.Answered(moveKey(b, in.ID, p.ID))
+	servertest.Check(t, err)
+	forever := adminclient.LimitPeriod{Period: adminclient.LimitPeriodPeriodForever}
+	create := func(body adminclient.LimitCreate) *adminclient.SpendLimit {
+		t.Helper()
+		body.Amount, body.Window = "1.00", forever
+		made, err := servertest.Answered(b.API.CreateLimit(t.Context(), a.ID, nil, body))
+		servertest.Check(t, err)
+		return made.Value
+	}
+	create(adminclient.LimitCreate{})
+	told := len(b.Announcer.Told)
+	ofProject := create(adminclient.LimitCreate{ProjectID: &p.ID})
+	if changes := b.Announcer.Told[told:]; len(changes) != 1 || changes[0].Kind != wire.AccountUpdated {
+		t.Errorf("the new limit: told %+v; want a change of the account", changes)
+	}
+	create(adminclient.LimitCreate{KeyID: &in.ID})
+
+	scopes := func(k *adminclient.IssuedKey) (scopes []limit.Scope) {
+		t.Helper()
+		hash := b.Hasher.Hash(k.Secret)
+		loaded, err := leasestore.NewLeases(b.DB).LoadKeys(t.Context(), []apikey.Hash{hash})
+		servertest.Check(t, err)
+		for _, l := range loaded[hash].Record.Limits {
+			scopes = append(scopes, l.Scope)
+		}
+		return scopes
+	}
+	if diff := cmp.Diff([]limit.Scope{limit.Key, limit.Project, limit.Account}, scopes(in)); diff != "" {
+		t.Errorf("of the key in the project (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]limit.Scope{limit.Account}, scopes(out)); diff != "" {
+		t.Errorf("of the key outside (-want +got):\n%s", diff)
+	}
+	listed, err := servertest.Answered(b.API.ListLimits(t.Context(), a.ID, &adminclient.ListLimitsParams{ProjectID: &p.ID}))
+	servertest.Check(t, err)
+	if len(listed.Value.Data) != 1 || listed.Value.Data[0].ID != ofProject.ID || *listed.Value.Data[0].ProjectID != p.ID {
+		t.Errorf("of the project: got %+v", listed.Value.Data)
+	}
+
+	servertest.Problem(t, problemOf(b.API.CreateLimit(t.Context(), stranger.ID, nil, adminclient.LimitCreate{
+		ProjectID: &p.ID, Amount: "1", Window: forever,
+	})), http.StatusNotFound, "not_found")
+	servertest.Problem(t, problemOf(b.API.CreateLimit(t.Context(), a.ID, nil, adminclient.LimitCreate{
+		ProjectID: &p.ID, KeyID: &in.ID, Amount: "1", Window: forever,
+	})), http.StatusBadRequest, "invalid_input")
+
+	// One limit of the account, two of the project and four of the key are seven.
+	create(adminclient.LimitCreate{ProjectID: &p.ID})
+	for range 3 {
+		create(adminclient.LimitCreate{KeyID: &in.ID})
+	}
+	for range 5 {
+		create(adminclient.LimitCreate{KeyID: &out.ID})
+	}
+	for _, body := range []adminclient.LimitCreate{{}, {ProjectID: &p.ID}, {KeyID: &in.ID}} {
+		body.Amount, body.Window = "1.00", forever
+		servertest.Problem(t, problemOf(b.API.CreateLimit(t.Context(), a.ID, nil, body)), http.StatusConflict, "too_many_limits")
+	}
+	servertest.Problem(t, problemOf(moveKey(b, out.ID, p.ID)), http.StatusConflict, "too_many_limits")
+
+	_, err = servertest.Answered(moveKey(b, in.ID, ""))
+	servertest.Check(t, err)
+	if diff := cmp.Diff([]limit.Scope{limit.Key, limit.Key, limit.Key, limit.Key, limit.Account}, scopes(in)); diff != "" {
+		t.Errorf("after it was taken out (-want +got):\n%s", diff)
+	}
+	_, err = servertest.Answered(b.API.DeleteProject(t.Context(), p.ID, nil))
+	servertest.Check(t, err)
+	servertest.Problem(t, problemOf(b.API.DeleteLimit(t.Context(), ofProject.ID, nil)), http.StatusNotFound, "not_found")
 }

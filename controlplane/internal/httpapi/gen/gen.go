@@ -1550,7 +1550,10 @@ type ImportedKey struct {
 	Paused *bool `json:"paused,omitempty"`
 
 	// Pepper The id of the pepper of the hash, as returned by `getPepper`. Without it the key counts as hashed under an old pepper.
-	Pepper     *string `json:"pepper,omitempty"`
+	Pepper *string `json:"pepper,omitempty"`
+
+	// ProjectID The project of the account that the key is in; absent for none.
+	ProjectID  *string `json:"project_id,omitempty"`
 	SpendLimit *string `json:"spend_limit,omitempty"`
 }
 
@@ -1619,6 +1622,9 @@ type Key struct {
 	// PreviousSecret The secret that the last rotation has replaced, while it is valid.
 	PreviousSecret *PreviousSecret `json:"previous_secret,omitempty"`
 
+	// ProjectID The project of the account that the key is in; absent for none.
+	ProjectID *string `json:"project_id,omitempty"`
+
 	// Reserved A decimal in the account's currency.
 	//
 	// Examples: 12.34
@@ -1676,6 +1682,9 @@ type KeyCreate struct {
 	// Paused Whether the key does not work until it is resumed.
 	Paused *bool `json:"paused,omitempty"`
 
+	// ProjectID The project of the account that the key is in; absent for none.
+	ProjectID *string `json:"project_id,omitempty"`
+
 	// SpendLimit A decimal; absent or null for no limit.
 	SpendLimit *string `json:"spend_limit,omitempty"`
 }
@@ -1714,6 +1723,10 @@ type KeyPatch struct {
 
 	// Paused Whether the key does not work until it is resumed.
 	Paused *bool `json:"paused,omitempty"`
+
+	// ProjectID The project of the account that the key moves to, or null for none. Requests that run count where they were admitted, and the
+	// usage of the key so far stays with its former project.
+	ProjectID optional.Value[string] `json:"project_id,omitempty,omitzero"`
 
 	// SpendLimit A decimal, or null to remove the limit.
 	SpendLimit optional.Value[string] `json:"spend_limit,omitempty,omitzero"`
@@ -1910,13 +1923,16 @@ type LimitCreate struct {
 	// Amount A decimal.
 	Amount string `json:"amount"`
 
-	// KeyID The key of the account that the limit is for; absent for the account.
+	// KeyID The key of the account that the limit is for. Without it and `project_id` it is for the account.
 	KeyID *string `json:"key_id,omitempty"`
 
 	// Models The ids of the models that the limit applies to, or prefixes that end with `*`; empty for all.
-	Models []string    `json:"models,omitempty"`
-	Name   *string     `json:"name,omitempty"`
-	Window LimitPeriod `json:"window"`
+	Models []string `json:"models,omitempty"`
+	Name   *string  `json:"name,omitempty"`
+
+	// ProjectID The project of the account that the limit is for, of all its keys together.
+	ProjectID *string     `json:"project_id,omitempty"`
+	Window    LimitPeriod `json:"window"`
 }
 
 // LimitList defines model for LimitList.
@@ -2406,6 +2422,62 @@ type Problem struct {
 	Type string `json:"type"`
 }
 
+// Project defines model for Project.
+type Project struct {
+	AccountID string    `json:"account_id"`
+	CreatedAt time.Time `json:"created_at"`
+
+	// DeletedAt Absent unless the project was deleted.
+	DeletedAt   *time.Time `json:"deleted_at,omitempty"`
+	Description *string    `json:"description,omitempty"`
+	ExternalID  *string    `json:"external_id,omitempty"`
+	ID          string     `json:"id"`
+
+	// Metadata Up to 50 pairs of texts that the gateway only keeps, with names of at most 40 and values of at most 500 characters. A
+	// change replaces all of them.
+	//
+	//
+	// Examples: {"plan":"business"}
+	Metadata  *Metadata `json:"metadata,omitempty"`
+	Name      string    `json:"name"`
+	UpdatedAt time.Time `json:"updated_at"`
+}
+
+// ProjectCreate defines model for ProjectCreate.
+type ProjectCreate struct {
+	Description *string `json:"description,omitempty"`
+
+	// ExternalID Your own id of the project, unique in the account.
+	ExternalID *string `json:"external_id,omitempty"`
+
+	// Metadata Up to 50 pairs of texts that the gateway only keeps, with names of at most 40 and values of at most 500 characters. A
+	// change replaces all of them.
+	//
+	//
+	// Examples: {"plan":"business"}
+	Metadata *Metadata `json:"metadata,omitempty"`
+	Name     string    `json:"name"`
+}
+
+// ProjectList defines model for ProjectList.
+type ProjectList struct {
+	Data       []Project `json:"data"`
+	NextCursor *string   `json:"next_cursor,omitempty"`
+}
+
+// ProjectPatch defines model for ProjectPatch.
+type ProjectPatch struct {
+	Description *string `json:"description,omitempty"`
+
+	// Metadata Up to 50 pairs of texts that the gateway only keeps, with names of at most 40 and values of at most 500 characters. A
+	// change replaces all of them.
+	//
+	//
+	// Examples: {"plan":"business"}
+	Metadata *Metadata `json:"metadata,omitempty"`
+	Name     *string   `json:"name,omitempty"`
+}
+
 // ProviderCheck defines model for ProviderCheck.
 type ProviderCheck struct {
 	// Answered Whether the proxy answered. If not, ask again.
@@ -2893,10 +2965,13 @@ type SpendLimit struct {
 	Current *LimitWindow `json:"current,omitempty"`
 	ID      string       `json:"id"`
 
-	// KeyID Absent for a limit of the account.
-	KeyID     *string     `json:"key_id,omitempty"`
-	Models    []string    `json:"models"`
-	Name      *string     `json:"name,omitempty"`
+	// KeyID Only for a limit of a key.
+	KeyID  *string  `json:"key_id,omitempty"`
+	Models []string `json:"models"`
+	Name   *string  `json:"name,omitempty"`
+
+	// ProjectID Only for a limit of a project.
+	ProjectID *string     `json:"project_id,omitempty"`
 	UpdatedAt time.Time   `json:"updated_at"`
 	Window    LimitPeriod `json:"window"`
 }
@@ -3486,6 +3561,9 @@ type Limit = int
 // LimitID Examples: lim_0192f0c1d2e37a4b8c5d6e7f8091a2b7
 type LimitID = string
 
+// ProjectID Examples: prj_0192f0c1d2e37a4b8c5d6e7f8091a2b8
+type ProjectID = string
+
 // QuarantineID defines model for QuarantineID.
 type QuarantineID = int64
 
@@ -3574,6 +3652,9 @@ type ListKeysParams struct {
 
 	// ExternalID Only the object with this external id.
 	ExternalID *ExternalID `form:"external_id,omitempty" json:"external_id,omitempty"`
+
+	// ProjectID Only the keys of this project.
+	ProjectID *string `form:"project_id,omitempty" json:"project_id,omitempty"`
 }
 
 // CreateKeyParams defines parameters for CreateKey.
@@ -3608,6 +3689,9 @@ type ListLimitsParams struct {
 
 	// Limit The maximum number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// ProjectID Only the limits of this project.
+	ProjectID *string `form:"project_id,omitempty" json:"project_id,omitempty"`
 
 	// KeyID Only the limits of this key.
 	KeyID *string `form:"key_id,omitempty" json:"key_id,omitempty"`
@@ -3653,6 +3737,30 @@ type ListAccountPoolsParams struct {
 
 	// Limit The maximum number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// ListProjectsParams defines parameters for ListProjects.
+type ListProjectsParams struct {
+	// Query Only projects whose name or external id contains this, in any case.
+	Query *string `form:"query,omitempty" json:"query,omitempty"`
+
+	// Deleted Also projects that were deleted.
+	Deleted *bool `form:"deleted,omitempty" json:"deleted,omitempty"`
+
+	// Cursor The `next_cursor` of the previous page.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The maximum number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// ExternalID Only the object with this external id.
+	ExternalID *ExternalID `form:"external_id,omitempty" json:"external_id,omitempty"`
+}
+
+// CreateProjectParams defines parameters for CreateProject.
+type CreateProjectParams struct {
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // GetStatementParams defines parameters for GetStatement.
@@ -4140,6 +4248,20 @@ type ListHashOnlyKeysParams struct {
 type RotatePepperParams struct {
 	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// DeleteProjectParams defines parameters for DeleteProject.
+type DeleteProjectParams struct {
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// UpdateProjectParams defines parameters for UpdateProject.
+type UpdateProjectParams struct {
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ListProvidersParams defines parameters for ListProviders.
@@ -4658,6 +4780,8 @@ func RegisterHandlers(e *echo.Echo, server StrictServerInterface, run RunFunc) {
 	e.DELETE("/admin/v1/accounts/:account_id/models/:model_id", h.WithdrawModel)
 	e.PUT("/admin/v1/accounts/:account_id/models/:model_id", h.GrantModel)
 	e.GET("/admin/v1/accounts/:account_id/pools", h.ListAccountPools)
+	e.GET("/admin/v1/accounts/:account_id/projects", h.ListProjects)
+	e.POST("/admin/v1/accounts/:account_id/projects", h.CreateProject)
 	e.GET("/admin/v1/accounts/:account_id/statements", h.GetStatement)
 	e.GET("/admin/v1/audit", h.ListAudit)
 	e.GET("/admin/v1/catalog", h.GetCatalog)
@@ -4713,6 +4837,9 @@ func RegisterHandlers(e *echo.Echo, server StrictServerInterface, run RunFunc) {
 	e.GET("/admin/v1/pepper", h.GetPepper)
 	e.GET("/admin/v1/pepper/hash-only", h.ListHashOnlyKeys)
 	e.POST("/admin/v1/pepper\\:rotate", h.RotatePepper)
+	e.DELETE("/admin/v1/projects/:project_id", h.DeleteProject)
+	e.GET("/admin/v1/projects/:project_id", h.GetProject)
+	e.PATCH("/admin/v1/projects/:project_id", h.UpdateProject)
 	e.GET("/admin/v1/providers", h.ListProviders)
 	e.DELETE("/admin/v1/providers/:provider_id", h.DeleteProvider)
 	e.GET("/admin/v1/providers/:provider_id", h.GetProvider)
@@ -5076,6 +5203,41 @@ type ListAccountPools200JSONResponse PoolList
 
 func (r ListAccountPools200JSONResponse) VisitListAccountPoolsResponse(w http.ResponseWriter) error {
 	return writeJSON(w, 200, r)
+}
+
+// ListProjectsRequestObject is the input of ListProjects.
+type ListProjectsRequestObject struct {
+	AccountID AccountID
+	Params    ListProjectsParams
+}
+
+// ListProjectsResponseObject is a successful response of ListProjects.
+type ListProjectsResponseObject interface {
+	VisitListProjectsResponse(w http.ResponseWriter) error
+}
+
+type ListProjects200JSONResponse ProjectList
+
+func (r ListProjects200JSONResponse) VisitListProjectsResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
+}
+
+// CreateProjectRequestObject is the input of CreateProject.
+type CreateProjectRequestObject struct {
+	AccountID AccountID
+	Params    CreateProjectParams
+	Body      *ProjectCreate
+}
+
+// CreateProjectResponseObject is a successful response of CreateProject.
+type CreateProjectResponseObject interface {
+	VisitCreateProjectResponse(w http.ResponseWriter) error
+}
+
+type CreateProject201JSONResponse Project
+
+func (r CreateProject201JSONResponse) VisitCreateProjectResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 201, r)
 }
 
 // GetStatementRequestObject is the input of GetStatement.
@@ -6036,6 +6198,58 @@ func (r RotatePepper202JSONResponse) VisitRotatePepperResponse(w http.ResponseWr
 	return writeJSON(w, 202, r)
 }
 
+// DeleteProjectRequestObject is the input of DeleteProject.
+type DeleteProjectRequestObject struct {
+	ProjectID ProjectID
+	Params    DeleteProjectParams
+}
+
+// DeleteProjectResponseObject is a successful response of DeleteProject.
+type DeleteProjectResponseObject interface {
+	VisitDeleteProjectResponse(w http.ResponseWriter) error
+}
+
+type DeleteProject204Response struct{}
+
+func (DeleteProject204Response) VisitDeleteProjectResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+// GetProjectRequestObject is the input of GetProject.
+type GetProjectRequestObject struct {
+	ProjectID ProjectID
+}
+
+// GetProjectResponseObject is a successful response of GetProject.
+type GetProjectResponseObject interface {
+	VisitGetProjectResponse(w http.ResponseWriter) error
+}
+
+type GetProject200JSONResponse Project
+
+func (r GetProject200JSONResponse) VisitGetProjectResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
+}
+
+// UpdateProjectRequestObject is the input of UpdateProject.
+type UpdateProjectRequestObject struct {
+	ProjectID ProjectID
+	Params    UpdateProjectParams
+	Body      *ProjectPatch
+}
+
+// UpdateProjectResponseObject is a successful response of UpdateProject.
+type UpdateProjectResponseObject interface {
+	VisitUpdateProjectResponse(w http.ResponseWriter) error
+}
+
+type UpdateProject200JSONResponse Project
+
+func (r UpdateProject200JSONResponse) VisitUpdateProjectResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
+}
+
 // ListProvidersRequestObject is the input of ListProviders.
 type ListProvidersRequestObject struct {
 	Params ListProvidersParams
@@ -6876,9 +7090,9 @@ type StrictServerInterface interface {
 	CreateKey(ctx context.Context, call *Call, request CreateKeyRequestObject) (CreateKeyResponseObject, error)
 	// ListLedger List the ledger transactions of an account, newest first
 	ListLedger(ctx context.Context, call *Call, request ListLedgerRequestObject) (ListLedgerResponseObject, error)
-	// ListLimits List the limits of an account and its keys, oldest first
+	// ListLimits List the limits of an account, its projects and its keys, oldest first
 	ListLimits(ctx context.Context, call *Call, request ListLimitsRequestObject) (ListLimitsResponseObject, error)
-	// CreateLimit Limit what an account or one of its keys may spend in each window
+	// CreateLimit Limit what an account, a project or a key may spend in each window
 	CreateLimit(ctx context.Context, call *Call, request CreateLimitRequestObject) (CreateLimitResponseObject, error)
 	// ListGrants List the models granted to an account
 	ListGrants(ctx context.Context, call *Call, request ListGrantsRequestObject) (ListGrantsResponseObject, error)
@@ -6888,6 +7102,10 @@ type StrictServerInterface interface {
 	GrantModel(ctx context.Context, call *Call, request GrantModelRequestObject) (GrantModelResponseObject, error)
 	// ListAccountPools List the pools of an account and who holds their units
 	ListAccountPools(ctx context.Context, call *Call, request ListAccountPoolsRequestObject) (ListAccountPoolsResponseObject, error)
+	// ListProjects List the projects of an account, oldest first
+	ListProjects(ctx context.Context, call *Call, request ListProjectsRequestObject) (ListProjectsResponseObject, error)
+	// CreateProject Create a project
+	CreateProject(ctx context.Context, call *Call, request CreateProjectRequestObject) (CreateProjectResponseObject, error)
 	// GetStatement Get the statement of a period
 	GetStatement(ctx context.Context, call *Call, request GetStatementRequestObject) (GetStatementResponseObject, error)
 	// ListAudit List the audit log, newest first
@@ -6998,6 +7216,12 @@ type StrictServerInterface interface {
 	ListHashOnlyKeys(ctx context.Context, call *Call, request ListHashOnlyKeysRequestObject) (ListHashOnlyKeysResponseObject, error)
 	// RotatePepper Hash all keys under the current pepper
 	RotatePepper(ctx context.Context, call *Call, request RotatePepperRequestObject) (RotatePepperResponseObject, error)
+	// DeleteProject Delete a project
+	DeleteProject(ctx context.Context, call *Call, request DeleteProjectRequestObject) (DeleteProjectResponseObject, error)
+	// GetProject Get a project, also one that was deleted
+	GetProject(ctx context.Context, call *Call, request GetProjectRequestObject) (GetProjectResponseObject, error)
+	// UpdateProject Change a project
+	UpdateProject(ctx context.Context, call *Call, request UpdateProjectRequestObject) (UpdateProjectResponseObject, error)
 	// ListProviders List the providers
 	ListProviders(ctx context.Context, call *Call, request ListProvidersRequestObject) (ListProvidersResponseObject, error)
 	// DeleteProvider Remove a provider
@@ -7207,6 +7431,7 @@ func (h handlers) ListKeys(c echo.Context) error {
 		in.query("cursor", true, &r.Params.Cursor)
 		in.query("limit", true, &r.Params.Limit)
 		in.query("external_id", true, &r.Params.ExternalID)
+		in.query("project_id", true, &r.Params.ProjectID)
 		return serve(in, call, r, h.server.ListKeys, ListKeysResponseObject.VisitListKeysResponse)
 	})
 }
@@ -7243,6 +7468,7 @@ func (h handlers) ListLimits(c echo.Context) error {
 		in.path("account_id", &r.AccountID)
 		in.query("cursor", true, &r.Params.Cursor)
 		in.query("limit", true, &r.Params.Limit)
+		in.query("project_id", true, &r.Params.ProjectID)
 		in.query("key_id", true, &r.Params.KeyID)
 		return serve(in, call, r, h.server.ListLimits, ListLimitsResponseObject.VisitListLimitsResponse)
 	})
@@ -7302,6 +7528,31 @@ func (h handlers) ListAccountPools(c echo.Context) error {
 		in.query("cursor", true, &r.Params.Cursor)
 		in.query("limit", true, &r.Params.Limit)
 		return serve(in, call, r, h.server.ListAccountPools, ListAccountPoolsResponseObject.VisitListAccountPoolsResponse)
+	})
+}
+
+func (h handlers) ListProjects(c echo.Context) error {
+	return h.run(c, "listProjects", func(call *Call) error {
+		var r ListProjectsRequestObject
+		in := input{c: c}
+		in.path("account_id", &r.AccountID)
+		in.query("query", true, &r.Params.Query)
+		in.query("deleted", true, &r.Params.Deleted)
+		in.query("cursor", true, &r.Params.Cursor)
+		in.query("limit", true, &r.Params.Limit)
+		in.query("external_id", true, &r.Params.ExternalID)
+		return serve(in, call, r, h.server.ListProjects, ListProjectsResponseObject.VisitListProjectsResponse)
+	})
+}
+
+func (h handlers) CreateProject(c echo.Context) error {
+	return h.run(c, "createProject", func(call *Call) error {
+		var r CreateProjectRequestObject
+		in := input{c: c}
+		in.path("account_id", &r.AccountID)
+		header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+		body(&in, "", &r.Body)
+		return serve(in, call, r, h.server.CreateProject, CreateProjectResponseObject.VisitCreateProjectResponse)
 	})
 }
 
@@ -7907,6 +8158,36 @@ func (h handlers) RotatePepper(c echo.Context) error {
 		in := input{c: c}
 		header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
 		return serve(in, call, r, h.server.RotatePepper, RotatePepperResponseObject.VisitRotatePepperResponse)
+	})
+}
+
+func (h handlers) DeleteProject(c echo.Context) error {
+	return h.run(c, "deleteProject", func(call *Call) error {
+		var r DeleteProjectRequestObject
+		in := input{c: c}
+		in.path("project_id", &r.ProjectID)
+		header(&in, "If-Match", &r.Params.IfMatch)
+		return serve(in, call, r, h.server.DeleteProject, DeleteProjectResponseObject.VisitDeleteProjectResponse)
+	})
+}
+
+func (h handlers) GetProject(c echo.Context) error {
+	return h.run(c, "getProject", func(call *Call) error {
+		var r GetProjectRequestObject
+		in := input{c: c}
+		in.path("project_id", &r.ProjectID)
+		return serve(in, call, r, h.server.GetProject, GetProjectResponseObject.VisitGetProjectResponse)
+	})
+}
+
+func (h handlers) UpdateProject(c echo.Context) error {
+	return h.run(c, "updateProject", func(call *Call) error {
+		var r UpdateProjectRequestObject
+		in := input{c: c}
+		in.path("project_id", &r.ProjectID)
+		header(&in, "If-Match", &r.Params.IfMatch)
+		body(&in, "", &r.Body)
+		return serve(in, call, r, h.server.UpdateProject, UpdateProjectResponseObject.VisitUpdateProjectResponse)
 	})
 }
 

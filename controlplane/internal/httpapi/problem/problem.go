@@ -24,6 +24,7 @@ import (
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/ledger"
 	"modelgateway/controlplane/internal/ledgercheck"
+	"modelgateway/controlplane/internal/project"
 	"modelgateway/controlplane/internal/recovery"
 	"modelgateway/controlplane/internal/rotation"
 	"modelgateway/controlplane/internal/settle"
@@ -67,8 +68,11 @@ var kinds = []struct {
 		key.ErrNotRevealable,
 		Kind{http.StatusConflict, "not_revealable", "Only the hash of this API key is known, so its secret cannot be shown"},
 	},
+	{project.ErrNotFound, Kind{http.StatusNotFound, "not_found", "Project not found"}},
+	{project.ErrExternalIDTaken, Kind{http.StatusConflict, "external_id_taken", "Another project of the account has this external id"}},
+	{project.ErrInUse, Kind{http.StatusConflict, "project_in_use", "An API key that is not revoked is in the project"}},
 	{spendlimit.ErrNotFound, Kind{http.StatusNotFound, "not_found", "Limit not found"}},
-	{spendlimit.ErrTooMany, Kind{http.StatusConflict, "too_many_limits", "An account and one of its keys may have 7 limits together"}},
+	{spendlimit.ErrTooMany, Kind{http.StatusConflict, "too_many_limits", "An account, a project and one of its keys may have 7 limits together"}},
 	{spendlimit.ErrNoWindow, Kind{http.StatusConflict, "no_window", "No request has needed the current window of the limit yet"}},
 	{key.ErrRevoked, Kind{http.StatusConflict, "key_revoked", "The API key is revoked"}},
 	{ledger.ErrReferenceTaken, Kind{http.StatusConflict, "reference_taken", "The reference was used for another ledger transaction"}},

@@ -40,6 +40,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/usagestore"
 	"modelgateway/controlplane/internal/postgres/videostore"
 	"modelgateway/controlplane/internal/postgres/webhookstore"
+	"modelgateway/controlplane/internal/project"
 	"modelgateway/controlplane/internal/propagation"
 	"modelgateway/controlplane/internal/rotation"
 	"modelgateway/controlplane/internal/search"
@@ -209,6 +210,7 @@ func StartWith(t *testing.T, v admin.Verifier, others ...func(*httpapi.Config)) 
 			ConfirmTimeout: time.Second,
 			RevokeTimeout:  time.Second,
 		}),
+		Projects: project.NewService(accountstore.NewProjects(b.DB)),
 		Limits: spendlimit.NewService(spendlimit.Config{
 			Store:          accountstore.NewSpendLimits(b.DB),
 			Announcer:      b.Announcer,

@@ -3,10 +3,12 @@ package accountstore
 import (
 	"bytes"
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
+	"reflect"
 	"slices"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/changestore"
 	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/controlplane/internal/project"
 	"modelgateway/controlplane/internal/vault"
 	"modelgateway/controlplane/internal/webhook"
 	"modelgateway/shared/apikey"
@@ -40,10 +43,32 @@ func (s *Keys) Create(ctx context.Context, records []key.Record) (made []key.Rec
 		}
 		return changestore.InsertEvents(ctx, q, createdEvents(rev, made)...)
 	})
-	if postgres.Violates(err, "api_keys_account_id_fkey") {
-		err = account.ErrNotFound
+	return made, unknownOwner(err)
+}
+
+// unknownOwner returns the error of a key whose account or project does not exist, and any other error as it is. The key of
+// another account's project violates the same constraint.
+func unknownOwner(err error) error {
+	switch {
+	case postgres.Violates(err, "api_keys_account_id_fkey"):
+		return account.ErrNotFound
+	case postgres.Violates(err, "api_keys_project_fkey"):
+		return project.ErrNotFound
+	default:
+		return err
 	}
-	return made, err
+}
+
+// checkProjects refuses keys in projects that were deleted.
+func checkProjects(ctx context.Context, q *sqlcgen.Queries, keys ...ident.UUID) error {
+	deleted, err := q.DeletedProjectOfKeys(ctx, keys)
+	if err != nil {
+		return fmt.Errorf("read projects: %w", err)
+	}
+	if deleted {
+		return project.ErrNotFound
+	}
+	return nil
 }
 
 func createKeys(ctx context.Context, q *sqlcgen.Queries, rev int64, records []key.Record) ([]key.Record, error) {
@@ -97,6 +122,9 @@ func insertKeys(ctx context.Context, q *sqlcgen.Queries, rev int64, records []ke
 		}
 		objects[i], afters[i] = key.ID(row.ID), after
 	}
+	if err := checkProjects(ctx, q, ids...); err != nil {
+		return nil, err
+	}
 	if err := q.InsertLimitPools(ctx, ids); err != nil {
 		return nil, err
 	}
@@ -143,11 +171,7 @@ func (s *Keys) Import(ctx context.Context, records []key.Record) (made []key.Rec
 		announce = &c
 		return err
 	})
-	if postgres.Violates(err, "api_keys_account_id_fkey") {
-		err = account.ErrNotFound
-	}
-
-	return made, announce, err
+	return made, announce, unknownOwner(err)
 }
 
 // existingKey returns the key that an insert conflicts with: the same key by its
@@ -202,6 +226,7 @@ func (s *Keys) List(ctx context.Context, query key.Query) ([]key.Key, error) {
 	rows, err := s.db.Queries().ListKeys(ctx, sqlcgen.ListKeysParams{
 		AccountID:  ident.UUID(query.AccountID),
 		ExternalID: query.ExternalID,
+		ProjectID:  (*ident.UUID)(query.ProjectID),
 		After:      ident.UUID(query.After),
 		RowLimit:   int32(query.Limit),
 	})
@@ -253,10 +278,16 @@ func (s *Keys) Update(
 			Paused:        update.Key.Paused,
 			Models:        encodeList(update.Key.Models),
 			Networks:      encodeList(update.Key.Networks),
+			ProjectID:     (*ident.UUID)(update.Key.ProjectID),
 			Revision:      rev,
 		})
 		if err != nil {
 			return err
+		}
+		if !reflect.DeepEqual(before.ProjectID, update.Key.ProjectID) {
+			if err := errors.Join(checkProjects(ctx, q, row.ID), checkNumber(ctx, q, row.AccountID)); err != nil {
+				return err
+			}
 		}
 		if err := setLimit(ctx, q, row.ID, limit); err != nil {
 			return err
@@ -279,7 +310,7 @@ func (s *Keys) Update(
 		}
 		return changestore.InsertAudit(ctx, q, "key.update", id, before, after)
 	})
-	return after, announce, err
+	return after, announce, unknownOwner(err)
 }
 
 func (s *Keys) Revoke(ctx context.Context, id key.ID) (revoked key.Key, c wire.KeyChange, err error) {
@@ -450,6 +481,7 @@ func toKey(row *sqlcgen.ApiKey) (key.Key, error) {
 		return key.Key{}, fmt.Errorf("postgres: read the settings of %s: %w", k.ID, err)
 	}
 
+	k.ProjectID = (*project.ID)(row.ProjectID)
 	k.SetRules(rules)
 	return k, nil
 }
@@ -467,6 +499,10 @@ func decode(text []byte, value *map[string]string) error {
 
 // encodeSettings returns the settings of InsertKeys.
 func encodeSettings(s *key.Settings) []byte {
+	var project *string
+	if s.ProjectID != nil {
+		project = new(hex.EncodeToString(s.ProjectID[:]))
+	}
 	return mustEncode(struct {
 		Description string          `json:"description"`
 		Metadata    json.RawMessage `json:"metadata"`
@@ -475,9 +511,10 @@ func encodeSettings(s *key.Settings) []byte {
 		Paused      bool            `json:"paused"`
 		Models      json.RawMessage `json:"models"`
 		Networks    json.RawMessage `json:"networks"`
+		Project     *string         `json:"project_id"`
 	}{
 		s.Description, encodeMap(s.Metadata), s.ExpiresAt, key.NextExpiryEvent(s.ExpiresAt, time.Now()), s.Paused,
-		encodeList(s.Models), encodeList(s.Networks),
+		encodeList(s.Models), encodeList(s.Networks), project,
 	})
 }
 

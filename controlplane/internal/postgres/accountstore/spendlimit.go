@@ -14,6 +14,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/changestore"
 	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/controlplane/internal/project"
 	"modelgateway/controlplane/internal/spendlimit"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease/allocator"
@@ -22,7 +23,7 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// SpendLimits keeps the limits of accounts and keys.
+// SpendLimits keeps the limits of accounts, projects and keys.
 type SpendLimits struct{ db *postgres.DB }
 
 // NewSpendLimits returns a store that uses db.
@@ -33,16 +34,9 @@ var _ spendlimit.Store = (*SpendLimits)(nil)
 func (s *SpendLimits) Create(ctx context.Context, l spendlimit.Limit) (made spendlimit.Limit, change *wire.KeyChange, err error) {
 	err = s.db.InRevision(ctx, "create limit", func(q *sqlcgen.Queries, rev int64) error {
 		change = nil
-		if l.KeyID != nil {
-			owner, err := q.GetKey(ctx, ident.UUID(*l.KeyID))
-			if err != nil {
-				return postgres.NotFoundAs("get key", err, key.ErrNotFound)
-			}
-			if owner.AccountID != ident.UUID(l.AccountID) {
-				return key.ErrNotFound
-			}
+		if err := checkOwner(ctx, q, &l); err != nil {
+			return err
 		}
-
 		if err := q.InsertLimit(ctx, insertedLimit(&l, rev)); err != nil {
 			return err
 		}
@@ -54,15 +48,9 @@ func (s *SpendLimits) Create(ctx context.Context, l spendlimit.Limit) (made spen
 			return err // it was created before
 		}
 
-		// Changes are made one after the other, so no other one can exceed the bound together with this one.
-		n, err := q.CountLimits(ctx, sqlcgen.CountLimitsParams{AccountID: row.AccountID, KeyID: row.KeyID})
-		if err != nil {
+		if err := checkNumber(ctx, q, row.AccountID); err != nil {
 			return err
 		}
-		if n.OfAccount+n.OfKey > spendlimit.MaxLimits {
-			return spendlimit.ErrTooMany
-		}
-
 		if change, err = announceLimit(ctx, q, rev, &row); err != nil {
 			return err
 		}
@@ -74,11 +62,48 @@ func (s *SpendLimits) Create(ctx context.Context, l spendlimit.Limit) (made spen
 	return made, change, err
 }
 
+// checkOwner returns the error of a limit whose key or project does not exist, or is that of another account.
+func checkOwner(ctx context.Context, q *sqlcgen.Queries, l *spendlimit.Limit) error {
+	switch {
+	case l.KeyID != nil:
+		owner, err := q.GetKey(ctx, ident.UUID(*l.KeyID))
+		if err != nil {
+			return postgres.NotFoundAs("get key", err, key.ErrNotFound)
+		}
+		if owner.AccountID != ident.UUID(l.AccountID) {
+			return key.ErrNotFound
+		}
+	case l.ProjectID != nil:
+		owner, err := q.GetProject(ctx, ident.UUID(*l.ProjectID))
+		if err != nil {
+			return postgres.NotFoundAs("get project", err, project.ErrNotFound)
+		}
+		if owner.AccountID != ident.UUID(l.AccountID) || owner.DeletedAt != nil {
+			return project.ErrNotFound
+		}
+	}
+	return nil
+}
+
+// checkNumber refuses a change after which more limits apply to a request than it may have needs. Changes are made one after the
+// other, so no other one can exceed the bound together with this one.
+func checkNumber(ctx context.Context, q *sqlcgen.Queries, account ident.UUID) error {
+	most, err := q.CountLimits(ctx, account)
+	if err != nil {
+		return fmt.Errorf("count limits: %w", err)
+	}
+	if most > spendlimit.MaxLimits {
+		return spendlimit.ErrTooMany
+	}
+	return nil
+}
+
 func insertedLimit(l *spendlimit.Limit, rev int64) sqlcgen.InsertLimitParams {
 	return sqlcgen.InsertLimitParams{
 		Number:        l.Number,
 		ID:            ident.UUID(l.ID),
 		AccountID:     ident.UUID(l.AccountID),
+		ProjectID:     (*ident.UUID)(l.ProjectID),
 		KeyID:         (*ident.UUID)(l.KeyID),
 		Name:          l.Name,
 		Amount:        int64(l.Amount),
@@ -91,7 +116,8 @@ func insertedLimit(l *spendlimit.Limit, rev int64) sqlcgen.InsertLimitParams {
 	}
 }
 
-// announceLimit stores the change of a key or an account for the proxies, because they have to read the records of keys again.
+// announceLimit stores the change of a key or an account for the proxies, because they have to read the records of keys again. That of a
+// project is one of its account: the keys that are in it when a proxy reads them need not be those that are in it now.
 func announceLimit(ctx context.Context, q *sqlcgen.Queries, rev int64, row *sqlcgen.Limit) (*wire.KeyChange, error) {
 	kind, owner := wire.AccountUpdated, (*sqlcgen.ApiKey)(nil)
 	if row.KeyID != nil {
@@ -120,6 +146,7 @@ func (s *SpendLimits) Get(ctx context.Context, id spendlimit.ID) (spendlimit.Lim
 func (s *SpendLimits) List(ctx context.Context, query spendlimit.Query) ([]spendlimit.Limit, error) {
 	rows, err := s.db.Queries().ListLimits(ctx, sqlcgen.ListLimitsParams{
 		AccountID: ident.UUID(query.AccountID),
+		ProjectID: (*ident.UUID)(query.ProjectID),
 		KeyID:     (*ident.UUID)(query.KeyID),
 		After:     ident.UUID(query.After),
 		RowLimit:  int32(query.Limit),
@@ -337,6 +364,7 @@ func toLimit(r *sqlcgen.Limit) (spendlimit.Limit, error) {
 	l := spendlimit.Limit{
 		ID:        spendlimit.ID(r.ID),
 		AccountID: account.ID(r.AccountID),
+		ProjectID: (*project.ID)(r.ProjectID),
 		KeyID:     (*key.ID)(r.KeyID),
 		Name:      r.Name,
 		Amount:    money.Nano(r.Amount),

@@ -2,11 +2,12 @@
 -- The arrays have one element for each key. Returns the rows of those keys whose id, hash and external id did not exist. An
 -- empty text or ciphertext, and a negative limit, mean null. Settings are objects with the columns of that name.
 insert into api_keys (id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, revision,
-    description, metadata, expires_at, expiry_event_at, paused, models, networks)
+    description, metadata, expires_at, expiry_event_at, paused, models, networks, project_id)
 select k.id, k.account_id, nullif(k.external_id, ''), k.name, k.lookup_hash, nullif(k.pepper_id, ''), nullif(k.ciphertext, ''::bytea),
     nullif(k.cipher_key_id, ''), k.hint, case when k.spend_limit >= 0 then k.spend_limit end, @revision::bigint,
     k.settings ->> 'description', k.settings -> 'metadata', (k.settings ->> 'expires_at')::timestamptz,
-    (k.settings ->> 'expiry_event_at')::timestamptz, (k.settings ->> 'paused')::boolean, k.settings -> 'models', k.settings -> 'networks'
+    (k.settings ->> 'expiry_event_at')::timestamptz, (k.settings ->> 'paused')::boolean, k.settings -> 'models', k.settings -> 'networks',
+    (k.settings ->> 'project_id')::uuid
 from (
     select unnest(@ids::uuid[]) as id, unnest(@account_ids::uuid[]) as account_id, unnest(@external_ids::text[]) as external_id,
         unnest(@names::text[]) as name, unnest(@lookup_hashes::bytea[]) as lookup_hash, unnest(@pepper_ids::text[]) as pepper_id,
@@ -39,6 +40,7 @@ select * from api_keys where id = @id for update;
 -- name: ListKeys :many
 select * from api_keys
 where account_id = @account_id and id > @after and (@external_id::text = '' or external_id = @external_id)
+    and (sqlc.narg('project_id')::uuid is null or project_id = sqlc.narg('project_id'))
 order by id
 limit @row_limit;
 
@@ -46,7 +48,7 @@ limit @row_limit;
 update api_keys
 set name = @name, spend_limit = @spend_limit, description = @description, metadata = @metadata, expires_at = sqlc.narg('expires_at'),
     expiry_event_at = case when expires_at is distinct from sqlc.narg('expires_at') then sqlc.narg('expiry_event_at') else expiry_event_at end,
-    paused = @paused, models = @models, networks = @networks, revision = @revision, updated_at = now()
+    paused = @paused, models = @models, networks = @networks, project_id = sqlc.narg('project_id'), revision = @revision, updated_at = now()
 where id = @id
 returning *;
 

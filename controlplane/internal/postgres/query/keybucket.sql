@@ -21,7 +21,8 @@ with changed as (
     union
     select k.id from accounts a join api_keys k on k.account_id = a.id where a.revision > @since and k.id > @after
     union
-    select k.id from limits l join api_keys k on k.account_id = l.account_id and (l.key_id is null or l.key_id = k.id)
+    select k.id from limits l join api_keys k on k.account_id = l.account_id
+        and (l.key_id = k.id or l.project_id = k.project_id or (l.key_id is null and l.project_id is null))
     where l.revision > @since and k.id > @after
     union
     select h.key_id from key_hashes h where h.revision > @since and h.key_id > @after

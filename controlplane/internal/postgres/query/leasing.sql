@@ -246,11 +246,11 @@ select w.hash::bytea as lookup_hash, m.cluster_epoch, m.revision, k.id as key_id
     coalesce(a.price_multiplier, 0)::bigint as price_multiplier, coalesce(a.model_multipliers, '{}')::jsonb as model_multipliers,
     k.expires_at, coalesce(k.paused, false)::boolean as paused, coalesce(k.models, '[]')::jsonb as models, coalesce(k.networks, '[]')::jsonb as networks,
     coalesce((
-        select jsonb_agg(jsonb_build_object('id', x.number, 'name', 'lim_' || replace(x.id::text, '-', ''), 'scope', case when x.key_id is null then 'account' else 'key' end, 'models', x.models, 'window', jsonb_build_object(
+        select jsonb_agg(jsonb_build_object('id', x.number, 'name', 'lim_' || replace(x.id::text, '-', ''), 'scope', case when x.key_id is not null then 'key' when x.project_id is not null then 'project' else 'account' end, 'models', x.models, 'window', jsonb_build_object(
             'period', x.period, 'time_zone', x.time_zone, 'length_seconds', x.length_seconds, 'anchor_unix', x.anchor_unix), 'newest', (
                 select jsonb_build_object('number', w.id & 16777215, 'start_ms', (extract(epoch from w.starts_at) * 1000)::bigint, 'end_ms', (extract(epoch from w.ends_at) * 1000)::bigint)
-                from pools w where w.limit_number = x.number and x.period = 'first_use' order by w.id desc limit 1)) order by x.key_id is null, x.number)
-        from limits x where x.account_id = a.id and (x.key_id is null or x.key_id = k.id) and x.removed_at is null), '[]')::jsonb as limits,
+                from pools w where w.limit_number = x.number and x.period = 'first_use' order by w.id desc limit 1)) order by x.key_id is null, x.project_id is null, x.number)
+        from limits x where x.account_id = a.id and (x.key_id = k.id or x.project_id = k.project_id or (x.key_id is null and x.project_id is null)) and x.removed_at is null), '[]')::jsonb as limits,
     case when h.secret = 'ended' or (h.secret = 'previous' and k.previous_until <= now()) then 1
         when h.secret = 'previous' then floor(extract(epoch from k.previous_until) * 1000)
         else 0 end::bigint as secret_until_ms
@@ -272,11 +272,11 @@ select a.id as account_id, k.id as key_id, (a.status = 'active' and k.revoked_at
     coalesce(a.model_multipliers, '{}')::jsonb as model_multipliers,
     k.expires_at, coalesce(k.paused, false)::boolean as paused, coalesce(k.models, '[]')::jsonb as models, coalesce(k.networks, '[]')::jsonb as networks,
     coalesce((
-        select jsonb_agg(jsonb_build_object('id', x.number, 'name', 'lim_' || replace(x.id::text, '-', ''), 'scope', case when x.key_id is null then 'account' else 'key' end, 'models', x.models, 'window', jsonb_build_object(
+        select jsonb_agg(jsonb_build_object('id', x.number, 'name', 'lim_' || replace(x.id::text, '-', ''), 'scope', case when x.key_id is not null then 'key' when x.project_id is not null then 'project' else 'account' end, 'models', x.models, 'window', jsonb_build_object(
             'period', x.period, 'time_zone', x.time_zone, 'length_seconds', x.length_seconds, 'anchor_unix', x.anchor_unix), 'newest', (
                 select jsonb_build_object('number', w.id & 16777215, 'start_ms', (extract(epoch from w.starts_at) * 1000)::bigint, 'end_ms', (extract(epoch from w.ends_at) * 1000)::bigint)
-                from pools w where w.limit_number = x.number and x.period = 'first_use' order by w.id desc limit 1)) order by x.key_id is null, x.number)
-        from limits x where x.account_id = a.id and (x.key_id is null or x.key_id = k.id) and x.removed_at is null), '[]')::jsonb as limits
+                from pools w where w.limit_number = x.number and x.period = 'first_use' order by w.id desc limit 1)) order by x.key_id is null, x.project_id is null, x.number)
+        from limits x where x.account_id = a.id and (x.key_id = k.id or x.project_id = k.project_id or (x.key_id is null and x.project_id is null)) and x.removed_at is null), '[]')::jsonb as limits
 from accounts a
 left join api_keys k on k.id = sqlc.narg('key_id')::uuid and k.account_id = a.id
 join pools b on b.account_id = a.id and b.kind = 1 and b.key_id is null

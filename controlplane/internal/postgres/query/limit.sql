@@ -1,22 +1,26 @@
--- Limits of accounts and keys. Their windows are pools (see leasing.sql).
+-- Limits of accounts, projects and keys. Their windows are pools (see leasing.sql).
 
 -- name: InsertLimit :exec
 -- A repeated call changes nothing.
-insert into limits (number, id, account_id, key_id, name, amount, period, time_zone, length_seconds, anchor_unix, models, revision)
-values (@number, @id, @account_id, sqlc.narg('key_id'), @name, @amount, @period, @time_zone, @length_seconds, @anchor_unix, @models, @revision)
+insert into limits (number, id, account_id, project_id, key_id, name, amount, period, time_zone, length_seconds, anchor_unix, models, revision)
+values (@number, @id, @account_id, sqlc.narg('project_id'), sqlc.narg('key_id'), @name, @amount, @period, @time_zone, @length_seconds, @anchor_unix, @models, @revision)
 on conflict (id) do nothing;
 
 -- name: CountLimits :one
--- The limits of an account, and of the key with the most, or of one key. A revoked key needs none.
-select (select count(*) from limits l where l.account_id = @account_id and l.key_id is null and l.removed_at is null)::bigint as of_account,
+-- How many limits of an account may apply to one request at most, beside the spend limits of keys: those of the account, with those of
+-- the key and its project that have the most, or of a project that may still get a key. A revoked key needs none.
+with owned as (
+    select l.project_id, l.key_id, count(*) as n from limits l
+    where l.account_id = @account_id and l.removed_at is null
+    group by l.project_id, l.key_id
+)
+select (coalesce((select o.n from owned o where o.project_id is null and o.key_id is null), 0) + greatest(
+    coalesce((select max(o.n) from owned o where o.project_id is not null), 0),
     coalesce((
-        select max(c.n) from (
-            select count(*) as n from limits l
-            join api_keys k on k.id = l.key_id and k.revoked_at is null
-            where l.account_id = @account_id and l.removed_at is null
-                and l.key_id = coalesce(sqlc.narg('key_id')::uuid, l.key_id)
-            group by l.key_id
-        ) as c), 0)::bigint as of_key;
+        select max(o.n + coalesce(p.n, 0)) from owned o
+        join api_keys k on k.id = o.key_id and k.revoked_at is null
+        left join owned p on p.project_id = k.project_id
+    ), 0)))::bigint as most;
 
 -- name: GetLimit :one
 select * from limits where id = @id;
@@ -28,6 +32,7 @@ select * from limits where id = @id for update;
 select * from limits
 where account_id = @account_id and removed_at is null and id > @after
     and (sqlc.narg('key_id')::uuid is null or key_id = sqlc.narg('key_id'))
+    and (sqlc.narg('project_id')::uuid is null or project_id = sqlc.narg('project_id'))
 order by id
 limit @row_limit;
 
@@ -38,6 +43,9 @@ returning *;
 -- name: RemoveLimit :one
 update limits set removed_at = now(), revision = @revision, updated_at = now() where id = @id
 returning *;
+
+-- name: RemoveProjectLimits :exec
+update limits set removed_at = now(), revision = @revision, updated_at = now() where project_id = @project_id and removed_at is null;
 
 -- name: LockOpenWindows :many
 -- The windows in which requests may still count. The limit is locked, so that no others are made meanwhile.

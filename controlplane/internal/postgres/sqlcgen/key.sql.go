@@ -14,7 +14,7 @@ import (
 )
 
 const getKey = `-- name: GetKey :one
-select id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, expiry_event_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at from api_keys where id = $1
+select id, account_id, project_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, expiry_event_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at from api_keys where id = $1
 `
 
 func (q *Queries) GetKey(ctx context.Context, id ident.UUID) (ApiKey, error) {
@@ -23,6 +23,7 @@ func (q *Queries) GetKey(ctx context.Context, id ident.UUID) (ApiKey, error) {
 	err := row.Scan(
 		&i.ID,
 		&i.AccountID,
+		&i.ProjectID,
 		&i.ExternalID,
 		&i.Name,
 		&i.LookupHash,
@@ -51,7 +52,7 @@ func (q *Queries) GetKey(ctx context.Context, id ident.UUID) (ApiKey, error) {
 }
 
 const getKeyByHash = `-- name: GetKeyByHash :one
-select id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, expiry_event_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at from api_keys k
+select id, account_id, project_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, expiry_event_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at from api_keys k
 where k.id = coalesce((select f.id from api_keys f where f.lookup_hash = $1), (select h.key_id from key_hashes h where h.hash = $1))
 `
 
@@ -61,6 +62,7 @@ func (q *Queries) GetKeyByHash(ctx context.Context, lookupHash []byte) (ApiKey, 
 	err := row.Scan(
 		&i.ID,
 		&i.AccountID,
+		&i.ProjectID,
 		&i.ExternalID,
 		&i.Name,
 		&i.LookupHash,
@@ -90,11 +92,12 @@ func (q *Queries) GetKeyByHash(ctx context.Context, lookupHash []byte) (ApiKey, 
 
 const insertKeys = `-- name: InsertKeys :many
 insert into api_keys (id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, revision,
-    description, metadata, expires_at, expiry_event_at, paused, models, networks)
+    description, metadata, expires_at, expiry_event_at, paused, models, networks, project_id)
 select k.id, k.account_id, nullif(k.external_id, ''), k.name, k.lookup_hash, nullif(k.pepper_id, ''), nullif(k.ciphertext, ''::bytea),
     nullif(k.cipher_key_id, ''), k.hint, case when k.spend_limit >= 0 then k.spend_limit end, $1::bigint,
     k.settings ->> 'description', k.settings -> 'metadata', (k.settings ->> 'expires_at')::timestamptz,
-    (k.settings ->> 'expiry_event_at')::timestamptz, (k.settings ->> 'paused')::boolean, k.settings -> 'models', k.settings -> 'networks'
+    (k.settings ->> 'expiry_event_at')::timestamptz, (k.settings ->> 'paused')::boolean, k.settings -> 'models', k.settings -> 'networks',
+    (k.settings ->> 'project_id')::uuid
 from (
     select unnest($2::uuid[]) as id, unnest($3::uuid[]) as account_id, unnest($4::text[]) as external_id,
         unnest($5::text[]) as name, unnest($6::bytea[]) as lookup_hash, unnest($7::text[]) as pepper_id,
@@ -104,7 +107,7 @@ from (
 ) k
 where not exists (select from key_hashes h where h.hash = k.lookup_hash)
 on conflict do nothing
-returning id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, expiry_event_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at
+returning id, account_id, project_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, expiry_event_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at
 `
 
 type InsertKeysParams struct {
@@ -149,6 +152,7 @@ func (q *Queries) InsertKeys(ctx context.Context, arg InsertKeysParams) ([]ApiKe
 		if err := rows.Scan(
 			&i.ID,
 			&i.AccountID,
+			&i.ProjectID,
 			&i.ExternalID,
 			&i.Name,
 			&i.LookupHash,
@@ -307,16 +311,18 @@ func (q *Queries) LastRequestsOfKeys(ctx context.Context, keyIds []ident.UUID) (
 }
 
 const listKeys = `-- name: ListKeys :many
-select id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, expiry_event_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at from api_keys
+select id, account_id, project_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, expiry_event_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at from api_keys
 where account_id = $1 and id > $2 and ($3::text = '' or external_id = $3)
+    and ($4::uuid is null or project_id = $4)
 order by id
-limit $4
+limit $5
 `
 
 type ListKeysParams struct {
 	AccountID  ident.UUID
 	After      ident.UUID
 	ExternalID string
+	ProjectID  *ident.UUID
 	RowLimit   int32
 }
 
@@ -325,6 +331,7 @@ func (q *Queries) ListKeys(ctx context.Context, arg ListKeysParams) ([]ApiKey, e
 		arg.AccountID,
 		arg.After,
 		arg.ExternalID,
+		arg.ProjectID,
 		arg.RowLimit,
 	)
 	if err != nil {
@@ -337,6 +344,7 @@ func (q *Queries) ListKeys(ctx context.Context, arg ListKeysParams) ([]ApiKey, e
 		if err := rows.Scan(
 			&i.ID,
 			&i.AccountID,
+			&i.ProjectID,
 			&i.ExternalID,
 			&i.Name,
 			&i.LookupHash,
@@ -412,7 +420,7 @@ func (q *Queries) LockExpiringKeys(ctx context.Context, arg LockExpiringKeysPara
 }
 
 const lockKey = `-- name: LockKey :one
-select id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, expiry_event_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at from api_keys where id = $1 for update
+select id, account_id, project_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, expiry_event_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at from api_keys where id = $1 for update
 `
 
 func (q *Queries) LockKey(ctx context.Context, id ident.UUID) (ApiKey, error) {
@@ -421,6 +429,7 @@ func (q *Queries) LockKey(ctx context.Context, id ident.UUID) (ApiKey, error) {
 	err := row.Scan(
 		&i.ID,
 		&i.AccountID,
+		&i.ProjectID,
 		&i.ExternalID,
 		&i.Name,
 		&i.LookupHash,
@@ -472,7 +481,7 @@ func (q *Queries) RetireHashes(ctx context.Context, arg RetireHashesParams) erro
 }
 
 const revokeKey = `-- name: RevokeKey :one
-update api_keys set revoked_at = now(), revision = $1, updated_at = now() where id = $2 returning id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, expiry_event_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at
+update api_keys set revoked_at = now(), revision = $1, updated_at = now() where id = $2 returning id, account_id, project_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, expiry_event_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at
 `
 
 type RevokeKeyParams struct {
@@ -486,6 +495,7 @@ func (q *Queries) RevokeKey(ctx context.Context, arg RevokeKeyParams) (ApiKey, e
 	err := row.Scan(
 		&i.ID,
 		&i.AccountID,
+		&i.ProjectID,
 		&i.ExternalID,
 		&i.Name,
 		&i.LookupHash,
@@ -521,7 +531,7 @@ set lookup_hash = $1, pepper_id = $2::text, ciphertext = $3::bytea, cipher_key_i
         then date_trunc('milliseconds', clock_timestamp() + make_interval(secs => $7::float8)) end,
     revision = $8, updated_at = now()
 where id = $9
-returning id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, expiry_event_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at
+returning id, account_id, project_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, expiry_event_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at
 `
 
 type RotateKeyParams struct {
@@ -552,6 +562,7 @@ func (q *Queries) RotateKey(ctx context.Context, arg RotateKeyParams) (ApiKey, e
 	err := row.Scan(
 		&i.ID,
 		&i.AccountID,
+		&i.ProjectID,
 		&i.ExternalID,
 		&i.Name,
 		&i.LookupHash,
@@ -597,9 +608,9 @@ const updateKey = `-- name: UpdateKey :one
 update api_keys
 set name = $1, spend_limit = $2, description = $3, metadata = $4, expires_at = $5,
     expiry_event_at = case when expires_at is distinct from $5 then $6 else expiry_event_at end,
-    paused = $7, models = $8, networks = $9, revision = $10, updated_at = now()
-where id = $11
-returning id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, expiry_event_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at
+    paused = $7, models = $8, networks = $9, project_id = $10, revision = $11, updated_at = now()
+where id = $12
+returning id, account_id, project_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, expiry_event_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at
 `
 
 type UpdateKeyParams struct {
@@ -612,6 +623,7 @@ type UpdateKeyParams struct {
 	Paused        bool
 	Models        []byte
 	Networks      []byte
+	ProjectID     *ident.UUID
 	Revision      int64
 	ID            ident.UUID
 }
@@ -627,6 +639,7 @@ func (q *Queries) UpdateKey(ctx context.Context, arg UpdateKeyParams) (ApiKey, e
 		arg.Paused,
 		arg.Models,
 		arg.Networks,
+		arg.ProjectID,
 		arg.Revision,
 		arg.ID,
 	)
@@ -634,6 +647,7 @@ func (q *Queries) UpdateKey(ctx context.Context, arg UpdateKeyParams) (ApiKey, e
 	err := row.Scan(
 		&i.ID,
 		&i.AccountID,
+		&i.ProjectID,
 		&i.ExternalID,
 		&i.Name,
 		&i.LookupHash,

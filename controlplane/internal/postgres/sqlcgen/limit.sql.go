@@ -13,33 +13,27 @@ import (
 )
 
 const countLimits = `-- name: CountLimits :one
-select (select count(*) from limits l where l.account_id = $1 and l.key_id is null and l.removed_at is null)::bigint as of_account,
+with owned as (
+    select l.project_id, l.key_id, count(*) as n from limits l
+    where l.account_id = $1 and l.removed_at is null
+    group by l.project_id, l.key_id
+)
+select (coalesce((select o.n from owned o where o.project_id is null and o.key_id is null), 0) + greatest(
+    coalesce((select max(o.n) from owned o where o.project_id is not null), 0),
     coalesce((
-        select max(c.n) from (
-            select count(*) as n from limits l
-            join api_keys k on k.id = l.key_id and k.revoked_at is null
-            where l.account_id = $1 and l.removed_at is null
-                and l.key_id = coalesce($2::uuid, l.key_id)
-            group by l.key_id
-        ) as c), 0)::bigint as of_key
+        select max(o.n + coalesce(p.n, 0)) from owned o
+        join api_keys k on k.id = o.key_id and k.revoked_at is null
+        left join owned p on p.project_id = k.project_id
+    ), 0)))::bigint as most
 `
 
-type CountLimitsParams struct {
-	AccountID ident.UUID
-	KeyID     *ident.UUID
-}
-
-type CountLimitsRow struct {
-	OfAccount int64
-	OfKey     int64
-}
-
-// The limits of an account, and of the key with the most, or of one key. A revoked key needs none.
-func (q *Queries) CountLimits(ctx context.Context, arg CountLimitsParams) (CountLimitsRow, error) {
-	row := q.db.QueryRow(ctx, countLimits, arg.AccountID, arg.KeyID)
-	var i CountLimitsRow
-	err := row.Scan(&i.OfAccount, &i.OfKey)
-	return i, err
+// How many limits of an account may apply to one request at most, beside the spend limits of keys: those of the account, with those of
+// the key and its project that have the most, or of a project that may still get a key. A revoked key needs none.
+func (q *Queries) CountLimits(ctx context.Context, accountID ident.UUID) (int64, error) {
+	row := q.db.QueryRow(ctx, countLimits, accountID)
+	var most int64
+	err := row.Scan(&most)
+	return most, err
 }
 
 const currentWindows = `-- name: CurrentWindows :many
@@ -105,7 +99,7 @@ func (q *Queries) ForgiveWindow(ctx context.Context, arg ForgiveWindowParams) er
 }
 
 const getLimit = `-- name: GetLimit :one
-select number, id, account_id, key_id, name, amount, period, time_zone, length_seconds, anchor_unix, models, removed_at, revision, created_at, updated_at from limits where id = $1
+select number, id, account_id, project_id, key_id, name, amount, period, time_zone, length_seconds, anchor_unix, models, removed_at, revision, created_at, updated_at from limits where id = $1
 `
 
 func (q *Queries) GetLimit(ctx context.Context, id ident.UUID) (Limit, error) {
@@ -115,6 +109,7 @@ func (q *Queries) GetLimit(ctx context.Context, id ident.UUID) (Limit, error) {
 		&i.Number,
 		&i.ID,
 		&i.AccountID,
+		&i.ProjectID,
 		&i.KeyID,
 		&i.Name,
 		&i.Amount,
@@ -133,8 +128,8 @@ func (q *Queries) GetLimit(ctx context.Context, id ident.UUID) (Limit, error) {
 
 const insertLimit = `-- name: InsertLimit :exec
 
-insert into limits (number, id, account_id, key_id, name, amount, period, time_zone, length_seconds, anchor_unix, models, revision)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+insert into limits (number, id, account_id, project_id, key_id, name, amount, period, time_zone, length_seconds, anchor_unix, models, revision)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
 on conflict (id) do nothing
 `
 
@@ -142,6 +137,7 @@ type InsertLimitParams struct {
 	Number        int64
 	ID            ident.UUID
 	AccountID     ident.UUID
+	ProjectID     *ident.UUID
 	KeyID         *ident.UUID
 	Name          string
 	Amount        int64
@@ -153,13 +149,14 @@ type InsertLimitParams struct {
 	Revision      int64
 }
 
-// Limits of accounts and keys. Their windows are pools (see leasing.sql).
+// Limits of accounts, projects and keys. Their windows are pools (see leasing.sql).
 // A repeated call changes nothing.
 func (q *Queries) InsertLimit(ctx context.Context, arg InsertLimitParams) error {
 	_, err := q.db.Exec(ctx, insertLimit,
 		arg.Number,
 		arg.ID,
 		arg.AccountID,
+		arg.ProjectID,
 		arg.KeyID,
 		arg.Name,
 		arg.Amount,
@@ -174,17 +171,19 @@ func (q *Queries) InsertLimit(ctx context.Context, arg InsertLimitParams) error 
 }
 
 const listLimits = `-- name: ListLimits :many
-select number, id, account_id, key_id, name, amount, period, time_zone, length_seconds, anchor_unix, models, removed_at, revision, created_at, updated_at from limits
+select number, id, account_id, project_id, key_id, name, amount, period, time_zone, length_seconds, anchor_unix, models, removed_at, revision, created_at, updated_at from limits
 where account_id = $1 and removed_at is null and id > $2
     and ($3::uuid is null or key_id = $3)
+    and ($4::uuid is null or project_id = $4)
 order by id
-limit $4
+limit $5
 `
 
 type ListLimitsParams struct {
 	AccountID ident.UUID
 	After     ident.UUID
 	KeyID     *ident.UUID
+	ProjectID *ident.UUID
 	RowLimit  int32
 }
 
@@ -193,6 +192,7 @@ func (q *Queries) ListLimits(ctx context.Context, arg ListLimitsParams) ([]Limit
 		arg.AccountID,
 		arg.After,
 		arg.KeyID,
+		arg.ProjectID,
 		arg.RowLimit,
 	)
 	if err != nil {
@@ -206,6 +206,7 @@ func (q *Queries) ListLimits(ctx context.Context, arg ListLimitsParams) ([]Limit
 			&i.Number,
 			&i.ID,
 			&i.AccountID,
+			&i.ProjectID,
 			&i.KeyID,
 			&i.Name,
 			&i.Amount,
@@ -286,7 +287,7 @@ func (q *Queries) ListWindows(ctx context.Context, arg ListWindowsParams) ([]Lis
 }
 
 const lockLimit = `-- name: LockLimit :one
-select number, id, account_id, key_id, name, amount, period, time_zone, length_seconds, anchor_unix, models, removed_at, revision, created_at, updated_at from limits where id = $1 for update
+select number, id, account_id, project_id, key_id, name, amount, period, time_zone, length_seconds, anchor_unix, models, removed_at, revision, created_at, updated_at from limits where id = $1 for update
 `
 
 func (q *Queries) LockLimit(ctx context.Context, id ident.UUID) (Limit, error) {
@@ -296,6 +297,7 @@ func (q *Queries) LockLimit(ctx context.Context, id ident.UUID) (Limit, error) {
 		&i.Number,
 		&i.ID,
 		&i.AccountID,
+		&i.ProjectID,
 		&i.KeyID,
 		&i.Name,
 		&i.Amount,
@@ -352,7 +354,7 @@ func (q *Queries) LockOpenWindows(ctx context.Context, arg LockOpenWindowsParams
 
 const removeLimit = `-- name: RemoveLimit :one
 update limits set removed_at = now(), revision = $1, updated_at = now() where id = $2
-returning number, id, account_id, key_id, name, amount, period, time_zone, length_seconds, anchor_unix, models, removed_at, revision, created_at, updated_at
+returning number, id, account_id, project_id, key_id, name, amount, period, time_zone, length_seconds, anchor_unix, models, removed_at, revision, created_at, updated_at
 `
 
 type RemoveLimitParams struct {
@@ -367,6 +369,7 @@ func (q *Queries) RemoveLimit(ctx context.Context, arg RemoveLimitParams) (Limit
 		&i.Number,
 		&i.ID,
 		&i.AccountID,
+		&i.ProjectID,
 		&i.KeyID,
 		&i.Name,
 		&i.Amount,
@@ -383,9 +386,23 @@ func (q *Queries) RemoveLimit(ctx context.Context, arg RemoveLimitParams) (Limit
 	return i, err
 }
 
+const removeProjectLimits = `-- name: RemoveProjectLimits :exec
+update limits set removed_at = now(), revision = $1, updated_at = now() where project_id = $2 and removed_at is null
+`
+
+type RemoveProjectLimitsParams struct {
+	Revision  int64
+	ProjectID *ident.UUID
+}
+
+func (q *Queries) RemoveProjectLimits(ctx context.Context, arg RemoveProjectLimitsParams) error {
+	_, err := q.db.Exec(ctx, removeProjectLimits, arg.Revision, arg.ProjectID)
+	return err
+}
+
 const updateLimit = `-- name: UpdateLimit :one
 update limits set name = $1, amount = $2, models = $3, revision = $4, updated_at = now() where id = $5
-returning number, id, account_id, key_id, name, amount, period, time_zone, length_seconds, anchor_unix, models, removed_at, revision, created_at, updated_at
+returning number, id, account_id, project_id, key_id, name, amount, period, time_zone, length_seconds, anchor_unix, models, removed_at, revision, created_at, updated_at
 `
 
 type UpdateLimitParams struct {
@@ -409,6 +426,7 @@ func (q *Queries) UpdateLimit(ctx context.Context, arg UpdateLimitParams) (Limit
 		&i.Number,
 		&i.ID,
 		&i.AccountID,
+		&i.ProjectID,
 		&i.KeyID,
 		&i.Name,
 		&i.Amount,

@@ -42,6 +42,7 @@ type AdminToken struct {
 type ApiKey struct {
 	ID            ident.UUID
 	AccountID     ident.UUID
+	ProjectID     *ident.UUID
 	ExternalID    *string
 	Name          string
 	LookupHash    []byte
@@ -243,6 +244,7 @@ type Limit struct {
 	Number        int64
 	ID            ident.UUID
 	AccountID     ident.UUID
+	ProjectID     *ident.UUID
 	KeyID         *ident.UUID
 	Name          string
 	Amount        int64
@@ -315,6 +317,19 @@ type Pool struct {
 	Uncovered           int64
 	Expiring            int64
 	NextExpiry          *time.Time
+}
+
+type Project struct {
+	ID          ident.UUID
+	AccountID   ident.UUID
+	ExternalID  *string
+	Name        string
+	Description string
+	Metadata    []byte
+	DeletedAt   *time.Time
+	Revision    int64
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
 }
 
 type Provider struct {

@@ -71,6 +71,8 @@ func whichLimit(r *admission.RefusedError) string {
 		return "spend limit of this API key"
 	case r.Limit.Scope == limit.Account:
 		return "spend limit " + r.Limit.Name + " of this account"
+	case r.Limit.Scope == limit.Project:
+		return "spend limit " + r.Limit.Name + " of the project of this API key"
 	default:
 		return "spend limit " + r.Limit.Name + " of this API key"
 	}
