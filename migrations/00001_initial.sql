@@ -479,6 +479,8 @@ create table usage_records (
     seq bigint not null,
     account_id uuid not null,
     key_id uuid not null,
+    -- the project of the key when the request was admitted; null for none
+    project_id uuid,
     model text not null,
     format text not null,
     provider text not null default '',
@@ -637,6 +639,8 @@ create table usage_daily (
     booked_on date not null,
     used_on date not null,
     key_id uuid not null,
+    -- 00000000-0000-0000-0000-000000000000 for none
+    project_id uuid not null,
     model text not null,
     requests bigint not null,
     estimated bigint not null,
@@ -655,7 +659,7 @@ create table usage_daily (
     seconds bigint not null,
     server_tool_requests bigint not null,
     cost bigint not null,
-    primary key (account_id, booked_on, used_on, key_id, model)
+    primary key (account_id, booked_on, used_on, key_id, project_id, model)
 ) with (fillfactor = 70);
 create index usage_daily_used_idx on usage_daily (used_on);
 create index usage_daily_model_idx on usage_daily (model, used_on);
@@ -666,6 +670,7 @@ create table usage_weekly (
     week date not null,
     account_id uuid not null,
     key_id uuid not null,
+    project_id uuid not null,
     model text not null,
     requests bigint not null,
     estimated bigint not null,
@@ -684,7 +689,7 @@ create table usage_weekly (
     seconds bigint not null,
     server_tool_requests bigint not null,
     cost bigint not null,
-    primary key (week, account_id, key_id, model)
+    primary key (week, account_id, key_id, project_id, model)
 ) with (fillfactor = 70);
 
 -- For sums over all accounts.
@@ -720,8 +725,8 @@ begin
     insert into usage_daily as d
     select *
     from unnest(batch)
-    order by account_id, booked_on, used_on, key_id, model
-    on conflict (account_id, booked_on, used_on, key_id, model) do update
+    order by account_id, booked_on, used_on, key_id, project_id, model
+    on conflict (account_id, booked_on, used_on, key_id, project_id, model) do update
     set requests = d.requests + excluded.requests, estimated = d.estimated + excluded.estimated, client_gone = d.client_gone + excluded.client_gone,
         input = d.input + excluded.input,
         cached_input = d.cached_input + excluded.cached_input, cache_write = d.cache_write + excluded.cache_write,
@@ -731,13 +736,13 @@ begin
         server_tool_requests = d.server_tool_requests + excluded.server_tool_requests, cost = d.cost + excluded.cost;
 
     insert into usage_weekly as w
-    select used_on - (extract(isodow from used_on)::integer - 1), account_id, key_id, model, sum(requests), sum(estimated), sum(client_gone), sum(input),
+    select used_on - (extract(isodow from used_on)::integer - 1), account_id, key_id, project_id, model, sum(requests), sum(estimated), sum(client_gone), sum(input),
         sum(cached_input), sum(cache_write), sum(output), sum(reasoning), sum(audio_in), sum(audio_out), sum(image_in), sum(image_out),
         sum(images), sum(seconds), sum(server_tool_requests), sum(cost)
     from unnest(batch)
-    group by 1, 2, 3, 4
-    order by 1, 2, 3, 4
-    on conflict (week, account_id, key_id, model) do update
+    group by 1, 2, 3, 4, 5
+    order by 1, 2, 3, 4, 5
+    on conflict (week, account_id, key_id, project_id, model) do update
     set requests = w.requests + excluded.requests, estimated = w.estimated + excluded.estimated, client_gone = w.client_gone + excluded.client_gone,
         input = w.input + excluded.input,
         cached_input = w.cached_input + excluded.cached_input, cache_write = w.cache_write + excluded.cache_write,

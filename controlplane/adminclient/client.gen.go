@@ -432,6 +432,7 @@ const (
 	UsageGroupDay     UsageGroup = "day"
 	UsageGroupKey     UsageGroup = "key"
 	UsageGroupModel   UsageGroup = "model"
+	UsageGroupProject UsageGroup = "project"
 )
 
 // Defines values for UsageStatus.
@@ -3849,12 +3850,15 @@ type UsageDetail struct {
 	//
 	//
 	// Examples: 0.85
-	PriceMultiplier   Multiplier `json:"price_multiplier"`
-	PriceVersion      int64      `json:"price_version"`
-	Provider          *string    `json:"provider,omitempty"`
-	ProviderRequestID *string    `json:"provider_request_id,omitempty"`
-	Receipt           Receipt    `json:"receipt"`
-	RequestID         string     `json:"request_id"`
+	PriceMultiplier Multiplier `json:"price_multiplier"`
+	PriceVersion    int64      `json:"price_version"`
+
+	// ProjectID The project of the key when the request was admitted; absent for none.
+	ProjectID         *string `json:"project_id,omitempty"`
+	Provider          *string `json:"provider,omitempty"`
+	ProviderRequestID *string `json:"provider_request_id,omitempty"`
+	Receipt           Receipt `json:"receipt"`
+	RequestID         string  `json:"request_id"`
 
 	// Reservation A decimal in the account's currency.
 	//
@@ -3951,11 +3955,14 @@ type UsageRecord struct {
 	//
 	//
 	// Examples: 0.85
-	PriceMultiplier   Multiplier `json:"price_multiplier"`
-	PriceVersion      int64      `json:"price_version"`
-	Provider          *string    `json:"provider,omitempty"`
-	ProviderRequestID *string    `json:"provider_request_id,omitempty"`
-	RequestID         string     `json:"request_id"`
+	PriceMultiplier Multiplier `json:"price_multiplier"`
+	PriceVersion    int64      `json:"price_version"`
+
+	// ProjectID The project of the key when the request was admitted; absent for none.
+	ProjectID         *string `json:"project_id,omitempty"`
+	Provider          *string `json:"provider,omitempty"`
+	ProviderRequestID *string `json:"provider_request_id,omitempty"`
+	RequestID         string  `json:"request_id"`
 
 	// Reservation A decimal in the account's currency.
 	//
@@ -3978,7 +3985,7 @@ type UsageRecord struct {
 // UsageStatus defines model for UsageStatus.
 type UsageStatus string
 
-// UsageTotal Sums of usage. Day, account, key and model are present if the totals are grouped by them.
+// UsageTotal Sums of usage. Day, account, project, key and model are present if the totals are grouped by them; the project only if the keys were in one.
 type UsageTotal struct {
 	AccountID *string `json:"account_id,omitempty"`
 
@@ -4020,6 +4027,9 @@ type UsageTotal struct {
 	KeyID  *string `json:"key_id,omitempty"`
 	Model  *string `json:"model,omitempty"`
 	Output int64   `json:"output"`
+
+	// ProjectID The project of the key when the requests were admitted; absent for none.
+	ProjectID *string `json:"project_id,omitempty"`
 
 	// Reasoning Part of output.
 	Reasoning          int64 `json:"reasoning"`
@@ -5186,6 +5196,9 @@ type ListUsageParams struct {
 	// AccountID Only of this account.
 	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
 
+	// ProjectID Only of this project.
+	ProjectID *string `form:"project_id,omitempty" json:"project_id,omitempty"`
+
 	// KeyID Only of this API key.
 	KeyID *string `form:"key_id,omitempty" json:"key_id,omitempty"`
 
@@ -5234,6 +5247,9 @@ type ExportUsageParams struct {
 	// AccountID Only of this account.
 	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
 
+	// ProjectID Only of this project.
+	ProjectID *string `form:"project_id,omitempty" json:"project_id,omitempty"`
+
 	// KeyID Only of this API key.
 	KeyID *string `form:"key_id,omitempty" json:"key_id,omitempty"`
 
@@ -5274,6 +5290,9 @@ type GetUsageTotalsParams struct {
 
 	// AccountID Only of this account.
 	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
+
+	// ProjectID Only of this project.
+	ProjectID *string `form:"project_id,omitempty" json:"project_id,omitempty"`
 
 	// KeyID Only of this API key.
 	KeyID *string `form:"key_id,omitempty" json:"key_id,omitempty"`

@@ -16,6 +16,7 @@ func (u *Usage) AppendJSON(b []byte) []byte {
 	b = jsonappend.Int(b, "seq", u.Seq)
 	b = jsonappend.String(b, "account_id", u.AccountID)
 	b = jsonappend.String(b, "key_id", u.KeyID)
+	b = jsonappend.NonEmpty(b, "project_id", u.ProjectID)
 	b = jsonappend.String(b, "model", u.Model)
 	b = jsonappend.String(b, "format", u.Format)
 	b = jsonappend.NonEmpty(b, "provider", u.Provider)

@@ -76,6 +76,8 @@ type Usage struct {
 	Seq       int64  `json:"seq"`
 	AccountID string `json:"account_id"`
 	KeyID     string `json:"key_id"`
+	// ProjectID is the project of the key when the request was admitted; empty if it was in none.
+	ProjectID string `json:"project_id,omitempty"`
 	// Model is the gateway's name of the model, Format the request format.
 	Model    string `json:"model"`
 	Format   string `json:"format"`
@@ -185,8 +187,8 @@ func (u *Usage) Validate() error {
 	return err
 }
 
-// IDs are the identifiers of an event.
-type IDs struct{ Request, Account, Key ident.UUID }
+// IDs are the identifiers of an event. Project is zero for none.
+type IDs struct{ Request, Account, Key, Project ident.UUID }
 
 // Check returns the identifiers of the event, and the result of Validate.
 func (u *Usage) Check() (IDs, error) {
@@ -204,6 +206,9 @@ func (u *Usage) Check() (IDs, error) {
 		return id
 	}
 	ids.Request, ids.Account, ids.Key = parse(ident.Request, u.RequestID), parse(ident.Account, u.AccountID), parse(ident.Key, u.KeyID)
+	if u.ProjectID != "" {
+		ids.Project = parse(ident.Project, u.ProjectID)
+	}
 	if u.Session <= 0 || u.Seq <= 0 {
 		errs = append(errs, fmt.Errorf("event: session %d or sequence number %d is not positive", u.Session, u.Seq))
 	}

@@ -183,6 +183,8 @@ type LoadKeyResponse struct {
 type KeyRecord struct {
 	KeyID     string `json:"key_id"`
 	AccountID string `json:"account_id"`
+	// ProjectID is the project that the key is in; empty if it is in none.
+	ProjectID string `json:"project_id,omitempty"`
 	// Active is false for a revoked key and for every key of a suspended account.
 	Active bool `json:"active"`
 	// SecretUntilMS is when the secret of the hash stops working, in milliseconds since 1970, since a rotation has replaced it;

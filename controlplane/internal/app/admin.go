@@ -280,7 +280,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 			Log:            a.log,
 			ConfirmTimeout: confirmTimeout,
 		}),
-		Keys: a.newKeys(&keys),
+		Keys:     a.newKeys(&keys),
 		Projects: project.NewService(accountstore.NewProjects(a.adminDB)),
 		Limits: spendlimit.NewService(spendlimit.Config{
 			Store:          accountstore.NewSpendLimits(a.adminDB),

@@ -16,6 +16,7 @@ type usageLine struct {
 	RequestID         string       `json:"request_id"`
 	AccountID         string       `json:"account_id"`
 	KeyID             string       `json:"key_id"`
+	ProjectID         string       `json:"project_id,omitempty"`
 	Model             string       `json:"model"`
 	Format            string       `json:"format"`
 	Provider          string       `json:"provider,omitempty"`
@@ -45,6 +46,7 @@ func EncodeUsage(r *usage.Record) ([]byte, error) {
 		RequestID:         r.RequestID.String(),
 		AccountID:         r.AccountID.String(),
 		KeyID:             r.KeyID.String(),
+		ProjectID:         r.ProjectName(),
 		Model:             r.Model,
 		Format:            r.Format,
 		Provider:          r.Provider,

@@ -63,4 +63,6 @@ func (s *Service) Patch(ctx context.Context, id ID, p Patch) (Project, error) {
 }
 
 // Delete deletes a project without keys that are not revoked.
-func (s *Service) Delete(ctx context.Context, id ID, match etag.Match) error { return s.store.Delete(ctx, id, match) }
+func (s *Service) Delete(ctx context.Context, id ID, match etag.Match) error {
+	return s.store.Delete(ctx, id, match)
+}

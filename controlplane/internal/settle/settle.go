@@ -46,10 +46,12 @@ type Item struct {
 	// Publisher is nil if the event does not come from the usage stream.
 	Publisher *Publisher
 	// Event is nil if the payload is invalid; QuarantineReason says why.
-	Event            *event.Usage
-	RequestID        ident.UUID
-	AccountID        ident.UUID
-	KeyID            ident.UUID
+	Event     *event.Usage
+	RequestID ident.UUID
+	AccountID ident.UUID
+	KeyID     ident.UUID
+	// ProjectID is zero if the key was in no project.
+	ProjectID        ident.UUID
 	Payload          []byte
 	QuarantineReason string
 	// Reviewed means that an operator has decided that the event is to be charged: it may be implausible, and its request
@@ -151,7 +153,7 @@ func newItem(session int64, decoded *event.BatchEvent) Item {
 		return item
 	}
 
-	item.Event, item.RequestID, item.AccountID, item.KeyID = e, ids.Request, ids.Account, ids.Key
+	item.Event, item.RequestID, item.AccountID, item.KeyID, item.ProjectID = e, ids.Request, ids.Account, ids.Key, ids.Project
 	return item
 }
 
@@ -159,7 +161,9 @@ func newItem(session int64, decoded *event.BatchEvent) Item {
 const (
 	ReasonUnknownKey   = "there is no such key"
 	ReasonOtherAccount = "the key belongs to another account"
-	// ReasonUnknownWindow is that of an event that names windows of limits that are not those of its key.
+	// ReasonUnknownProject is that of an event that names a project that does not exist or is that of another account.
+	ReasonUnknownProject = "the account has no such project"
+	// ReasonUnknownWindow is that of an event that names windows of limits that are not those of its key, project or account.
 	ReasonUnknownWindow = "there is no such window of a limit of the key"
 	ReasonConflict      = "altered duplicate of a settled request"
 	ReasonNoLease       = "the session holds no lease of the account, so it cannot have admitted the request"

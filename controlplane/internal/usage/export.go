@@ -6,11 +6,13 @@ import (
 
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/key"
+	"modelgateway/controlplane/internal/project"
 )
 
 // ExportQuery selects records, oldest request first. Zero members select all.
 type ExportQuery struct {
 	AccountID account.ID
+	ProjectID project.ID
 	KeyID     key.ID
 	Model     string
 	// From and To bound the time at which the request started: From ≤ start < To.

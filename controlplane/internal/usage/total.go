@@ -6,12 +6,13 @@ import (
 
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/key"
+	"modelgateway/controlplane/internal/project"
 	"modelgateway/shared/money"
 )
 
 // Group selects the properties by which usage is grouped.
 type Group struct {
-	Day, Account, Key, Model bool
+	Day, Account, Project, Key, Model bool
 }
 
 // Total is the sum of the usage of one group. Properties that are not grouped by are zero.
@@ -19,6 +20,8 @@ type Total struct {
 	// Day is the day on which the requests started, in UTC or in the zone of the query.
 	Day       time.Time
 	AccountID account.ID
+	// ProjectID is zero also for usage of keys that were in no project.
+	ProjectID project.ID
 	KeyID     key.ID
 	Model     string
 	Sums
@@ -51,6 +54,7 @@ type Sums struct {
 type TotalQuery struct {
 	By        Group
 	AccountID account.ID
+	ProjectID project.ID
 	KeyID     key.ID
 	Model     string
 	// From and To are days: From ≤ day < To. They are midnights of UTC, whatever the zone is.
@@ -66,7 +70,7 @@ type TotalQuery struct {
 	Limit int
 }
 
-// Totals returns sums of usage, ordered by day, account, key and model. Settlement keeps them up
+// Totals returns sums of usage, ordered by day, account, project, key and model. Settlement keeps them up
 // to date, and they outlive the records, except for days of a zone that is not UTC.
 func (s *Service) Totals(ctx context.Context, q TotalQuery) ([]Total, error) {
 	if err := q.CheckZone(); err != nil {

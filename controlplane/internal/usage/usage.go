@@ -14,6 +14,7 @@ import (
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/ledger"
+	"modelgateway/controlplane/internal/project"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/money"
@@ -46,9 +47,11 @@ func (id RequestID) String() string { return ident.Request.Format(ident.UUID(id)
 
 // Record is the usage record of one finished request.
 type Record struct {
-	RequestID         RequestID
-	AccountID         account.ID
-	KeyID             key.ID
+	RequestID RequestID
+	AccountID account.ID
+	KeyID     key.ID
+	// ProjectID is the project of the key when the request was admitted; nil for none.
+	ProjectID         *project.ID
 	Model             string
 	Format            string
 	Provider          string
@@ -75,6 +78,14 @@ type Record struct {
 	Attempts []Attempt
 }
 
+// ProjectName returns the text form of ProjectID; empty for none.
+func (r *Record) ProjectName() string {
+	if r.ProjectID == nil {
+		return ""
+	}
+	return r.ProjectID.String()
+}
+
 // Attempt is a route that was tried or skipped.
 type Attempt struct {
 	event.Attempt
@@ -97,6 +108,7 @@ type Receipt struct {
 // Query selects records, newest request first. Zero members select all.
 type Query struct {
 	AccountID account.ID
+	ProjectID project.ID
 	KeyID     key.ID
 	Model     string
 	// From and To bound the time at which the request started: From ≤ start < To.

@@ -369,6 +369,7 @@ func (t *Tracker) charge(v *event.Video, usage price.Usage) error {
 		RequestID:         v.RequestID,
 		AccountID:         v.AccountID,
 		KeyID:             v.KeyID,
+		ProjectID:         v.ProjectID,
 		Model:             v.Model,
 		Format:            string(catalogkv.Videos),
 		Provider:          v.Provider,

@@ -31,6 +31,7 @@ func (h *Handlers) ExportUsage(ctx context.Context, _ *gen.Call, r gen.ExportUsa
 		Limit: exportPage,
 	}
 	q.AccountID, q.KeyID = convert.ReadOwner(&invalid, r.Params.AccountID, r.Params.KeyID)
+	q.ProjectID = convert.ReadProject(&invalid, r.Params.ProjectID)
 	convert.CheckTimeRange(&invalid, convert.Value(r.Params.From), convert.Value(r.Params.To))
 
 	if r.Params.Cursor != nil && *r.Params.Cursor != "" {
@@ -71,6 +72,7 @@ var usageHeader = slices.Concat([]any{
 	"request_id",
 	"account_id",
 	"key_id",
+	"project_id",
 	"model",
 	"format",
 	"provider",
@@ -109,6 +111,7 @@ func usageRow(w *spreadsheet.Writer, r *usage.Record, currency string) {
 		r.RequestID.String(),
 		r.AccountID.String(),
 		r.KeyID.String(),
+		r.ProjectName(),
 		r.Model,
 		r.Format,
 		r.Provider,

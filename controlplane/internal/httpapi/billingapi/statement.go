@@ -112,10 +112,10 @@ func startOf(params *gen.GetStatementParams) string {
 func statementCSV(s *statement.Statement, by usage.Group, currency string) ([]byte, error) {
 	var text bytes.Buffer
 	w := spreadsheet.NewWriter(&text)
-	w.Row("line", "date", "transaction_id", "reference", "reason", "request_id", "key_id", "model", "requests", "amount", "currency")
+	w.Row("line", "date", "transaction_id", "reference", "reason", "request_id", "project_id", "key_id", "model", "requests", "amount", "currency")
 
 	balance := func(line string, on time.Time, amount money.Nano) {
-		w.Row(line, spreadsheet.Raw(on.Format(time.DateOnly)), "", "", "", "", "", "", "", spreadsheet.Raw(amount.String()), currency)
+		w.Row(line, spreadsheet.Raw(on.Format(time.DateOnly)), "", "", "", "", "", "", "", "", spreadsheet.Raw(amount.String()), currency)
 	}
 	balance("opening_balance", s.Period.From, s.Opening)
 
@@ -128,6 +128,7 @@ func statementCSV(s *statement.Statement, by usage.Group, currency string) ([]by
 			t.Reference,
 			convert.Text(t.Reason),
 			convert.Text(t.RequestID),
+			"",
 			"",
 			"",
 			"",
@@ -146,6 +147,7 @@ func statementCSV(s *statement.Statement, by usage.Group, currency string) ([]by
 			"",
 			"",
 			"",
+			convert.Text(line.ProjectID),
 			convert.Text(line.KeyID),
 			convert.Text(line.Model),
 			spreadsheet.Int(t.Requests),

@@ -7,6 +7,7 @@ import (
 
 	"modelgateway/controlplane/internal/httpapi/convert"
 	"modelgateway/controlplane/internal/httpapi/gen"
+	"modelgateway/controlplane/internal/project"
 	"modelgateway/controlplane/internal/usage"
 	"modelgateway/controlplane/internal/validation"
 )
@@ -56,6 +57,7 @@ func totalQuery(params *gen.GetUsageTotalsParams, p *convert.Page) (usage.TotalQ
 		To:    convert.ReadDay(&invalid, "to", params.To),
 	}
 	q.AccountID, q.KeyID = convert.ReadOwner(&invalid, params.AccountID, params.KeyID)
+	q.ProjectID = convert.ReadProject(&invalid, params.ProjectID)
 	convert.CheckTimeRange(&invalid, q.From, q.To)
 	q.Zone = readZone(&invalid, params.TimeZone)
 
@@ -97,6 +99,8 @@ func readGroup(invalid *validation.Errors, names []gen.UsageGroup) usage.Group {
 			g.Day = true
 		case "account":
 			g.Account = true
+		case "project":
+			g.Project = true
 		case "key":
 			g.Key = true
 		case "model":
@@ -114,6 +118,7 @@ func totalPosition(t *usage.Total) []byte {
 	text, err := json.Marshal(usage.Total{
 		Day:       t.Day,
 		AccountID: t.AccountID,
+		ProjectID: t.ProjectID,
 		KeyID:     t.KeyID,
 		Model:     t.Model,
 	})
@@ -147,6 +152,9 @@ func totalView(t *usage.Total, by usage.Group) gen.UsageTotal {
 	}
 	if by.Account {
 		view.AccountID = convert.Optional(t.AccountID.String())
+	}
+	if by.Project && t.ProjectID != (project.ID{}) {
+		view.ProjectID = convert.Optional(t.ProjectID.String())
 	}
 	if by.Key {
 		view.KeyID = convert.Optional(t.KeyID.String())

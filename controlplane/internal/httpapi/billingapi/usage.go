@@ -57,6 +57,7 @@ func usageQuery(params *gen.ListUsageParams) (usage.Query, error) {
 	var invalid validation.Errors
 	q := usage.Query{Model: convert.Text(params.Model), From: convert.Value(params.From), To: convert.Value(params.To)}
 	q.AccountID, q.KeyID = convert.ReadOwner(&invalid, params.AccountID, params.KeyID)
+	q.ProjectID = convert.ReadProject(&invalid, params.ProjectID)
 	convert.CheckTimeRange(&invalid, q.From, q.To)
 	q.Status, q.Provider, q.Route = event.Status(convert.Value(params.Status)), convert.Text(params.Provider), convert.Text(params.Route)
 	q.Format, q.Stream, q.Estimated = convert.Text(params.Format), params.Stream, params.Estimated
@@ -157,6 +158,7 @@ func usageView(r *usage.Record) (gen.UsageRecord, error) {
 		RequestID:         r.RequestID.String(),
 		AccountID:         r.AccountID.String(),
 		KeyID:             r.KeyID.String(),
+		ProjectID:         convert.Optional(r.ProjectName()),
 		Model:             r.Model,
 		Format:            r.Format,
 		Provider:          convert.Optional(r.Provider),

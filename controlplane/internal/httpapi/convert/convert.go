@@ -12,6 +12,7 @@ import (
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/key"
+	"modelgateway/controlplane/internal/project"
 	"modelgateway/controlplane/internal/validation"
 	"modelgateway/shared/money"
 )
@@ -106,6 +107,18 @@ func ReadOwner(invalid *validation.Errors, accountID, keyID *string) (a account.
 		}
 	}
 	return a, k
+}
+
+// ReadProject parses the filter project_id; nil gives the zero id.
+func ReadProject(invalid *validation.Errors, text *string) (id project.ID) {
+	if text == nil {
+		return id
+	}
+	id, err := project.ParseID(*text)
+	if err != nil {
+		invalid.Add("project_id", "is not the id of a project")
+	}
+	return id
 }
 
 // NotStorable is the detail of a field error for text that is not Storable.

@@ -367,6 +367,7 @@ const (
 	UsageGroupDay     UsageGroup = "day"
 	UsageGroupKey     UsageGroup = "key"
 	UsageGroupModel   UsageGroup = "model"
+	UsageGroupProject UsageGroup = "project"
 )
 
 // Defines values for UsageStatus.
@@ -3335,11 +3336,14 @@ type UsageRecord struct {
 	//
 	//
 	// Examples: 0.85
-	PriceMultiplier   Multiplier `json:"price_multiplier"`
-	PriceVersion      int64      `json:"price_version"`
-	Provider          *string    `json:"provider,omitempty"`
-	ProviderRequestID *string    `json:"provider_request_id,omitempty"`
-	RequestID         string     `json:"request_id"`
+	PriceMultiplier Multiplier `json:"price_multiplier"`
+	PriceVersion    int64      `json:"price_version"`
+
+	// ProjectID The project of the key when the request was admitted; absent for none.
+	ProjectID         *string `json:"project_id,omitempty"`
+	Provider          *string `json:"provider,omitempty"`
+	ProviderRequestID *string `json:"provider_request_id,omitempty"`
+	RequestID         string  `json:"request_id"`
 
 	// Reservation A decimal in the account's currency.
 	//
@@ -3362,7 +3366,7 @@ type UsageRecord struct {
 // UsageStatus defines model for UsageStatus.
 type UsageStatus string
 
-// UsageTotal Sums of usage. Day, account, key and model are present if the totals are grouped by them.
+// UsageTotal Sums of usage. Day, account, project, key and model are present if the totals are grouped by them; the project only if the keys were in one.
 type UsageTotal struct {
 	AccountID *string `json:"account_id,omitempty"`
 
@@ -3404,6 +3408,9 @@ type UsageTotal struct {
 	KeyID  *string `json:"key_id,omitempty"`
 	Model  *string `json:"model,omitempty"`
 	Output int64   `json:"output"`
+
+	// ProjectID The project of the key when the requests were admitted; absent for none.
+	ProjectID *string `json:"project_id,omitempty"`
 
 	// Reasoning Part of output.
 	Reasoning          int64 `json:"reasoning"`
@@ -4570,6 +4577,9 @@ type ListUsageParams struct {
 	// AccountID Only of this account.
 	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
 
+	// ProjectID Only of this project.
+	ProjectID *string `form:"project_id,omitempty" json:"project_id,omitempty"`
+
 	// KeyID Only of this API key.
 	KeyID *string `form:"key_id,omitempty" json:"key_id,omitempty"`
 
@@ -4618,6 +4628,9 @@ type ExportUsageParams struct {
 	// AccountID Only of this account.
 	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
 
+	// ProjectID Only of this project.
+	ProjectID *string `form:"project_id,omitempty" json:"project_id,omitempty"`
+
 	// KeyID Only of this API key.
 	KeyID *string `form:"key_id,omitempty" json:"key_id,omitempty"`
 
@@ -4658,6 +4671,9 @@ type GetUsageTotalsParams struct {
 
 	// AccountID Only of this account.
 	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
+
+	// ProjectID Only of this project.
+	ProjectID *string `form:"project_id,omitempty" json:"project_id,omitempty"`
 
 	// KeyID Only of this API key.
 	KeyID *string `form:"key_id,omitempty" json:"key_id,omitempty"`
@@ -8532,6 +8548,7 @@ func (h handlers) ListUsage(c echo.Context) error {
 		var r ListUsageRequestObject
 		in := input{c: c}
 		in.query("account_id", true, &r.Params.AccountID)
+		in.query("project_id", true, &r.Params.ProjectID)
 		in.query("key_id", true, &r.Params.KeyID)
 		in.query("model", true, &r.Params.Model)
 		in.query("from", true, &r.Params.From)
@@ -8555,6 +8572,7 @@ func (h handlers) ExportUsage(c echo.Context) error {
 		var r ExportUsageRequestObject
 		in := input{c: c}
 		in.query("account_id", true, &r.Params.AccountID)
+		in.query("project_id", true, &r.Params.ProjectID)
 		in.query("key_id", true, &r.Params.KeyID)
 		in.query("model", true, &r.Params.Model)
 		in.query("from", true, &r.Params.From)
@@ -8592,6 +8610,7 @@ func (h handlers) GetUsageTotals(c echo.Context) error {
 		in := input{c: c}
 		in.query("group_by", false, &r.Params.GroupBy)
 		in.query("account_id", true, &r.Params.AccountID)
+		in.query("project_id", true, &r.Params.ProjectID)
 		in.query("key_id", true, &r.Params.KeyID)
 		in.query("model", true, &r.Params.Model)
 		in.query("time_zone", true, &r.Params.TimeZone)

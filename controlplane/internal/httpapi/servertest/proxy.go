@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/httpapi/convert"
 	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/controlplane/internal/postgres/moneystore"
 	"modelgateway/controlplane/internal/postgres/usagestore"
@@ -50,6 +51,7 @@ func (p *Proxy) Report(k *adminclient.IssuedKey, at time.Time, sheet price.Sheet
 		Seq:             p.N,
 		AccountID:       k.AccountID,
 		KeyID:           k.ID,
+		ProjectID:       convert.Text(k.ProjectID),
 		Model:           "demo-chat",
 		Format:          "chat",
 		Provider:        "sim",

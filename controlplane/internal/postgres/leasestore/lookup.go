@@ -67,6 +67,7 @@ func toKeyRecord(row *sqlcgen.LoadKeysRow) *wire.KeyRecord {
 	return &wire.KeyRecord{
 		KeyID:         ident.Key.Format(*row.KeyID),
 		AccountID:     ident.Account.Format(*row.AccountID),
+		ProjectID:     projectName(row.ProjectID),
 		Active:        row.Active,
 		BalancePool:   wire.PoolID(*row.BalancePool),
 		SlotsPool:     wire.PoolID(*row.SlotsPool),
@@ -74,6 +75,14 @@ func toKeyRecord(row *sqlcgen.LoadKeysRow) *wire.KeyRecord {
 		MaxConcurrent: row.MaxConcurrentRequests,
 		SecretUntilMS: row.SecretUntilMs,
 	}
+}
+
+// projectName returns the text form of the id of a project; empty for none.
+func projectName(id *ident.UUID) string {
+	if id == nil {
+		return ""
+	}
+	return ident.Project.Format(*id)
 }
 
 // setMultipliers sets the price multipliers of a key record. It omits an account
@@ -159,6 +168,7 @@ func (l *Leases) KeyRecord(ctx context.Context, ofAccount *account.ID, ofKey *ke
 
 	record = &wire.KeyRecord{
 		AccountID:     ident.Account.Format(row.AccountID),
+		ProjectID:     projectName(row.ProjectID),
 		Active:        row.Active,
 		BalancePool:   wire.PoolID(row.BalancePool),
 		SlotsPool:     wire.PoolID(row.SlotsPool),

@@ -14,13 +14,13 @@ import (
 
 // copyRecords is the SQL that copies records, with the columns in the order of
 // recordCopy.append.
-const copyRecords = `copy usage_records (request_id, session_id, seq, account_id, key_id, model, format, provider, route,
+const copyRecords = `copy usage_records (request_id, session_id, seq, account_id, key_id, project_id, model, format, provider, route,
 	provider_request_id, status,
 	http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, cost, reservation, video_job,
 	price_multiplier, transaction_id, settled_at, attempts) from stdin (format binary)`
 
 // recordFields is the number of columns.
-const recordFields = 28
+const recordFields = 29
 
 // recordCopy encodes records in the binary format of COPY while Postgres stores
 // the previous ones. It is written by hand because encoding arrays of parameters
@@ -70,6 +70,11 @@ func (c *recordCopy) append(b row, item *settle.Item) row {
 	e := item.Event
 	b = binary.BigEndian.AppendUint16(b, recordFields)
 	b = b.uuid(item.RequestID).bigint(e.Session).bigint(e.Seq).uuid(item.AccountID).uuid(item.KeyID)
+	if item.ProjectID.IsZero() {
+		b = b.null()
+	} else {
+		b = b.uuid(item.ProjectID)
+	}
 	b = b.text(e.Model).text(e.Format).text(e.Provider).text(e.Route).text(e.ProviderRequestID).text(string(e.Status))
 	b = b.integer(int32(e.HTTPStatus)).boolean(e.Stream).moment(e.StartedMS).moment(e.FinishedMS).bigint(e.FirstByteMS)
 	b = b.json(e.AppendCounts).text(e.Rule).boolean(e.Estimated).text(e.Doubt)

@@ -198,6 +198,11 @@ func (t *settleTx) findPools() error {
 		pools[rows[i].KeyID] = &rows[i]
 	}
 
+	projects, err := t.projectOwners()
+	if err != nil {
+		return err
+	}
+
 	owners, err := t.windowOwners()
 	if err != nil {
 		return err
@@ -215,6 +220,8 @@ func (t *settleTx) findPools() error {
 			t.quarantineReasons[i], c.Invalid = settle.ReasonUnknownKey, true
 		case row.AccountID != item.AccountID:
 			t.quarantineReasons[i], c.Invalid = settle.ReasonOtherAccount, true
+		case !item.ProjectID.IsZero() && projects[item.ProjectID] != item.AccountID:
+			t.quarantineReasons[i], c.Invalid = settle.ReasonUnknownProject, true
 		case !owners.own(item):
 			t.quarantineReasons[i], c.Invalid = settle.ReasonUnknownWindow, true
 		default:
@@ -228,6 +235,30 @@ func (t *settleTx) findPools() error {
 
 	t.Batch = settlement.NewBatch(charges)
 	return nil
+}
+
+// projectOwners returns the accounts of the projects that events name.
+func (t *settleTx) projectOwners() (map[ident.UUID]ident.UUID, error) {
+	named := map[ident.UUID]bool{}
+	for i := range t.items {
+		if id := t.items[i].ProjectID; !id.IsZero() {
+			named[id] = true
+		}
+	}
+	if len(named) == 0 {
+		return nil, nil
+	}
+
+	rows, err := t.q.ProjectsOfEvents(t.ctx, slices.Collect(maps.Keys(named)))
+	if err != nil {
+		return nil, fmt.Errorf("find projects: %w", err)
+	}
+
+	owners := make(map[ident.UUID]ident.UUID, len(rows))
+	for _, r := range rows {
+		owners[r.ID] = r.AccountID
+	}
+	return owners, nil
 }
 
 // windowOwners has the owners of the windows that events name.
@@ -257,12 +288,12 @@ func (t *settleTx) windowOwners() (windowOwners, error) {
 	return owners, nil
 }
 
-// own reports whether the windows of an event are different ones of limits of its account or key.
+// own reports whether the windows of an event are different ones of limits of its account, project or key.
 func (w windowOwners) own(item *settle.Item) bool {
 	for i, pool := range item.Event.Limits {
 		owner, found := w[pool]
 		if !found || owner.AccountID != item.AccountID || owner.KeyID != nil && *owner.KeyID != item.KeyID ||
-			slices.Contains(item.Event.Limits[:i], pool) {
+			owner.ProjectID != nil && *owner.ProjectID != item.ProjectID || slices.Contains(item.Event.Limits[:i], pool) {
 			return false
 		}
 	}

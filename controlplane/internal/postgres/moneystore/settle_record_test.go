@@ -62,7 +62,7 @@ func TestRecordsContainAllMembersOfAnEvent(t *testing.T) {
 			"started_at": tt.started, "finished_at": tt.finished, "first_byte_ms": float64(e.FirstByteMS), "rule": e.Rule, "estimated": e.Estimated, "doubt": e.Doubt,
 			"price_version": float64(e.PriceVersion), "cost": float64(e.Cost), "reservation": float64(e.Reservation), "video_job": e.VideoJob,
 			"attempts": attempts, "price_multiplier": float64(tt.multiplier), "charged": tt.charged, "in_time": tt.settledWithTransaction,
-			"same": true, "request": e.RequestID, "account": e.AccountID, "key": e.KeyID,
+			"same": true, "request": e.RequestID, "account": e.AccountID, "key": e.KeyID, "project_id": nil,
 		}
 		var got map[string]any
 		text := storetest.Scalar[string](w, `select (to_jsonb(r) - '{request_id,account_id,key_id,seq,usage,settled_at,transaction_id}'::text[] || jsonb_build_object(

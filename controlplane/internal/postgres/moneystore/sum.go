@@ -16,7 +16,7 @@ import (
 
 // dayKey identifies a row of the daily roll-up.
 type dayKey struct {
-	account, key ident.UUID
+	account, key, project ident.UUID
 	// day is in Unix days.
 	day   int64
 	model string
@@ -44,7 +44,7 @@ const msPerDay = 24 * 60 * 60 * 1000
 // add adds a record.
 func (s *daySums) add(item *settle.Item) {
 	e, u := item.Event, &item.Event.Usage
-	row := s.row(dayKey{item.AccountID, item.KeyID, item.RequestID.Time().UnixMilli() / msPerDay, e.Model})
+	row := s.row(dayKey{item.AccountID, item.KeyID, item.ProjectID, item.RequestID.Time().UnixMilli() / msPerDay, e.Model})
 	estimated := int64(0)
 	if e.Estimated {
 		estimated = 1
@@ -105,6 +105,7 @@ func (s *daySums) params() (p sqlcgen.UpdateRollupsParams) {
 	for i := range s.rows {
 		r := &s.rows[i]
 		p.AccountIds, p.KeyIds, p.Models = append(p.AccountIds, r.account), append(p.KeyIds, r.key), append(p.Models, r.model)
+		p.ProjectIds = append(p.ProjectIds, r.project)
 		p.UsedOn = append(p.UsedOn, pgtype.Date{Time: time.UnixMilli(r.day * msPerDay).UTC(), Valid: true})
 		for c, column := range columns {
 			*column = append(*column, r.counts[c])

@@ -17,6 +17,15 @@ import (
 	"modelgateway/shared/wire"
 )
 
+// project inserts a project of a customer, moves its key into it, and returns its id.
+func (w *leaseWorld) project(c *storetest.Customer) ident.UUID {
+	w.T.Helper()
+	id := ident.New()
+	w.Exec("insert into projects (id, account_id, name, revision) values ($1, $2, 'project', 1)", id, c.Account)
+	w.Exec("update api_keys set project_id = $1 where id = $2", id, c.Key)
+	return id
+}
+
 // limit inserts a limit of an account, and returns its number.
 func (w *leaseWorld) limit(c *storetest.Customer, amount int64, window limit.Window) int64 {
 	w.T.Helper()
@@ -116,6 +125,129 @@ func TestExactlySoManyRequestsFitInAWindow(t *testing.T) {
 			w.Check()
 		})
 	}
+}
+
+// 37 of 120 concurrent requests fit where the limits of the account and of two keys leave room for all: in the limit of their project.
+// Each is charged to the windows at all three levels, and to the project, once.
+func TestExactlySoManyRequestsOfTwoKeysFitInAProject(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	db := w.Replica()
+	store, service := leasestore.NewLeases(db), w.Service(db)
+	c := w.Customer(1_000_000, storetest.Unlimited, 500)
+	project := w.project(c)
+	second := ident.New()
+	w.Exec(`insert into api_keys (id, account_id, project_id, name, lookup_hash, revision) values ($1, $2, $3, 'second', sha256('second'), 1)`,
+		second, c.Account, project)
+	w.Exec("insert into pools (account_id, kind, key_id, unlimited) values ($1, 2, $2, true)", c.Account, second)
+	forever := limit.Window{Period: limit.Forever}
+	ofAccount, ofProject, ofFirst, ofSecond := w.limit(c, 1200, forever), w.limit(c, 37*10+9, forever), w.limit(c, 600, forever), w.limit(c, 600, forever)
+	w.Exec("update limits set project_id = $1 where number = $2", project, ofProject)
+	w.Exec("update limits set key_id = $1 where number = $2", c.Key, ofFirst)
+	w.Exec("update limits set key_id = $1 where number = $2", second, ofSecond)
+
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	granted, events := 0, map[wire.SessionID][]event.Usage{}
+	for p := range 4 {
+		s := w.Session(store, string(rune('a'+p)))
+		key, own := c.Key, ofFirst
+		if p%2 == 1 {
+			key, own = second, ofSecond
+		}
+		all.Go(func() {
+			h := holder.NewHolder(s, string(rune('a'+p)), c.AccountID())
+			var waiters []*holder.Waiter
+			for range 30 {
+				waiters = append(waiters, h.Reserve(append(c.Needs(10), windowNeed(own, 0, 10), windowNeed(ofProject, 0, 10), windowNeed(ofAccount, 0, 10))))
+			}
+			for request := h.NextRequest(); request != nil; request = h.NextRequest() {
+				for {
+					reply := storetest.Ask(service, request)
+					if reply.Status == wire.Done {
+						h.HandleResponse(&reply)
+						break
+					}
+				}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for i, waiter := range waiters {
+				if !waiter.Granted() {
+					if d := waiter.Decision(); d.Reason.Pool() != wire.Limit || d.Pool != windowNeed(ofProject, 0, 0).Pool {
+						t.Errorf("refused with %+v", d)
+					}
+					continue
+				}
+				granted++
+				e := c.Event(s, int64(len(events[s])+1), 7)
+				e.KeyID, e.ProjectID = ident.Key.Format(key), ident.Project.Format(project)
+				e.Limits = []int64{limit.Pool(own, 0), limit.Pool(ofProject, 0), limit.Pool(ofAccount, 0)}
+				events[s] = append(events[s], e)
+				h.Release(waiters[i], 7)
+			}
+		})
+	}
+	all.Wait()
+	if granted != 37 {
+		t.Errorf("%d of 120 requests are granted; want 37", granted)
+	}
+
+	service.Stop()
+	w.deliver(db, events, rand.New(rand.NewPCG(1, 2)))
+	for name, numbers := range map[string][]int64{"account": {ofAccount}, "project": {ofProject}, "keys": {ofFirst, ofSecond}} {
+		if got := storetest.Scalar[int64](w, "select sum(settled)::bigint from pools where limit_number = any($1)", numbers); got != 37*7 {
+			t.Errorf("limits of the %s: %d is settled; want %d", name, got, 37*7)
+		}
+	}
+	for _, table := range []string{"usage_records", "usage_daily", "usage_weekly"} {
+		if got := storetest.Scalar[int64](w, "select sum(cost)::bigint from "+table+" where project_id = $1", project); got != 37*7 {
+			t.Errorf("%s: %d of the project; want %d", table, got, 37*7)
+		}
+	}
+	w.Check()
+}
+
+// A key that moves keeps what it has spent with its former project: its requests name the project, and charge the windows, of the time
+// of their admission. An event goes into quarantine if its project is that of another account, or its windows are of another project.
+func TestRequestsCountInTheProjectOfTheirAdmission(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	db := w.Replica()
+	c, stranger := w.Customer(1000, storetest.Unlimited, 5), w.Customer(1000, storetest.Unlimited, 5)
+	former, foreign := w.project(c), w.project(stranger)
+	number, s := w.limit(c, 100, limit.Window{Period: limit.Forever}), w.Session(leasestore.NewLeases(db), "proxy")
+	w.Exec("update limits set project_id = $1 where number = $2", former, number)
+	w.Exec(`insert into pools (id, account_id, kind, limit_number, total, free, starts_at) overriding system value values ($1, $2, 2, $3, 100, 100, now())`,
+		limit.Pool(number, 0), c.Account, number)
+	now := w.project(c) // the key has moved when the events are settled
+	pool := []int64{limit.Pool(number, 0)}
+	for i, tt := range []struct {
+		project ident.UUID
+		limits  []int64
+		want    string
+	}{
+		{former, pool, ""},
+		{now, nil, ""},
+		{ident.UUID{}, nil, ""},
+		{now, pool, settle.ReasonUnknownWindow},
+		{ident.UUID{}, pool, settle.ReasonUnknownWindow},
+		{foreign, nil, settle.ReasonUnknownProject},
+		{ident.New(), nil, settle.ReasonUnknownProject},
+	} {
+		e := c.Event(s, int64(i+1), 4)
+		e.Limits = tt.limits
+		if !tt.project.IsZero() {
+			e.ProjectID = ident.Project.Format(tt.project)
+		}
+		w.Settle(db, e)
+		got := storetest.Scalar[string](w, "select coalesce((select reason from quarantine where seq = $1), '')", i+1)
+		if recorded := storetest.Scalar[bool](w, `select exists (select from usage_records where seq = $1
+			and coalesce(project_id, '00000000-0000-0000-0000-000000000000') = $2)`, i+1, tt.project); got != tt.want || recorded != (tt.want == "") {
+			t.Errorf("event %d: quarantined for %q, recorded %t; want %q", i+1, got, recorded, tt.want)
+		}
+	}
+	w.Check()
 }
 
 // Messages for windows that are not current are told of the right one, and take nothing.

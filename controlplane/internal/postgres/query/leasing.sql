@@ -239,7 +239,7 @@ limit 100;
 
 -- name: LoadKeys :many
 -- One statement, so that revision and records are read in one snapshot.
-select w.hash::bytea as lookup_hash, m.cluster_epoch, m.revision, k.id as key_id, k.account_id,
+select w.hash::bytea as lookup_hash, m.cluster_epoch, m.revision, k.id as key_id, k.account_id, k.project_id,
     coalesce(k.revoked_at is null and a.status = 'active', false)::boolean as active,
     b.id as balance_pool, s.id as slots_pool, coalesce(case when l.unlimited then 0 else l.id end, 0)::bigint as limit_pool,
     coalesce(a.max_concurrent_requests, 0)::bigint as max_concurrent_requests,
@@ -265,7 +265,7 @@ left join pools l on l.key_id = k.id;
 
 -- name: ReadKeyRecord :one
 -- The record of one key as LoadKeys has it. Without a key, that of a key of the account that has no spend limit.
-select a.id as account_id, k.id as key_id, (a.status = 'active' and k.revoked_at is null)::boolean as active,
+select a.id as account_id, k.id as key_id, k.project_id, (a.status = 'active' and k.revoked_at is null)::boolean as active,
     (a.status = 'suspended')::boolean as suspended,
     b.id as balance_pool, s.id as slots_pool, coalesce(case when l.unlimited then 0 else l.id end, 0)::bigint as limit_pool,
     coalesce(a.max_concurrent_requests, 0)::bigint as max_concurrent_requests, coalesce(a.price_multiplier, 0)::bigint as price_multiplier,
@@ -331,7 +331,7 @@ on conflict (id) do nothing;
 
 -- name: WindowOwners :many
 -- The owners of the limits of existing windows.
-select p.id, l.account_id, l.key_id
+select p.id, l.account_id, l.project_id, l.key_id
 from pools p
 join limits l on l.number = p.limit_number
 where p.id = any(@ids::bigint[]);

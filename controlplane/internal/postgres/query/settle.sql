@@ -15,6 +15,10 @@ join pools b on b.account_id = k.account_id and b.kind = 1 and b.key_id is null
 join pools l on l.key_id = k.id
 where k.id = any(@key_ids::uuid[]);
 
+-- name: ProjectsOfEvents :many
+-- The accounts of the projects that events name.
+select id, account_id from projects where id = any(@ids::uuid[]);
+
 -- name: SettledSeqs :many
 -- The sessions' settled sequence numbers, without a lock.
 select s.id, coalesce((select jsonb_agg(jsonb_build_array(lower(r), upper(r) - 1) order by lower(r)) from unnest(s.settled_seqs) as r), '[]')::jsonb as ranges
@@ -28,10 +32,11 @@ select now()::timestamptz as began;
 -- name: UpdateRollups :exec
 -- Adds the sums of new records to the roll-ups.
 select update_rollups(array(
-    select (t.account_id, (now() at time zone 'utc')::date, t.used_on, t.key_id, t.model, t.requests, t.estimated, t.client_gone, t.input, t.cached_input, t.cache_write,
+    select (t.account_id, (now() at time zone 'utc')::date, t.used_on, t.key_id, t.project_id, t.model, t.requests, t.estimated, t.client_gone, t.input, t.cached_input, t.cache_write,
         t.output, t.reasoning, t.audio_in, t.audio_out, t.image_in, t.image_out, t.images, t.seconds, t.server_tool_requests, t.cost)::usage_daily
     from (
-        select unnest(@account_ids::uuid[]) as account_id, unnest(@used_on::date[]) as used_on, unnest(@key_ids::uuid[]) as key_id, unnest(@models::text[]) as model,
+        select unnest(@account_ids::uuid[]) as account_id, unnest(@used_on::date[]) as used_on, unnest(@key_ids::uuid[]) as key_id, unnest(@project_ids::uuid[]) as project_id,
+            unnest(@models::text[]) as model,
             unnest(@requests::bigint[]) as requests, unnest(@estimated::bigint[]) as estimated, unnest(@client_gone::bigint[]) as client_gone, unnest(@input::bigint[]) as input,
             unnest(@cached_input::bigint[]) as cached_input, unnest(@cache_write::bigint[]) as cache_write, unnest(@output::bigint[]) as output,
             unnest(@reasoning::bigint[]) as reasoning, unnest(@audio_in::bigint[]) as audio_in, unnest(@audio_out::bigint[]) as audio_out,

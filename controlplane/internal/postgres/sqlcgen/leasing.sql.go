@@ -513,7 +513,7 @@ func (q *Queries) LeaseResponses(ctx context.Context, arg LeaseResponsesParams) 
 }
 
 const loadKeys = `-- name: LoadKeys :many
-select w.hash::bytea as lookup_hash, m.cluster_epoch, m.revision, k.id as key_id, k.account_id,
+select w.hash::bytea as lookup_hash, m.cluster_epoch, m.revision, k.id as key_id, k.account_id, k.project_id,
     coalesce(k.revoked_at is null and a.status = 'active', false)::boolean as active,
     b.id as balance_pool, s.id as slots_pool, coalesce(case when l.unlimited then 0 else l.id end, 0)::bigint as limit_pool,
     coalesce(a.max_concurrent_requests, 0)::bigint as max_concurrent_requests,
@@ -544,6 +544,7 @@ type LoadKeysRow struct {
 	Revision              int64
 	KeyID                 *ident.UUID
 	AccountID             *ident.UUID
+	ProjectID             *ident.UUID
 	Active                bool
 	BalancePool           *int64
 	SlotsPool             *int64
@@ -575,6 +576,7 @@ func (q *Queries) LoadKeys(ctx context.Context, lookupHashes [][]byte) ([]LoadKe
 			&i.Revision,
 			&i.KeyID,
 			&i.AccountID,
+			&i.ProjectID,
 			&i.Active,
 			&i.BalancePool,
 			&i.SlotsPool,
@@ -1109,7 +1111,7 @@ func (q *Queries) ReadClusterState(ctx context.Context) (ReadClusterStateRow, er
 }
 
 const readKeyRecord = `-- name: ReadKeyRecord :one
-select a.id as account_id, k.id as key_id, (a.status = 'active' and k.revoked_at is null)::boolean as active,
+select a.id as account_id, k.id as key_id, k.project_id, (a.status = 'active' and k.revoked_at is null)::boolean as active,
     (a.status = 'suspended')::boolean as suspended,
     b.id as balance_pool, s.id as slots_pool, coalesce(case when l.unlimited then 0 else l.id end, 0)::bigint as limit_pool,
     coalesce(a.max_concurrent_requests, 0)::bigint as max_concurrent_requests, coalesce(a.price_multiplier, 0)::bigint as price_multiplier,
@@ -1138,6 +1140,7 @@ type ReadKeyRecordParams struct {
 type ReadKeyRecordRow struct {
 	AccountID             ident.UUID
 	KeyID                 *ident.UUID
+	ProjectID             *ident.UUID
 	Active                bool
 	Suspended             bool
 	BalancePool           int64
@@ -1160,6 +1163,7 @@ func (q *Queries) ReadKeyRecord(ctx context.Context, arg ReadKeyRecordParams) (R
 	err := row.Scan(
 		&i.AccountID,
 		&i.KeyID,
+		&i.ProjectID,
 		&i.Active,
 		&i.Suspended,
 		&i.BalancePool,
@@ -1517,7 +1521,7 @@ func (q *Queries) UpsertLeases(ctx context.Context, arg UpsertLeasesParams) erro
 }
 
 const windowOwners = `-- name: WindowOwners :many
-select p.id, l.account_id, l.key_id
+select p.id, l.account_id, l.project_id, l.key_id
 from pools p
 join limits l on l.number = p.limit_number
 where p.id = any($1::bigint[])
@@ -1526,6 +1530,7 @@ where p.id = any($1::bigint[])
 type WindowOwnersRow struct {
 	ID        int64
 	AccountID ident.UUID
+	ProjectID *ident.UUID
 	KeyID     *ident.UUID
 }
 
@@ -1539,7 +1544,12 @@ func (q *Queries) WindowOwners(ctx context.Context, ids []int64) ([]WindowOwners
 	var items []WindowOwnersRow
 	for rows.Next() {
 		var i WindowOwnersRow
-		if err := rows.Scan(&i.ID, &i.AccountID, &i.KeyID); err != nil {
+		if err := rows.Scan(
+			&i.ID,
+			&i.AccountID,
+			&i.ProjectID,
+			&i.KeyID,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

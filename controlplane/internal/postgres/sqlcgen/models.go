@@ -487,6 +487,7 @@ type UsageDaily struct {
 	BookedOn           pgtype.Date
 	UsedOn             pgtype.Date
 	KeyID              ident.UUID
+	ProjectID          ident.UUID
 	Model              string
 	Requests           int64
 	Estimated          int64
@@ -546,6 +547,7 @@ type UsageRecord struct {
 	Seq               int64
 	AccountID         ident.UUID
 	KeyID             ident.UUID
+	ProjectID         *ident.UUID
 	Model             string
 	Format            string
 	Provider          string
@@ -575,6 +577,7 @@ type UsageWeekly struct {
 	Week               pgtype.Date
 	AccountID          ident.UUID
 	KeyID              ident.UUID
+	ProjectID          ident.UUID
 	Model              string
 	Requests           int64
 	Estimated          int64

@@ -194,6 +194,36 @@ func (q *Queries) PriceVersions(ctx context.Context, versions []int64) ([]PriceV
 	return items, nil
 }
 
+const projectsOfEvents = `-- name: ProjectsOfEvents :many
+select id, account_id from projects where id = any($1::uuid[])
+`
+
+type ProjectsOfEventsRow struct {
+	ID        ident.UUID
+	AccountID ident.UUID
+}
+
+// The accounts of the projects that events name.
+func (q *Queries) ProjectsOfEvents(ctx context.Context, ids []ident.UUID) ([]ProjectsOfEventsRow, error) {
+	rows, err := q.db.Query(ctx, projectsOfEvents, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ProjectsOfEventsRow
+	for rows.Next() {
+		var i ProjectsOfEventsRow
+		if err := rows.Scan(&i.ID, &i.AccountID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const quarantineEvents = `-- name: QuarantineEvents :exec
 insert into quarantine (session_id, seq, request_id, reason, payload)
 select unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::text[]), unnest($4::text[]), unnest($5::bytea[])
@@ -394,15 +424,16 @@ func (q *Queries) TransactionTime(ctx context.Context) (time.Time, error) {
 
 const updateRollups = `-- name: UpdateRollups :exec
 select update_rollups(array(
-    select (t.account_id, (now() at time zone 'utc')::date, t.used_on, t.key_id, t.model, t.requests, t.estimated, t.client_gone, t.input, t.cached_input, t.cache_write,
+    select (t.account_id, (now() at time zone 'utc')::date, t.used_on, t.key_id, t.project_id, t.model, t.requests, t.estimated, t.client_gone, t.input, t.cached_input, t.cache_write,
         t.output, t.reasoning, t.audio_in, t.audio_out, t.image_in, t.image_out, t.images, t.seconds, t.server_tool_requests, t.cost)::usage_daily
     from (
-        select unnest($1::uuid[]) as account_id, unnest($2::date[]) as used_on, unnest($3::uuid[]) as key_id, unnest($4::text[]) as model,
-            unnest($5::bigint[]) as requests, unnest($6::bigint[]) as estimated, unnest($7::bigint[]) as client_gone, unnest($8::bigint[]) as input,
-            unnest($9::bigint[]) as cached_input, unnest($10::bigint[]) as cache_write, unnest($11::bigint[]) as output,
-            unnest($12::bigint[]) as reasoning, unnest($13::bigint[]) as audio_in, unnest($14::bigint[]) as audio_out,
-            unnest($15::bigint[]) as image_in, unnest($16::bigint[]) as image_out, unnest($17::bigint[]) as images,
-            unnest($18::bigint[]) as seconds, unnest($19::bigint[]) as server_tool_requests, unnest($20::bigint[]) as cost
+        select unnest($1::uuid[]) as account_id, unnest($2::date[]) as used_on, unnest($3::uuid[]) as key_id, unnest($4::uuid[]) as project_id,
+            unnest($5::text[]) as model,
+            unnest($6::bigint[]) as requests, unnest($7::bigint[]) as estimated, unnest($8::bigint[]) as client_gone, unnest($9::bigint[]) as input,
+            unnest($10::bigint[]) as cached_input, unnest($11::bigint[]) as cache_write, unnest($12::bigint[]) as output,
+            unnest($13::bigint[]) as reasoning, unnest($14::bigint[]) as audio_in, unnest($15::bigint[]) as audio_out,
+            unnest($16::bigint[]) as image_in, unnest($17::bigint[]) as image_out, unnest($18::bigint[]) as images,
+            unnest($19::bigint[]) as seconds, unnest($20::bigint[]) as server_tool_requests, unnest($21::bigint[]) as cost
     ) as t
 ))
 `
@@ -411,6 +442,7 @@ type UpdateRollupsParams struct {
 	AccountIds         []ident.UUID
 	UsedOn             []pgtype.Date
 	KeyIds             []ident.UUID
+	ProjectIds         []ident.UUID
 	Models             []string
 	Requests           []int64
 	Estimated          []int64
@@ -436,6 +468,7 @@ func (q *Queries) UpdateRollups(ctx context.Context, arg UpdateRollupsParams) er
 		arg.AccountIds,
 		arg.UsedOn,
 		arg.KeyIds,
+		arg.ProjectIds,
 		arg.Models,
 		arg.Requests,
 		arg.Estimated,

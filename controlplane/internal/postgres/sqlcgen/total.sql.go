@@ -24,42 +24,58 @@ func (q *Queries) AccountOfKey(ctx context.Context, id ident.UUID) (ident.UUID, 
 	return account_id, err
 }
 
+const accountOfProject = `-- name: AccountOfProject :one
+select account_id from projects where id = $1
+`
+
+func (q *Queries) AccountOfProject(ctx context.Context, id ident.UUID) (ident.UUID, error) {
+	row := q.db.QueryRow(ctx, accountOfProject, id)
+	var account_id ident.UUID
+	err := row.Scan(&account_id)
+	return account_id, err
+}
+
 const accountUsageTotals = `-- name: AccountUsageTotals :many
-select day, account_id, key_id, model, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost from (
+select day, account_id, project_id, key_id, model, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost from (
     select (case when $1::boolean then (case when $2::boolean then booked_on else used_on end) else '0001-01-01' end)::date as day,
         (case when $3::boolean then account_id else '00000000-0000-0000-0000-000000000000' end)::uuid as account_id,
-        (case when $4::boolean then key_id else '00000000-0000-0000-0000-000000000000' end)::uuid as key_id,
-        (case when $5::boolean then model else '' end)::text as model,
+        (case when $4::boolean then project_id else '00000000-0000-0000-0000-000000000000' end)::uuid as project_id,
+        (case when $5::boolean then key_id else '00000000-0000-0000-0000-000000000000' end)::uuid as key_id,
+        (case when $6::boolean then model else '' end)::text as model,
         sum(requests)::bigint as requests, sum(estimated)::bigint as estimated, sum(client_gone)::bigint as client_gone, sum(input)::bigint as input, sum(cached_input)::bigint as cached_input,
         sum(cache_write)::bigint as cache_write, sum(output)::bigint as output, sum(reasoning)::bigint as reasoning, sum(audio_in)::bigint as audio_in,
         sum(audio_out)::bigint as audio_out, sum(image_in)::bigint as image_in, sum(image_out)::bigint as image_out, sum(images)::bigint as images,
         sum(seconds)::bigint as seconds, sum(server_tool_requests)::bigint as server_tool_requests, sum(cost)::bigint as cost
     from usage_daily d
-    where d.account_id = $6 and ($7::text = '' or d.model = $7)
-        and ($8::boolean or d.key_id = $9)
-        and case when $2::boolean then booked_on else used_on end >= $10::date
-        and case when $2::boolean then booked_on else used_on end < $11::date
-    group by 1, 2, 3, 4
+    where d.account_id = $7 and ($8::text = '' or d.model = $8)
+        and ($9::boolean or d.key_id = $10) and ($11::boolean or d.project_id = $12::uuid)
+        and case when $2::boolean then booked_on else used_on end >= $13::date
+        and case when $2::boolean then booked_on else used_on end < $14::date
+    group by 1, 2, 3, 4, 5
 ) as t
-where (t.day, t.account_id, t.key_id, t.model) > ($12::date, $13::uuid, $14::uuid, $15::text) or $16::boolean
-order by t.day, t.account_id, t.key_id, t.model
-limit $17
+where (t.day, t.account_id, t.project_id, t.key_id, t.model) > ($15::date, $16::uuid, $17::uuid, $18::uuid, $19::text) or $20::boolean
+order by t.day, t.account_id, t.project_id, t.key_id, t.model
+limit $21
 `
 
 type AccountUsageTotalsParams struct {
 	ByDay        bool
 	Booked       bool
 	ByAccount    bool
+	ByProject    bool
 	ByKey        bool
 	ByModel      bool
 	OfAccount    ident.UUID
 	OfModel      string
 	AnyKey       bool
 	OfKey        ident.UUID
+	AnyProject   bool
+	OfProject    ident.UUID
 	FromDay      pgtype.Date
 	ToDay        pgtype.Date
 	AfterDay     pgtype.Date
 	AfterAccount ident.UUID
+	AfterProject ident.UUID
 	AfterKey     ident.UUID
 	AfterModel   string
 	FirstPage    bool
@@ -69,6 +85,7 @@ type AccountUsageTotalsParams struct {
 type AccountUsageTotalsRow struct {
 	Day                pgtype.Date
 	AccountID          ident.UUID
+	ProjectID          ident.UUID
 	KeyID              ident.UUID
 	Model              string
 	Requests           int64
@@ -95,16 +112,20 @@ func (q *Queries) AccountUsageTotals(ctx context.Context, arg AccountUsageTotals
 		arg.ByDay,
 		arg.Booked,
 		arg.ByAccount,
+		arg.ByProject,
 		arg.ByKey,
 		arg.ByModel,
 		arg.OfAccount,
 		arg.OfModel,
 		arg.AnyKey,
 		arg.OfKey,
+		arg.AnyProject,
+		arg.OfProject,
 		arg.FromDay,
 		arg.ToDay,
 		arg.AfterDay,
 		arg.AfterAccount,
+		arg.AfterProject,
 		arg.AfterKey,
 		arg.AfterModel,
 		arg.FirstPage,
@@ -120,6 +141,7 @@ func (q *Queries) AccountUsageTotals(ctx context.Context, arg AccountUsageTotals
 		if err := rows.Scan(
 			&i.Day,
 			&i.AccountID,
+			&i.ProjectID,
 			&i.KeyID,
 			&i.Model,
 			&i.Requests,
@@ -171,9 +193,10 @@ func (q *Queries) Charged(ctx context.Context, arg ChargedParams) (int64, error)
 }
 
 const modelUsageTotals = `-- name: ModelUsageTotals :many
-select day, account_id, key_id, model, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost from (
+select day, account_id, project_id, key_id, model, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost from (
     select (case when $1::boolean then used_on else '0001-01-01' end)::date as day,
-        '00000000-0000-0000-0000-000000000000'::uuid as account_id, '00000000-0000-0000-0000-000000000000'::uuid as key_id,
+        '00000000-0000-0000-0000-000000000000'::uuid as account_id, '00000000-0000-0000-0000-000000000000'::uuid as project_id,
+        '00000000-0000-0000-0000-000000000000'::uuid as key_id,
         (case when $2::boolean then model else '' end)::text as model,
         sum(requests)::bigint as requests, sum(estimated)::bigint as estimated, sum(client_gone)::bigint as client_gone, sum(input)::bigint as input, sum(cached_input)::bigint as cached_input,
         sum(cache_write)::bigint as cache_write, sum(output)::bigint as output, sum(reasoning)::bigint as reasoning, sum(audio_in)::bigint as audio_in,
@@ -181,7 +204,7 @@ select day, account_id, key_id, model, requests, estimated, client_gone, input, 
         sum(seconds)::bigint as seconds, sum(server_tool_requests)::bigint as server_tool_requests, sum(cost)::bigint as cost
     from usage_daily_models d
     where used_on >= $3::date and used_on < $4::date and ($5::text = '' or d.model = $5)
-    group by 1, 4
+    group by 1, 5
 ) as t
 where (t.day, t.model) > ($6::date, $7::text) or $8::boolean
 order by t.day, t.model
@@ -203,6 +226,7 @@ type ModelUsageTotalsParams struct {
 type ModelUsageTotalsRow struct {
 	Day                pgtype.Date
 	AccountID          ident.UUID
+	ProjectID          ident.UUID
 	KeyID              ident.UUID
 	Model              string
 	Requests           int64
@@ -246,6 +270,7 @@ func (q *Queries) ModelUsageTotals(ctx context.Context, arg ModelUsageTotalsPara
 		if err := rows.Scan(
 			&i.Day,
 			&i.AccountID,
+			&i.ProjectID,
 			&i.KeyID,
 			&i.Model,
 			&i.Requests,
@@ -417,37 +442,39 @@ func (q *Queries) UsageDropped(ctx context.Context, arg UsageDroppedParams) (boo
 }
 
 const usageTotals = `-- name: UsageTotals :many
-select '0001-01-01'::date as day, t.account_id, t.key_id, t.model, t.requests, t.estimated, t.client_gone, t.input, t.cached_input, t.cache_write, t.output, t.reasoning, t.audio_in, t.audio_out, t.image_in, t.image_out, t.images, t.seconds, t.server_tool_requests, t.cost from (
+select '0001-01-01'::date as day, t.account_id, t.project_id, t.key_id, t.model, t.requests, t.estimated, t.client_gone, t.input, t.cached_input, t.cache_write, t.output, t.reasoning, t.audio_in, t.audio_out, t.image_in, t.image_out, t.images, t.seconds, t.server_tool_requests, t.cost from (
     select (case when $1::boolean then account_id else '00000000-0000-0000-0000-000000000000' end)::uuid as account_id,
-        (case when $2::boolean then key_id else '00000000-0000-0000-0000-000000000000' end)::uuid as key_id,
-        (case when $3::boolean then model else '' end)::text as model,
+        (case when $2::boolean then project_id else '00000000-0000-0000-0000-000000000000' end)::uuid as project_id,
+        (case when $3::boolean then key_id else '00000000-0000-0000-0000-000000000000' end)::uuid as key_id,
+        (case when $4::boolean then model else '' end)::text as model,
         bigint_sum(requests)::bigint as requests, bigint_sum(estimated)::bigint as estimated, bigint_sum(client_gone)::bigint as client_gone, bigint_sum(input)::bigint as input, bigint_sum(cached_input)::bigint as cached_input,
         bigint_sum(cache_write)::bigint as cache_write, bigint_sum(output)::bigint as output, bigint_sum(reasoning)::bigint as reasoning, bigint_sum(audio_in)::bigint as audio_in,
         bigint_sum(audio_out)::bigint as audio_out, bigint_sum(image_in)::bigint as image_in, bigint_sum(image_out)::bigint as image_out, bigint_sum(images)::bigint as images,
         bigint_sum(seconds)::bigint as seconds, bigint_sum(server_tool_requests)::bigint as server_tool_requests, bigint_sum(cost)::bigint as cost
     from (
-        select account_id, key_id, model, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost
+        select account_id, project_id, key_id, model, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost
         from usage_weekly
-        where week >= $4::date and week < $5::date
+        where week >= $5::date and week < $6::date
         union all
-        select account_id, key_id, model, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost
+        select account_id, project_id, key_id, model, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost
         from usage_daily
-        where used_on >= $6::date and used_on < $4
+        where used_on >= $7::date and used_on < $5
         union all
-        select account_id, key_id, model, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost
+        select account_id, project_id, key_id, model, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost
         from usage_daily
-        where used_on >= $5 and used_on < $7::date
+        where used_on >= $6 and used_on < $8::date
     ) as d
-    where $8::text = '' or d.model = $8
-    group by 1, 2, 3
+    where $9::text = '' or d.model = $9
+    group by 1, 2, 3, 4
 ) as t
-where (t.account_id, t.key_id, t.model) > ($9::uuid, $10::uuid, $11::text) or $12::boolean
-order by t.account_id, t.key_id, t.model
-limit $13
+where (t.account_id, t.project_id, t.key_id, t.model) > ($10::uuid, $11::uuid, $12::uuid, $13::text) or $14::boolean
+order by t.account_id, t.project_id, t.key_id, t.model
+limit $15
 `
 
 type UsageTotalsParams struct {
 	ByAccount    bool
+	ByProject    bool
 	ByKey        bool
 	ByModel      bool
 	FirstWeek    pgtype.Date
@@ -456,6 +483,7 @@ type UsageTotalsParams struct {
 	ToDay        pgtype.Date
 	OfModel      string
 	AfterAccount ident.UUID
+	AfterProject ident.UUID
 	AfterKey     ident.UUID
 	AfterModel   string
 	FirstPage    bool
@@ -465,6 +493,7 @@ type UsageTotalsParams struct {
 type UsageTotalsRow struct {
 	Day                pgtype.Date
 	AccountID          ident.UUID
+	ProjectID          ident.UUID
 	KeyID              ident.UUID
 	Model              string
 	Requests           int64
@@ -489,6 +518,7 @@ type UsageTotalsRow struct {
 func (q *Queries) UsageTotals(ctx context.Context, arg UsageTotalsParams) ([]UsageTotalsRow, error) {
 	rows, err := q.db.Query(ctx, usageTotals,
 		arg.ByAccount,
+		arg.ByProject,
 		arg.ByKey,
 		arg.ByModel,
 		arg.FirstWeek,
@@ -497,6 +527,7 @@ func (q *Queries) UsageTotals(ctx context.Context, arg UsageTotalsParams) ([]Usa
 		arg.ToDay,
 		arg.OfModel,
 		arg.AfterAccount,
+		arg.AfterProject,
 		arg.AfterKey,
 		arg.AfterModel,
 		arg.FirstPage,
@@ -512,6 +543,7 @@ func (q *Queries) UsageTotals(ctx context.Context, arg UsageTotalsParams) ([]Usa
 		if err := rows.Scan(
 			&i.Day,
 			&i.AccountID,
+			&i.ProjectID,
 			&i.KeyID,
 			&i.Model,
 			&i.Requests,
@@ -542,26 +574,28 @@ func (q *Queries) UsageTotals(ctx context.Context, arg UsageTotalsParams) ([]Usa
 }
 
 const usageTotalsByDay = `-- name: UsageTotalsByDay :many
-select day, account_id, key_id, model, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost from (
+select day, account_id, project_id, key_id, model, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost from (
     select used_on as day,
         (case when $1::boolean then account_id else '00000000-0000-0000-0000-000000000000' end)::uuid as account_id,
-        (case when $2::boolean then key_id else '00000000-0000-0000-0000-000000000000' end)::uuid as key_id,
-        (case when $3::boolean then model else '' end)::text as model,
+        (case when $2::boolean then project_id else '00000000-0000-0000-0000-000000000000' end)::uuid as project_id,
+        (case when $3::boolean then key_id else '00000000-0000-0000-0000-000000000000' end)::uuid as key_id,
+        (case when $4::boolean then model else '' end)::text as model,
         sum(requests)::bigint as requests, sum(estimated)::bigint as estimated, sum(client_gone)::bigint as client_gone, sum(input)::bigint as input, sum(cached_input)::bigint as cached_input,
         sum(cache_write)::bigint as cache_write, sum(output)::bigint as output, sum(reasoning)::bigint as reasoning, sum(audio_in)::bigint as audio_in,
         sum(audio_out)::bigint as audio_out, sum(image_in)::bigint as image_in, sum(image_out)::bigint as image_out, sum(images)::bigint as images,
         sum(seconds)::bigint as seconds, sum(server_tool_requests)::bigint as server_tool_requests, sum(cost)::bigint as cost
     from usage_daily d
-    where used_on >= $4::date and used_on < $5::date and ($6::text = '' or d.model = $6)
-    group by 1, 2, 3, 4
+    where used_on >= $5::date and used_on < $6::date and ($7::text = '' or d.model = $7)
+    group by 1, 2, 3, 4, 5
 ) as t
-where (t.day, t.account_id, t.key_id, t.model) > ($7::date, $8::uuid, $9::uuid, $10::text) or $11::boolean
-order by t.day, t.account_id, t.key_id, t.model
-limit $12
+where (t.day, t.account_id, t.project_id, t.key_id, t.model) > ($8::date, $9::uuid, $10::uuid, $11::uuid, $12::text) or $13::boolean
+order by t.day, t.account_id, t.project_id, t.key_id, t.model
+limit $14
 `
 
 type UsageTotalsByDayParams struct {
 	ByAccount    bool
+	ByProject    bool
 	ByKey        bool
 	ByModel      bool
 	FromDay      pgtype.Date
@@ -569,6 +603,7 @@ type UsageTotalsByDayParams struct {
 	OfModel      string
 	AfterDay     pgtype.Date
 	AfterAccount ident.UUID
+	AfterProject ident.UUID
 	AfterKey     ident.UUID
 	AfterModel   string
 	FirstPage    bool
@@ -578,6 +613,7 @@ type UsageTotalsByDayParams struct {
 type UsageTotalsByDayRow struct {
 	Day                pgtype.Date
 	AccountID          ident.UUID
+	ProjectID          ident.UUID
 	KeyID              ident.UUID
 	Model              string
 	Requests           int64
@@ -601,6 +637,7 @@ type UsageTotalsByDayRow struct {
 func (q *Queries) UsageTotalsByDay(ctx context.Context, arg UsageTotalsByDayParams) ([]UsageTotalsByDayRow, error) {
 	rows, err := q.db.Query(ctx, usageTotalsByDay,
 		arg.ByAccount,
+		arg.ByProject,
 		arg.ByKey,
 		arg.ByModel,
 		arg.FromDay,
@@ -608,6 +645,7 @@ func (q *Queries) UsageTotalsByDay(ctx context.Context, arg UsageTotalsByDayPara
 		arg.OfModel,
 		arg.AfterDay,
 		arg.AfterAccount,
+		arg.AfterProject,
 		arg.AfterKey,
 		arg.AfterModel,
 		arg.FirstPage,
@@ -623,6 +661,7 @@ func (q *Queries) UsageTotalsByDay(ctx context.Context, arg UsageTotalsByDayPara
 		if err := rows.Scan(
 			&i.Day,
 			&i.AccountID,
+			&i.ProjectID,
 			&i.KeyID,
 			&i.Model,
 			&i.Requests,
@@ -681,13 +720,14 @@ func (q *Queries) UsedDays(ctx context.Context, arg UsedDaysParams) (UsedDaysRow
 }
 
 const zonedUsageTotals = `-- name: ZonedUsageTotals :many
-select day, account_id, key_id, model, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost from (
+select day, account_id, project_id, key_id, model, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost from (
     select (case when not $1::boolean then '0001-01-01'::date
             else ($2::date) - 1 + (case when $3::boolean then width_bucket(r.settled_at, $4::timestamptz[])
                 else width_bucket(r.request_id, $5::uuid[]) end) end)::date as day,
         (case when $6::boolean then r.account_id else '00000000-0000-0000-0000-000000000000' end)::uuid as account_id,
-        (case when $7::boolean then r.key_id else '00000000-0000-0000-0000-000000000000' end)::uuid as key_id,
-        (case when $8::boolean then r.model else '' end)::text as model,
+        coalesce(case when $7::boolean then r.project_id end, '00000000-0000-0000-0000-000000000000')::uuid as project_id,
+        (case when $8::boolean then r.key_id else '00000000-0000-0000-0000-000000000000' end)::uuid as key_id,
+        (case when $9::boolean then r.model else '' end)::text as model,
         count(*)::bigint as requests, count(*) filter (where r.estimated)::bigint as estimated,
         count(*) filter (where r.status = 'client_gone')::bigint as client_gone, coalesce(sum(u.input), 0)::bigint as input,
         coalesce(sum(u.cached_input), 0)::bigint as cached_input,
@@ -701,44 +741,49 @@ select day, account_id, key_id, model, requests, estimated, client_gone, input, 
     cross join lateral json_to_record(r.usage) as u (input bigint, cached_input bigint, cache_write_5m bigint, cache_write_1h bigint,
         cache_write_30m bigint, cache_write_12h bigint, cache_write_other bigint, output bigint, reasoning bigint, audio_in bigint, audio_out bigint,
         image_in bigint, image_out bigint, images bigint, seconds bigint, server_tool_requests bigint)
-    where r.account_id = $9 and r.key_id in (select k.id from api_keys k where k.account_id = $9 and ($10::boolean or k.id = $11))
-        and ($12::text = '' or r.model = $12)
-        and case when $3::boolean then r.settled_at >= $13::timestamptz and r.settled_at < $14::timestamptz
-            else r.request_id >= $15::uuid and r.request_id < $16::uuid end
-    group by 1, 2, 3, 4
+    where r.account_id = $10 and r.key_id in (select k.id from api_keys k where k.account_id = $10 and ($11::boolean or k.id = $12))
+        and ($13::text = '' or r.model = $13) and ($14::boolean or r.project_id = $15::uuid)
+        and case when $3::boolean then r.settled_at >= $16::timestamptz and r.settled_at < $17::timestamptz
+            else r.request_id >= $18::uuid and r.request_id < $19::uuid end
+    group by 1, 2, 3, 4, 5
 ) as t
-where (t.day, t.key_id, t.model) > ($17::date, $18::uuid, $19::text) or $20::boolean
-order by t.day, t.key_id, t.model
-limit $21
+where (t.day, t.project_id, t.key_id, t.model) > ($20::date, $21::uuid, $22::uuid, $23::text) or $24::boolean
+order by t.day, t.project_id, t.key_id, t.model
+limit $25
 `
 
 type ZonedUsageTotalsParams struct {
-	ByDay      bool
-	FirstDay   pgtype.Date
-	Booked     bool
-	Moments    []time.Time
-	Ids        []ident.UUID
-	ByAccount  bool
-	ByKey      bool
-	ByModel    bool
-	OfAccount  ident.UUID
-	AnyKey     bool
-	OfKey      ident.UUID
-	OfModel    string
-	FromMoment time.Time
-	ToMoment   time.Time
-	FromID     ident.UUID
-	ToID       ident.UUID
-	AfterDay   pgtype.Date
-	AfterKey   ident.UUID
-	AfterModel string
-	FirstPage  bool
-	RowLimit   int32
+	ByDay        bool
+	FirstDay     pgtype.Date
+	Booked       bool
+	Moments      []time.Time
+	Ids          []ident.UUID
+	ByAccount    bool
+	ByProject    bool
+	ByKey        bool
+	ByModel      bool
+	OfAccount    ident.UUID
+	AnyKey       bool
+	OfKey        ident.UUID
+	OfModel      string
+	AnyProject   bool
+	OfProject    ident.UUID
+	FromMoment   time.Time
+	ToMoment     time.Time
+	FromID       ident.UUID
+	ToID         ident.UUID
+	AfterDay     pgtype.Date
+	AfterProject ident.UUID
+	AfterKey     ident.UUID
+	AfterModel   string
+	FirstPage    bool
+	RowLimit     int32
 }
 
 type ZonedUsageTotalsRow struct {
 	Day                pgtype.Date
 	AccountID          ident.UUID
+	ProjectID          ident.UUID
 	KeyID              ident.UUID
 	Model              string
 	Requests           int64
@@ -769,17 +814,21 @@ func (q *Queries) ZonedUsageTotals(ctx context.Context, arg ZonedUsageTotalsPara
 		arg.Moments,
 		arg.Ids,
 		arg.ByAccount,
+		arg.ByProject,
 		arg.ByKey,
 		arg.ByModel,
 		arg.OfAccount,
 		arg.AnyKey,
 		arg.OfKey,
 		arg.OfModel,
+		arg.AnyProject,
+		arg.OfProject,
 		arg.FromMoment,
 		arg.ToMoment,
 		arg.FromID,
 		arg.ToID,
 		arg.AfterDay,
+		arg.AfterProject,
 		arg.AfterKey,
 		arg.AfterModel,
 		arg.FirstPage,
@@ -795,6 +844,7 @@ func (q *Queries) ZonedUsageTotals(ctx context.Context, arg ZonedUsageTotalsPara
 		if err := rows.Scan(
 			&i.Day,
 			&i.AccountID,
+			&i.ProjectID,
 			&i.KeyID,
 			&i.Model,
 			&i.Requests,

@@ -102,19 +102,20 @@ func (q *Queries) CredentialNames(ctx context.Context, ids []string) ([]Credenti
 }
 
 const exportAccountUsage = `-- name: ExportAccountUsage :many
-select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts from usage_records
+select request_id, session_id, seq, account_id, key_id, project_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts from usage_records
 where request_id = any(array(
     select r.request_id
     from api_keys k
     cross join lateral (
         select u.request_id from usage_records u
         where u.key_id = k.id and u.request_id > $1 and u.request_id < $2 and ($3::text = '' or u.model = $3)
+            and ($4::uuid is null or u.project_id = $4)
         order by u.request_id
-        limit $4
+        limit $5
     ) as r
-    where k.account_id = $5
+    where k.account_id = $6
     order by r.request_id
-    limit $4
+    limit $5
 ))
 order by request_id
 `
@@ -123,6 +124,7 @@ type ExportAccountUsageParams struct {
 	After     ident.UUID
 	Ceiling   ident.UUID
 	Model     string
+	ProjectID *ident.UUID
 	RowLimit  int32
 	AccountID ident.UUID
 }
@@ -132,6 +134,7 @@ func (q *Queries) ExportAccountUsage(ctx context.Context, arg ExportAccountUsage
 		arg.After,
 		arg.Ceiling,
 		arg.Model,
+		arg.ProjectID,
 		arg.RowLimit,
 		arg.AccountID,
 	)
@@ -148,6 +151,7 @@ func (q *Queries) ExportAccountUsage(ctx context.Context, arg ExportAccountUsage
 			&i.Seq,
 			&i.AccountID,
 			&i.KeyID,
+			&i.ProjectID,
 			&i.Model,
 			&i.Format,
 			&i.Provider,
@@ -183,11 +187,12 @@ func (q *Queries) ExportAccountUsage(ctx context.Context, arg ExportAccountUsage
 }
 
 const exportKeyUsage = `-- name: ExportKeyUsage :many
-select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts from usage_records
+select request_id, session_id, seq, account_id, key_id, project_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts from usage_records
 where key_id = $1 and ($2::uuid is null or account_id = $2)
     and request_id > $3 and request_id < $4 and ($5::text = '' or model = $5)
+    and ($6::uuid is null or project_id = $6)
 order by request_id
-limit $6
+limit $7
 `
 
 type ExportKeyUsageParams struct {
@@ -196,6 +201,7 @@ type ExportKeyUsageParams struct {
 	After     ident.UUID
 	Ceiling   ident.UUID
 	Model     string
+	ProjectID *ident.UUID
 	RowLimit  int32
 }
 
@@ -206,6 +212,7 @@ func (q *Queries) ExportKeyUsage(ctx context.Context, arg ExportKeyUsageParams) 
 		arg.After,
 		arg.Ceiling,
 		arg.Model,
+		arg.ProjectID,
 		arg.RowLimit,
 	)
 	if err != nil {
@@ -221,6 +228,7 @@ func (q *Queries) ExportKeyUsage(ctx context.Context, arg ExportKeyUsageParams) 
 			&i.Seq,
 			&i.AccountID,
 			&i.KeyID,
+			&i.ProjectID,
 			&i.Model,
 			&i.Format,
 			&i.Provider,
@@ -256,7 +264,7 @@ func (q *Queries) ExportKeyUsage(ctx context.Context, arg ExportKeyUsageParams) 
 }
 
 const exportModelUsage = `-- name: ExportModelUsage :many
-select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts from usage_records
+select request_id, session_id, seq, account_id, key_id, project_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts from usage_records
 where model = $1 and request_id > $2 and request_id < $3
 order by request_id
 limit $4
@@ -289,6 +297,7 @@ func (q *Queries) ExportModelUsage(ctx context.Context, arg ExportModelUsagePara
 			&i.Seq,
 			&i.AccountID,
 			&i.KeyID,
+			&i.ProjectID,
 			&i.Model,
 			&i.Format,
 			&i.Provider,
@@ -325,7 +334,7 @@ func (q *Queries) ExportModelUsage(ctx context.Context, arg ExportModelUsagePara
 
 const exportUsage = `-- name: ExportUsage :many
 
-select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts from usage_records
+select request_id, session_id, seq, account_id, key_id, project_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts from usage_records
 where request_id > $1 and request_id < $2
 order by request_id
 limit $3
@@ -353,6 +362,7 @@ func (q *Queries) ExportUsage(ctx context.Context, arg ExportUsageParams) ([]Usa
 			&i.Seq,
 			&i.AccountID,
 			&i.KeyID,
+			&i.ProjectID,
 			&i.Model,
 			&i.Format,
 			&i.Provider,
@@ -400,7 +410,7 @@ func (q *Queries) GetSheet(ctx context.Context, version int64) ([]byte, error) {
 
 const getUsage = `-- name: GetUsage :one
 
-select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts from usage_records where request_id = $1
+select request_id, session_id, seq, account_id, key_id, project_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts from usage_records where request_id = $1
 `
 
 // The time of a request is in its id, so a range of times is a range of ids. The
@@ -414,6 +424,7 @@ func (q *Queries) GetUsage(ctx context.Context, requestID ident.UUID) (UsageReco
 		&i.Seq,
 		&i.AccountID,
 		&i.KeyID,
+		&i.ProjectID,
 		&i.Model,
 		&i.Format,
 		&i.Provider,
@@ -442,27 +453,28 @@ func (q *Queries) GetUsage(ctx context.Context, requestID ident.UUID) (UsageReco
 }
 
 const listAccountUsage = `-- name: ListAccountUsage :many
-select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts from usage_records
+select request_id, session_id, seq, account_id, key_id, project_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts from usage_records
 where request_id = any(array(
     select r.request_id
     from api_keys k
     cross join lateral (
         select u.request_id from usage_records u
         where u.key_id = k.id and u.request_id >= $1 and u.request_id < $2
-            and ($3::text = '' or u.model = $3)
-            and ($4::text = '' or u.status = $4)
-            and ($5::text = '' or u.provider = $5)
-            and ($6::text = '' or u.route = $6)
-            and ($7::text = '' or u.format = $7)
-            and ($8::boolean or u.stream = $9)
-            and ($10::boolean or u.estimated = $11)
-            and u.cost >= $12
+            and ($3::uuid is null or u.project_id = $3)
+            and ($4::text = '' or u.model = $4)
+            and ($5::text = '' or u.status = $5)
+            and ($6::text = '' or u.provider = $6)
+            and ($7::text = '' or u.route = $7)
+            and ($8::text = '' or u.format = $8)
+            and ($9::boolean or u.stream = $10)
+            and ($11::boolean or u.estimated = $12)
+            and u.cost >= $13
         order by u.request_id desc
-        limit $13
+        limit $14
     ) as r
-    where k.account_id = $14
+    where k.account_id = $15
     order by r.request_id desc
-    limit $13
+    limit $14
 ))
 order by request_id desc
 `
@@ -470,6 +482,7 @@ order by request_id desc
 type ListAccountUsageParams struct {
 	Floor        ident.UUID
 	Ceiling      ident.UUID
+	ProjectID    *ident.UUID
 	Model        string
 	Status       string
 	Provider     string
@@ -490,6 +503,7 @@ func (q *Queries) ListAccountUsage(ctx context.Context, arg ListAccountUsagePara
 	rows, err := q.db.Query(ctx, listAccountUsage,
 		arg.Floor,
 		arg.Ceiling,
+		arg.ProjectID,
 		arg.Model,
 		arg.Status,
 		arg.Provider,
@@ -516,6 +530,7 @@ func (q *Queries) ListAccountUsage(ctx context.Context, arg ListAccountUsagePara
 			&i.Seq,
 			&i.AccountID,
 			&i.KeyID,
+			&i.ProjectID,
 			&i.Model,
 			&i.Format,
 			&i.Provider,
@@ -551,7 +566,7 @@ func (q *Queries) ListAccountUsage(ctx context.Context, arg ListAccountUsagePara
 }
 
 const listModelUsage = `-- name: ListModelUsage :many
-select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts from usage_records
+select request_id, session_id, seq, account_id, key_id, project_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts from usage_records
 where model = $1 and request_id >= $2 and request_id < $3
 order by request_id desc
 limit $4
@@ -584,6 +599,7 @@ func (q *Queries) ListModelUsage(ctx context.Context, arg ListModelUsageParams) 
 			&i.Seq,
 			&i.AccountID,
 			&i.KeyID,
+			&i.ProjectID,
 			&i.Model,
 			&i.Format,
 			&i.Provider,
@@ -619,20 +635,21 @@ func (q *Queries) ListModelUsage(ctx context.Context, arg ListModelUsageParams) 
 }
 
 const listUsage = `-- name: ListUsage :many
-select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts from usage_records
+select request_id, session_id, seq, account_id, key_id, project_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts from usage_records
 where request_id >= $1 and request_id < $2
     and ($3::uuid is null or key_id = $3)
     and ($4::uuid is null or account_id = $4)
-    and ($5::text = '' or model = $5)
-    and ($6::text = '' or status = $6)
-    and ($7::text = '' or provider = $7)
-    and ($8::text = '' or route = $8)
-    and ($9::text = '' or format = $9)
-    and ($10::boolean or stream = $11)
-    and ($12::boolean or estimated = $13)
-    and cost >= $14::bigint
+    and ($5::uuid is null or project_id = $5)
+    and ($6::text = '' or model = $6)
+    and ($7::text = '' or status = $7)
+    and ($8::text = '' or provider = $8)
+    and ($9::text = '' or route = $9)
+    and ($10::text = '' or format = $10)
+    and ($11::boolean or stream = $12)
+    and ($13::boolean or estimated = $14)
+    and cost >= $15::bigint
 order by request_id desc
-limit $15
+limit $16
 `
 
 type ListUsageParams struct {
@@ -640,6 +657,7 @@ type ListUsageParams struct {
 	Ceiling      ident.UUID
 	KeyID        *ident.UUID
 	AccountID    *ident.UUID
+	ProjectID    *ident.UUID
 	Model        string
 	Status       string
 	Provider     string
@@ -660,6 +678,7 @@ func (q *Queries) ListUsage(ctx context.Context, arg ListUsageParams) ([]UsageRe
 		arg.Ceiling,
 		arg.KeyID,
 		arg.AccountID,
+		arg.ProjectID,
 		arg.Model,
 		arg.Status,
 		arg.Provider,
@@ -685,6 +704,7 @@ func (q *Queries) ListUsage(ctx context.Context, arg ListUsageParams) ([]UsageRe
 			&i.Seq,
 			&i.AccountID,
 			&i.KeyID,
+			&i.ProjectID,
 			&i.Model,
 			&i.Format,
 			&i.Provider,

@@ -22,6 +22,11 @@ func (s *Usage) Export(ctx context.Context, query usage.ExportQuery) ([]usage.Re
 	if !query.To.IsZero() {
 		ceiling = postgres.LowestID(query.To)
 	}
+	owner, found, err := s.accountOf(ctx, query.AccountID, query.ProjectID)
+	if err != nil || !found {
+		return nil, err
+	}
+	query.AccountID = owner
 	rows, err := s.export(ctx, &query, after, ceiling)
 	if err != nil {
 		return nil, postgres.Translate("export usage", err)
@@ -37,6 +42,7 @@ func (s *Usage) export(ctx context.Context, query *usage.ExportQuery, after, cei
 		return s.db.Queries().ExportKeyUsage(ctx, sqlcgen.ExportKeyUsageParams{
 			KeyID:     ident.UUID(query.KeyID),
 			AccountID: accountOrNil(query.AccountID),
+			ProjectID: projectOrNil(query.ProjectID),
 			After:     after,
 			Ceiling:   ceiling,
 			Model:     query.Model,
@@ -45,6 +51,7 @@ func (s *Usage) export(ctx context.Context, query *usage.ExportQuery, after, cei
 	case query.AccountID != account.ID{}:
 		return s.db.Queries().ExportAccountUsage(ctx, sqlcgen.ExportAccountUsageParams{
 			AccountID: ident.UUID(query.AccountID),
+			ProjectID: projectOrNil(query.ProjectID),
 			After:     after,
 			Ceiling:   ceiling,
 			Model:     query.Model,

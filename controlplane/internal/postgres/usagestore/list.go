@@ -10,12 +10,18 @@ import (
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/controlplane/internal/project"
 	"modelgateway/controlplane/internal/usage"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
 )
 
 func (s *Usage) List(ctx context.Context, query usage.Query) (usage.Page, error) {
+	var found bool
+	var err error
+	if query.AccountID, found, err = s.accountOf(ctx, query.AccountID, query.ProjectID); err != nil || !found {
+		return usage.Page{}, err
+	}
 	list := reader{s, s.db.PlannedQueries(), &query}
 	page, err := list.page(ctx)
 	return page, postgres.Translate("list usage", err)
@@ -105,7 +111,7 @@ func (r reader) compares() bool {
 	rare := (q.Status != "" && q.Status != event.Completed) || (q.Estimated != nil && *q.Estimated)
 	filters := 0
 	for _, set := range []bool{
-		owned && q.Model != "", q.Status != "", q.Provider != "", q.Route != "", q.Format != "",
+		q.ProjectID != project.ID{}, owned && q.Model != "", q.Status != "", q.Provider != "", q.Route != "", q.Format != "",
 		q.Stream != nil, q.Estimated != nil, q.MinCost > 0,
 	} {
 		if set {
@@ -123,6 +129,7 @@ func (r reader) rows(ctx context.Context, floor, ceiling ident.UUID, limit int) 
 		Ceiling:      ceiling,
 		KeyID:        keyOrNil(q.KeyID),
 		AccountID:    accountOrNil(q.AccountID),
+		ProjectID:    projectOrNil(q.ProjectID),
 		Model:        q.Model,
 		Status:       string(q.Status),
 		Provider:     q.Provider,
@@ -143,6 +150,7 @@ func (r reader) rows(ctx context.Context, floor, ceiling ident.UUID, limit int) 
 		Floor:        p.Floor,
 		Ceiling:      p.Ceiling,
 		AccountID:    *p.AccountID,
+		ProjectID:    p.ProjectID,
 		Model:        p.Model,
 		Status:       p.Status,
 		Provider:     p.Provider,

@@ -12,6 +12,7 @@ import (
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/controlplane/internal/project"
 	"modelgateway/controlplane/internal/usage"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/money"
@@ -28,6 +29,11 @@ func (s *Usage) Totals(ctx context.Context, query usage.TotalQuery) ([]usage.Tot
 		}
 		query.AccountID = account.ID(owner)
 	}
+	owner, found, err := s.accountOf(ctx, query.AccountID, query.ProjectID)
+	if err != nil || !found {
+		return nil, err
+	}
+	query.AccountID = owner
 	totals, err := ReadTotals(ctx, s.db.PlannedQueries(), &query)
 	return totals, postgres.Translate("read usage totals", err)
 }
@@ -39,7 +45,7 @@ func ReadTotals(ctx context.Context, q *sqlcgen.Queries, query *usage.TotalQuery
 		return readZonedTotals(ctx, q, query)
 	case query.AccountID != account.ID{}:
 		return readTotalsOfAccount(ctx, q, query)
-	case !query.By.Account && !query.By.Key:
+	case !query.By.Account && !query.By.Project && !query.By.Key:
 		return readModelTotals(ctx, q, query)
 	case query.By.Day:
 		return readTotalsByDay(ctx, q, query)
@@ -49,6 +55,7 @@ func ReadTotals(ctx context.Context, q *sqlcgen.Queries, query *usage.TotalQuery
 	first, end := wholeWeeks(from, to)
 	rows, err := q.UsageTotals(ctx, sqlcgen.UsageTotalsParams{
 		ByAccount:    query.By.Account,
+		ByProject:    query.By.Project,
 		ByKey:        query.By.Key,
 		ByModel:      query.By.Model,
 		FromDay:      from,
@@ -57,6 +64,7 @@ func ReadTotals(ctx context.Context, q *sqlcgen.Queries, query *usage.TotalQuery
 		ToDay:        to,
 		OfModel:      query.Model,
 		AfterAccount: ident.UUID(after.AccountID),
+		AfterProject: ident.UUID(after.ProjectID),
 		AfterKey:     ident.UUID(after.KeyID),
 		AfterModel:   after.Model,
 		FirstPage:    query.After == nil,
@@ -100,6 +108,7 @@ func readTotalsByDay(ctx context.Context, q *sqlcgen.Queries, query *usage.Total
 		to := earlier(from.AddDate(0, 0, days), used.LastDay.Time.AddDate(0, 0, 1))
 		rows, err := q.UsageTotalsByDay(ctx, sqlcgen.UsageTotalsByDayParams{
 			ByAccount:    query.By.Account,
+			ByProject:    query.By.Project,
 			ByKey:        query.By.Key,
 			ByModel:      query.By.Model,
 			FromDay:      postgres.Day(from, pgtype.Finite),
@@ -107,6 +116,7 @@ func readTotalsByDay(ctx context.Context, q *sqlcgen.Queries, query *usage.Total
 			OfModel:      query.Model,
 			AfterDay:     postgres.Day(after.Day, pgtype.Finite),
 			AfterAccount: ident.UUID(after.AccountID),
+			AfterProject: ident.UUID(after.ProjectID),
 			AfterKey:     ident.UUID(after.KeyID),
 			AfterModel:   after.Model,
 			FirstPage:    query.After == nil,
@@ -133,16 +143,19 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// readTotalsOfAccount reads the totals of one account, or of one of its keys.
+// readTotalsOfAccount reads the totals of one account, or of one of its projects or keys.
 func readTotalsOfAccount(ctx context.Context, q *sqlcgen.Queries, query *usage.TotalQuery) ([]usage.Total, error) {
 	after := afterOf(query)
 	rows, err := q.AccountUsageTotals(ctx, sqlcgen.AccountUsageTotalsParams{
 		ByDay:        query.By.Day,
 		ByAccount:    query.By.Account,
+		ByProject:    query.By.Project,
 		ByKey:        query.By.Key,
 		ByModel:      query.By.Model,
 		Booked:       query.Booked,
 		OfAccount:    ident.UUID(query.AccountID),
+		AnyProject:   query.ProjectID == project.ID{},
+		OfProject:    ident.UUID(query.ProjectID),
 		AnyKey:       query.KeyID == key.ID{},
 		OfKey:        ident.UUID(query.KeyID),
 		OfModel:      query.Model,
@@ -150,6 +163,7 @@ func readTotalsOfAccount(ctx context.Context, q *sqlcgen.Queries, query *usage.T
 		ToDay:        postgres.Day(query.To, pgtype.Infinity),
 		AfterDay:     postgres.Day(after.Day, pgtype.Finite),
 		AfterAccount: ident.UUID(after.AccountID),
+		AfterProject: ident.UUID(after.ProjectID),
 		AfterKey:     ident.UUID(after.KeyID),
 		AfterModel:   after.Model,
 		FirstPage:    query.After == nil,
@@ -182,27 +196,31 @@ func readZonedTotals(ctx context.Context, q *sqlcgen.Queries, query *usage.Total
 
 	after := afterOf(query)
 	rows, err := q.ZonedUsageTotals(ctx, sqlcgen.ZonedUsageTotalsParams{
-		ByDay:      query.By.Day,
-		ByAccount:  query.By.Account,
-		ByKey:      query.By.Key,
-		ByModel:    query.By.Model,
-		FirstDay:   postgres.Day(query.From, pgtype.Finite),
-		Booked:     query.Booked,
-		Moments:    starts,
-		Ids:        ids,
-		OfAccount:  ident.UUID(query.AccountID),
-		AnyKey:     query.KeyID == key.ID{},
-		OfKey:      ident.UUID(query.KeyID),
-		OfModel:    query.Model,
-		FromMoment: from,
-		ToMoment:   to,
-		FromID:     ids[0],
-		ToID:       ids[len(ids)-1],
-		AfterDay:   postgres.Day(after.Day, pgtype.Finite),
-		AfterKey:   ident.UUID(after.KeyID),
-		AfterModel: after.Model,
-		FirstPage:  query.After == nil,
-		RowLimit:   int32(query.Limit),
+		ByDay:        query.By.Day,
+		ByAccount:    query.By.Account,
+		ByProject:    query.By.Project,
+		ByKey:        query.By.Key,
+		ByModel:      query.By.Model,
+		FirstDay:     postgres.Day(query.From, pgtype.Finite),
+		Booked:       query.Booked,
+		Moments:      starts,
+		Ids:          ids,
+		OfAccount:    ident.UUID(query.AccountID),
+		AnyProject:   query.ProjectID == project.ID{},
+		OfProject:    ident.UUID(query.ProjectID),
+		AnyKey:       query.KeyID == key.ID{},
+		OfKey:        ident.UUID(query.KeyID),
+		OfModel:      query.Model,
+		FromMoment:   from,
+		ToMoment:     to,
+		FromID:       ids[0],
+		ToID:         ids[len(ids)-1],
+		AfterDay:     postgres.Day(after.Day, pgtype.Finite),
+		AfterProject: ident.UUID(after.ProjectID),
+		AfterKey:     ident.UUID(after.KeyID),
+		AfterModel:   after.Model,
+		FirstPage:    query.After == nil,
+		RowLimit:     int32(query.Limit),
 	})
 
 	totals := make([]usage.Total, len(rows))
@@ -258,6 +276,7 @@ func toTotal(row *sqlcgen.UsageTotalsByDayRow) usage.Total {
 	return usage.Total{
 		Day:       row.Day.Time,
 		AccountID: account.ID(row.AccountID),
+		ProjectID: project.ID(row.ProjectID),
 		KeyID:     key.ID(row.KeyID),
 		Model:     row.Model,
 		Sums: usage.Sums{

@@ -4,12 +4,16 @@ package usagestore
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+
+	"github.com/jackc/pgx/v5"
 
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/controlplane/internal/project"
 	"modelgateway/controlplane/internal/usage"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
@@ -83,6 +87,26 @@ func accountOrNil(id account.ID) *ident.UUID {
 	return &u
 }
 
+func projectOrNil(id project.ID) *ident.UUID {
+	if id == (project.ID{}) {
+		return nil
+	}
+	u := ident.UUID(id)
+	return &u
+}
+
+// accountOf returns an account, or that of a project if no account is given. ok is false if the project does not exist.
+func (s *Usage) accountOf(ctx context.Context, given account.ID, of project.ID) (owner account.ID, ok bool, err error) {
+	if given != (account.ID{}) || of == (project.ID{}) {
+		return given, true, nil
+	}
+	found, err := s.db.Queries().AccountOfProject(ctx, ident.UUID(of))
+	if errors.Is(err, pgx.ErrNoRows) {
+		return owner, false, nil
+	}
+	return account.ID(found), err == nil, postgres.Translate("find project", err)
+}
+
 // EnsurePartitions creates the partitions for usage of the coming weeks that do not
 // exist yet. Several replicas may run it at once.
 func (s *Usage) EnsurePartitions(ctx context.Context) error {
@@ -95,6 +119,7 @@ func toUsage(row *sqlcgen.UsageRecord) (usage.Record, error) {
 		RequestID:         usage.RequestID(row.RequestID),
 		AccountID:         account.ID(row.AccountID),
 		KeyID:             key.ID(row.KeyID),
+		ProjectID:         (*project.ID)(row.ProjectID),
 		Model:             row.Model,
 		Format:            row.Format,
 		Provider:          row.Provider,
