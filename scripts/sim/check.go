@@ -39,7 +39,10 @@ type oracle struct {
 	used   map[wire.PoolID]int64
 	issued map[wire.SessionID]bool
 	// heardRunning is when a transaction took that requests run in an ended session.
-	heardRunning  map[wire.SessionID]time.Duration
+	heardRunning map[wire.SessionID]time.Duration
+	// moves has the projects of keys one after another, moved the index of the last one that was confirmed.
+	moves         map[apikey.Hash][]string
+	moved         map[apikey.Hash]int
 	pools         map[wire.PoolID]bool
 	lost          bool // Postgres has lost commits
 	lossDeclared  bool // sessions that it ended may report lost grants
@@ -76,6 +79,8 @@ func newOracle(w *world) *oracle {
 		events:        map[[16]byte]*outcome{},
 		altered:       map[[16]byte]bool{},
 		revoked:       map[apikey.Hash]bool{},
+		moves:         map[apikey.Hash][]string{},
+		moved:         map[apikey.Hash]int{},
 		bounds:        map[apikey.Hash]time.Duration{},
 		suspended:     map[string]bool{},
 		released:      map[string]int{},

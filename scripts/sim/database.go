@@ -41,13 +41,15 @@ type database struct {
 	pools       map[wire.PoolID]*allocator.Pool
 	leases      map[wire.PoolID]map[wire.SessionID]*allocator.Lease
 	limits      map[int64]*limitRow
-	results     map[allocator.RequestKey]*allocator.Result
-	usage       map[[16]byte]usageRecord
-	spent       map[wire.PoolID]int64
-	quarantine  map[[16]byte]int
-	suspended   map[string]bool
-	revoked     map[apikey.Hash]int64
-	changes     []wire.KeyChange
+	// projects has the projects of keys that are in one.
+	projects   map[apikey.Hash]string
+	results    map[allocator.RequestKey]*allocator.Result
+	usage      map[[16]byte]usageRecord
+	spent      map[wire.PoolID]int64
+	quarantine map[[16]byte]int
+	suspended  map[string]bool
+	revoked    map[apikey.Hash]int64
+	changes    []wire.KeyChange
 	// streamed is the revision up to which the stream of changes has confirmed all changes.
 	streamed int64
 }
@@ -85,6 +87,7 @@ func newDatabase() *database {
 		pools:       map[wire.PoolID]*allocator.Pool{},
 		leases:      map[wire.PoolID]map[wire.SessionID]*allocator.Lease{},
 		limits:      map[int64]*limitRow{},
+		projects:    map[apikey.Hash]string{},
 		results:     map[allocator.RequestKey]*allocator.Result{},
 		usage:       map[[16]byte]usageRecord{},
 		spent:       map[wire.PoolID]int64{},
@@ -126,7 +129,7 @@ func (d *database) clone() *database {
 
 	c.results, c.usage, c.spent = maps.Clone(d.results), maps.Clone(d.usage), maps.Clone(d.spent)
 	c.quarantine, c.suspended, c.revoked = maps.Clone(d.quarantine), maps.Clone(d.suspended), maps.Clone(d.revoked)
-	c.changes = slices.Clone(d.changes)
+	c.projects, c.changes = maps.Clone(d.projects), slices.Clone(d.changes)
 	c.markers, c.replicas, c.past = maps.Clone(d.markers), maps.Clone(d.replicas), maps.Clone(d.past)
 
 	return &c

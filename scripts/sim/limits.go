@@ -27,6 +27,8 @@ type LimitRules struct {
 	Charged func(r *request) []wire.PoolID
 	// Move tells a proxy of the right window of a limit.
 	Move func(w *limit.Windows, l *limit.Limit, pool, nowMS int64)
+	// Tell tells the proxies that a key has moved to another project.
+	Tell func(c *replica, change wire.KeyChange, confirmed func())
 }
 
 func correctLimits() *LimitRules {
@@ -41,6 +43,7 @@ func correctLimits() *LimitRules {
 		UseUntil: (*holder.Queue).UseUntil,
 		Charged:  func(r *request) []wire.PoolID { return r.windows },
 		Move:     (*limit.Windows).Move,
+		Tell:     (*replica).announce,
 	}
 }
 
@@ -50,12 +53,12 @@ const (
 	tolerance = 2500 * time.Millisecond
 )
 
-// limitRow is the row of a limit of an account.
+// limitRow is the row of a limit of an account, or of one of its projects.
 type limitRow struct {
 	limit.Limit
-	account string
-	amount  int64
-	removed bool
+	account, project string
+	amount           int64
+	removed          bool
 }
 
 func (r *limitRow) series() *limit.Series {
@@ -68,7 +71,7 @@ func (w *world) wallMS() int64 { return begunMS + w.now.Milliseconds() }
 // wallMS is the wall clock of a proxy.
 func (p *proxy) wallMS() int64 { return begunMS + (p.w.now + p.wallOffset).Milliseconds() }
 
-// limitsOf returns the limits of an account, in the order of their ids.
+// limitsOf returns the limits of an account and its projects, in the order of their ids.
 func (d *database) limitsOf(account string) (limits []limit.Limit) {
 	for _, id := range sortedKeys(d.limits) {
 		if row := d.limits[id]; row.account == account && !row.removed {
@@ -78,14 +81,17 @@ func (d *database) limitsOf(account string) (limits []limit.Limit) {
 	return limits
 }
 
-// addLimit adds a limit to an account, with short windows of a random period.
-func (w *world) addLimit(d *database, account string) {
+// addLimit adds a limit to an account or one of its projects, with short windows of a random period.
+func (w *world) addLimit(d *database, account, project string) {
 	w.nextLimit++
-	row := &limitRow{account: account, amount: w.r.Int64N(8000)}
+	row := &limitRow{account: account, project: project, amount: w.r.Int64N(8000)}
 	if w.r.IntN(3) == 0 {
 		row.amount = 100_000
 	}
 	row.ID, row.Scope = w.nextLimit, limit.Account
+	if project != "" {
+		row.Scope = limit.Project
+	}
 	row.Window = []limit.Window{
 		{Period: limit.Forever},
 		{Period: limit.Fixed, LengthSeconds: 2 + w.r.Int64N(5), AnchorUnix: w.r.Int64N(5)},
@@ -97,9 +103,10 @@ func (w *world) addLimit(d *database, account string) {
 // buildLimits adds limits to accounts and schedules their changes, and sets the clocks of the proxies.
 func (w *world) buildLimits(customers []*customer, some func() *customer) {
 	for _, c := range customers {
-		w.addLimit(w.pg, c.name)
-		w.addLimit(w.pg, c.name)
+		w.addLimit(w.pg, c.name, "")
+		w.addLimit(w.pg, c.name, "")
 	}
+	w.buildProjects(customers, some)
 	for _, p := range w.proxies {
 		p.wallOffset = w.between(-maxWallOffset, maxWallOffset)
 	}
@@ -125,9 +132,9 @@ func (w *world) adjustLimits(cust *customer) {
 		limits := d.limitsOf(cust.name)
 		change = d.change(wire.AccountUpdated, cust.name, apikey.Hash{})
 		switch {
-		case what == 0 && len(limits) < 3:
+		case what == 0 && len(limits) < 5:
 			w.stats.count("limits added")
-			w.addLimit(d, cust.name)
+			w.addLimit(d, cust.name, projectsOf(cust.name)[amount%3])
 		case len(limits) == 0:
 		case what == 1:
 			w.stats.count("limits removed")
@@ -342,6 +349,7 @@ func (q *accountQueue) learnWindows(leases []wire.LeaseState) {
 
 // checkWindows checks I11 when a request is admitted: each of its windows is current, but for the clocks and its wait.
 func (w *world) checkWindows(r *request) {
+	w.checkProject(r)
 	const wait = maxWallOffset + tolerance + 3*time.Second
 	for _, pool := range r.windows {
 		p := w.pg.pools[pool]
@@ -434,6 +442,19 @@ func limitMutations() []Mutation {
 		}),
 		mutate("a proxy does not learn of the right window", 50, func(r *LimitRules) {
 			r.Move = func(*limit.Windows, *limit.Limit, int64, int64) {}
+		}),
+		mutate("proxies are not told that a key has moved to another project", 50, func(r *LimitRules) {
+			r.Tell = func(_ *replica, _ wire.KeyChange, confirmed func()) { confirmed() }
+		}),
+		mutate("a request counts in the project that its key is in when it ends", 50, func(r *LimitRules) {
+			r.Charged = func(r *request) (pools []wire.PoolID) {
+				d := r.p.w.pg
+				for _, l := range d.limitsFor(r.customer.name, d.projects[r.key.hash]) {
+					span, _ := r.p.windows.Current(&l, r.p.wallMS())
+					pools = append(pools, wire.PoolID(limit.Pool(l.ID, span.Number)))
+				}
+				return pools
+			}
 		}),
 		mutate("a window that Postgres has lost is not made again", 4000, func(r *LimitRules) {
 			r.Restore = func(*limit.Series, int64, int64) (limit.Span, error) { return limit.Span{}, errors.New("lost") }

@@ -207,7 +207,8 @@ func (d *database) keyRecord(cust *customer, k *key) *wire.KeyRecord {
 		BalancePool: cust.balance,
 		SlotsPool:   cust.slots,
 		LimitPool:   limit,
-		Limits:      d.limitsOf(cust.name),
+		ProjectID:   d.projects[k.hash],
+		Limits:      d.limitsFor(cust.name, d.projects[k.hash]),
 	}
 }
 
