@@ -18,6 +18,17 @@ type Series struct {
 	Tolerance time.Duration
 }
 
+// Current returns the window in which counts what the control plane itself admits at a time, such as a video job.
+func (s *Series) Current(nowMS int64) (Span, error) {
+	if s.Window.Period != FirstUse {
+		return s.Window.At(nowMS)
+	}
+	if s.Newest.Number > 0 && nowMS < s.Newest.EndMS {
+		return s.Newest, nil
+	}
+	return Span{s.Newest.Number + 1, nowMS, nowMS + s.Window.LengthSeconds*1000}, nil
+}
+
 // Check says whether a request may count in the window with a number, at a time of the control plane. If it may, the result is
 // that window, which is made if there is none yet. Otherwise it is the window in which the request has to count, as far as that is
 // known; the caller names it again.

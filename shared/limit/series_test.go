@@ -89,3 +89,31 @@ func TestWindowThatHasEndedIsNotUsedAgain(t *testing.T) {
 		}
 	}
 }
+
+// What the control plane admits itself counts in a window that it would accept from a proxy at that time.
+func TestCurrentWindowIsAccepted(t *testing.T) {
+	t.Parallel()
+	const now = 1_792_000_000_000
+	lasting, ended := Span{Number: 4, StartMS: now - 1000, EndMS: now + 1000}, Span{Number: 4, StartMS: now - 1000, EndMS: now}
+	first := Window{Period: FirstUse, LengthSeconds: 3600}
+	for _, tt := range []struct {
+		name   string
+		series Series
+		want   Span
+	}{
+		{"for ever", Series{Window: Window{Period: Forever}}, Span{}},
+		{"a day", Series{Window: Window{Period: Day, TimeZone: "UTC"}}, Span{20740, 1_791_936_000_000, 1_792_022_400_000}},
+		{"the first one", Series{Window: first}, Span{1, now, now + 3_600_000}},
+		{"one that lasts", Series{Window: first, Newest: lasting}, lasting},
+		{"the next one", Series{Window: first, Newest: ended}, Span{5, now, now + 3_600_000}},
+	} {
+		tt.series.Tolerance = Tolerance
+		got, err := tt.series.Current(now)
+		if err != nil || got != tt.want {
+			t.Errorf("%s: got %+v, %v; want %+v", tt.name, got, err, tt.want)
+		}
+		if right, accepted, err := tt.series.Check(got.Number, now); !accepted || right != got || err != nil {
+			t.Errorf("%s: %+v is not accepted: %+v, %v", tt.name, got, right, err)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/controlplane/internal/postgres/storetest"
 	"modelgateway/shared/ident"
+	"modelgateway/shared/limit"
 	"modelgateway/shared/wire"
 )
 
@@ -54,6 +55,19 @@ func TestAccountQueriesUseIndexes(t *testing.T) {
 			if len(ids) != 2 {
 				t.Errorf("got %v; want the balance's and the key's", ids)
 			}
+			return err
+		},
+		"unbilled video jobs": func(q *sqlcgen.Queries) error {
+			rows, err := q.UnbilledVideoJobs(t.Context(), sqlcgen.UnbilledVideoJobsParams{
+				ID: ident.New(), AccountID: c.Account, KeyID: &c.Key, Windows: []int64{limit.Pool(7, 1)}, SettlingSeconds: 600,
+			})
+			if len(rows) != 2 {
+				t.Errorf("got %d pools; want the key's and the balance's", len(rows))
+			}
+			return err
+		},
+		"limits of a key": func(q *sqlcgen.Queries) error {
+			_, err := q.LimitsOfKey(t.Context(), sqlcgen.LimitsOfKeyParams{AccountID: c.Account, KeyID: &c.Key})
 			return err
 		},
 		"new keys with their pools": func(q *sqlcgen.Queries) error {
@@ -125,7 +139,7 @@ func TestDeletionOfOldChangesReadsNoRevocations(t *testing.T) {
 func wholeReads(t *testing.T, tx pgx.Tx) (n int) {
 	t.Helper()
 	const query = `select coalesce(sum(seq_scan), 0) from pg_stat_xact_user_tables
-		where relname in ('accounts', 'api_keys', 'key_hashes', 'leases', 'pools') or relname like 'usage_records%'`
+		where relname in ('accounts', 'api_keys', 'key_hashes', 'leases', 'limits', 'pools', 'video_jobs') or relname like 'usage_records%'`
 	if err := tx.QueryRow(t.Context(), query).Scan(&n); err != nil {
 		t.Fatal(err)
 	}

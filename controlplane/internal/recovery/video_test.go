@@ -18,6 +18,7 @@ import (
 	"modelgateway/controlplane/internal/videojob"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
+	"modelgateway/shared/limit"
 	"modelgateway/shared/price"
 	"modelgateway/shared/subject"
 )
@@ -111,7 +112,7 @@ func usage(v *event.Video) []settle.Item {
 	payload, err := json.Marshal(event.Usage{
 		V: event.Version, RequestID: v.RequestID, Session: 1, Seq: 1, AccountID: v.AccountID, KeyID: v.KeyID, Model: v.Model, Format: "videos",
 		Status: event.Completed, StartedMS: v.CreatedUnix * 1000, FinishedMS: v.CreatedUnix * 1000, Usage: price.Usage{Seconds: 4}, Rule: event.RuleReported,
-		PriceVersion: 3, Cost: 40, VideoJob: v.ID,
+		PriceVersion: 3, Cost: 40, VideoJob: v.ID, Limits: v.Limits,
 	})
 	if err != nil {
 		panic(err)
@@ -237,5 +238,42 @@ func TestVideoJobsAreRestoredAfterLossOfCommits(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("open jobs (-want +got):\n%s", diff)
+	}
+}
+
+// A job whose commits are lost keeps its windows, and they are made again with it: it is charged to them, however late it ends.
+func TestRestoredVideoJobKeepsItsWindows(t *testing.T) {
+	t.Parallel()
+	p := newVideoEnv(t)
+	p.number(fmt.Sprintf(`with l as (insert into limits (number, id, account_id, amount, period, length_seconds, revision)
+		select n, gen_random_uuid(), '%x', 1000, 'first_use', 3600, 1 from generate_series(7, 8) n returning 1) select count(*) from l`, p.account))
+	r := p.replica()
+	r.check(nil)
+	p.restart(p.copy)
+	r.check(nil)
+
+	// The commits of everything below are lost.
+	created := r.advance(p.job(), event.VideoQueued)
+	running := r.advance(p.job(), event.VideoQueued, "up")
+	want := []int64{limit.Pool(7, 1), limit.Pool(8, 1)}
+	if diff := cmp.Diff([][]int64{want, want}, [][]int64{created.Limits, running.Limits}); diff != "" {
+		t.Fatalf("windows (-want +got):\n%s", diff)
+	}
+
+	p.restart(p.restoreCopy)
+	r.check(nil)
+	p.number("with c as (update cluster_state set lost_at = lost_at - interval '5 hours' returning 1) select count(*) from c")
+	for _, v := range []*event.Video{created, running} {
+		reply, err := r.videos().Get(t.Context(), &event.VideoGetRequest{V: event.Version, ID: v.ID})
+		if err != nil || reply.Video == nil {
+			t.Fatal(reply, err)
+		}
+		if diff := cmp.Diff(want, reply.Video.Limits); diff != "" {
+			t.Errorf("windows after the loss (-want +got):\n%s", diff)
+		}
+		r.settle(reply.Video)
+	}
+	if got := p.number("select count(*) from pools where limit_number in (7, 8) and settled = 80 and ends_at > clock_timestamp()"); got != 2 {
+		t.Errorf("%d windows are charged with both jobs; want 2", got)
 	}
 }

@@ -29,8 +29,8 @@ var (
 
 // Store stores the records of jobs.
 type Store interface {
-	// Insert stores a new record, unless it is refused because of the unbilled jobs of its account or key. Inserting the
-	// same record again changes nothing.
+	// Insert stores a new record and sets its Limits, unless it is refused because of the unbilled jobs of its account, key or
+	// limits. Inserting the same record again changes nothing.
 	Insert(ctx context.Context, v *event.Video) (*event.VideoRefusal, error)
 	// Get returns a record. An empty account matches any.
 	Get(ctx context.Context, id, account string) (*event.Video, error)

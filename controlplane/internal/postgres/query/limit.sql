@@ -72,3 +72,9 @@ from pools p
 where p.limit_number = @number and p.id < @before
 order by p.id desc
 limit @row_limit;
+
+-- name: LimitsOfKey :many
+-- The limits of a key and its account.
+select number, id, key_id, models from limits
+where account_id = @account_id and (key_id is null or key_id = @key_id) and removed_at is null
+order by number;

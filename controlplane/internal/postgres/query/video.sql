@@ -4,23 +4,24 @@
 -- The creations of one account wait for each other, so that each sees the jobs before it.
 select max_open_video_jobs from accounts where id = @account_id for no key update;
 
--- name: UnbilledVideoJobs :one
--- Open jobs, and completed ones whose usage record is still on its way, with their expected cost, and what is left of balance
--- and key limit: all from one snapshot, so that a job is either unbilled or charged.
-select (b.total - b.settled)::bigint as balance_left, l.unlimited as key_unlimited, (l.total - l.settled)::bigint as key_left, j.open_jobs, j.account_cost,
-    j.key_cost
-from pools b
-cross join pools l
+-- name: UnbilledVideoJobs :many
+-- What is left of the key limit, of windows of limits and, last, of the balance, with the expected cost of the unbilled jobs that count
+-- there: open ones, and completed ones whose usage record is still on its way. All is from one snapshot, so that a job is either
+-- unbilled or charged.
+select p.id, p.kind, p.limit_number, p.unlimited, (p.total - p.settled)::bigint as remaining,
+    coalesce((extract(epoch from p.ends_at) * 1000)::bigint, 0)::bigint as end_ms, j.open_jobs, j.expected_cost
+from pools p
 cross join lateral (
     select count(*) filter (where v.ended_at is null) as open_jobs,
-        least(coalesce(sum(v.expected_cost), 0), 9223372036854775807)::bigint as account_cost,
-        least(coalesce(sum(v.expected_cost) filter (where v.key_id = @key_id), 0), 9223372036854775807)::bigint as key_cost
+        least(coalesce(sum(v.expected_cost), 0), 9223372036854775807)::bigint as expected_cost
     from video_jobs v
     where v.account_id = @account_id and v.id <> @id
+        and (p.kind = 1 or v.key_id = p.key_id or p.limit_number is not null and v.record -> 'limits' @> to_jsonb(p.id))
         and (v.ended_at is null or v.ended_at > clock_timestamp() - make_interval(secs => @settling_seconds::float8) and v.status = 'completed'
             and not exists (select from usage_records u where u.request_id = v.request_id))
 ) as j
-where b.account_id = @account_id and b.kind = 1 and l.key_id = @key_id and l.kind = 2;
+where p.account_id = @account_id and p.kind = 1 or p.key_id = @key_id and p.kind = 2 or p.id = any(@windows::bigint[])
+order by p.kind desc, p.limit_number is not null, p.id;
 
 -- name: InsertVideoJob :exec
 insert into video_jobs (id, account_id, key_id, request_id, status, expected_cost, record)

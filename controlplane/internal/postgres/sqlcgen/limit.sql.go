@@ -170,6 +170,50 @@ func (q *Queries) InsertLimit(ctx context.Context, arg InsertLimitParams) error 
 	return err
 }
 
+const limitsOfKey = `-- name: LimitsOfKey :many
+select number, id, key_id, models from limits
+where account_id = $1 and (key_id is null or key_id = $2) and removed_at is null
+order by number
+`
+
+type LimitsOfKeyParams struct {
+	AccountID ident.UUID
+	KeyID     *ident.UUID
+}
+
+type LimitsOfKeyRow struct {
+	Number int64
+	ID     ident.UUID
+	KeyID  *ident.UUID
+	Models []byte
+}
+
+// The limits of a key and its account.
+func (q *Queries) LimitsOfKey(ctx context.Context, arg LimitsOfKeyParams) ([]LimitsOfKeyRow, error) {
+	rows, err := q.db.Query(ctx, limitsOfKey, arg.AccountID, arg.KeyID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LimitsOfKeyRow
+	for rows.Next() {
+		var i LimitsOfKeyRow
+		if err := rows.Scan(
+			&i.Number,
+			&i.ID,
+			&i.KeyID,
+			&i.Models,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const listLimits = `-- name: ListLimits :many
 select number, id, account_id, project_id, key_id, name, amount, period, time_zone, length_seconds, anchor_unix, models, removed_at, revision, created_at, updated_at from limits
 where account_id = $1 and removed_at is null and id > $2

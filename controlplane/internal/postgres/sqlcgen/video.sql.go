@@ -323,58 +323,78 @@ func (q *Queries) SummarizeVideoJobs(ctx context.Context, arg SummarizeVideoJobs
 	return items, nil
 }
 
-const unbilledVideoJobs = `-- name: UnbilledVideoJobs :one
-select (b.total - b.settled)::bigint as balance_left, l.unlimited as key_unlimited, (l.total - l.settled)::bigint as key_left, j.open_jobs, j.account_cost,
-    j.key_cost
-from pools b
-cross join pools l
+const unbilledVideoJobs = `-- name: UnbilledVideoJobs :many
+select p.id, p.kind, p.limit_number, p.unlimited, (p.total - p.settled)::bigint as remaining,
+    coalesce((extract(epoch from p.ends_at) * 1000)::bigint, 0)::bigint as end_ms, j.open_jobs, j.expected_cost
+from pools p
 cross join lateral (
     select count(*) filter (where v.ended_at is null) as open_jobs,
-        least(coalesce(sum(v.expected_cost), 0), 9223372036854775807)::bigint as account_cost,
-        least(coalesce(sum(v.expected_cost) filter (where v.key_id = $1), 0), 9223372036854775807)::bigint as key_cost
+        least(coalesce(sum(v.expected_cost), 0), 9223372036854775807)::bigint as expected_cost
     from video_jobs v
-    where v.account_id = $2 and v.id <> $3
-        and (v.ended_at is null or v.ended_at > clock_timestamp() - make_interval(secs => $4::float8) and v.status = 'completed'
+    where v.account_id = $1 and v.id <> $2
+        and (p.kind = 1 or v.key_id = p.key_id or p.limit_number is not null and v.record -> 'limits' @> to_jsonb(p.id))
+        and (v.ended_at is null or v.ended_at > clock_timestamp() - make_interval(secs => $3::float8) and v.status = 'completed'
             and not exists (select from usage_records u where u.request_id = v.request_id))
 ) as j
-where b.account_id = $2 and b.kind = 1 and l.key_id = $1 and l.kind = 2
+where p.account_id = $1 and p.kind = 1 or p.key_id = $4 and p.kind = 2 or p.id = any($5::bigint[])
+order by p.kind desc, p.limit_number is not null, p.id
 `
 
 type UnbilledVideoJobsParams struct {
-	KeyID           ident.UUID
 	AccountID       ident.UUID
 	ID              ident.UUID
 	SettlingSeconds float64
+	KeyID           *ident.UUID
+	Windows         []int64
 }
 
 type UnbilledVideoJobsRow struct {
-	BalanceLeft  int64
-	KeyUnlimited bool
-	KeyLeft      int64
+	ID           int64
+	Kind         int16
+	LimitNumber  *int64
+	Unlimited    bool
+	Remaining    int64
+	EndMs        int64
 	OpenJobs     int64
-	AccountCost  int64
-	KeyCost      int64
+	ExpectedCost int64
 }
 
-// Open jobs, and completed ones whose usage record is still on its way, with their expected cost, and what is left of balance
-// and key limit: all from one snapshot, so that a job is either unbilled or charged.
-func (q *Queries) UnbilledVideoJobs(ctx context.Context, arg UnbilledVideoJobsParams) (UnbilledVideoJobsRow, error) {
-	row := q.db.QueryRow(ctx, unbilledVideoJobs,
-		arg.KeyID,
+// What is left of the key limit, of windows of limits and, last, of the balance, with the expected cost of the unbilled jobs that count
+// there: open ones, and completed ones whose usage record is still on its way. All is from one snapshot, so that a job is either
+// unbilled or charged.
+func (q *Queries) UnbilledVideoJobs(ctx context.Context, arg UnbilledVideoJobsParams) ([]UnbilledVideoJobsRow, error) {
+	rows, err := q.db.Query(ctx, unbilledVideoJobs,
 		arg.AccountID,
 		arg.ID,
 		arg.SettlingSeconds,
+		arg.KeyID,
+		arg.Windows,
 	)
-	var i UnbilledVideoJobsRow
-	err := row.Scan(
-		&i.BalanceLeft,
-		&i.KeyUnlimited,
-		&i.KeyLeft,
-		&i.OpenJobs,
-		&i.AccountCost,
-		&i.KeyCost,
-	)
-	return i, err
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []UnbilledVideoJobsRow
+	for rows.Next() {
+		var i UnbilledVideoJobsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Kind,
+			&i.LimitNumber,
+			&i.Unlimited,
+			&i.Remaining,
+			&i.EndMs,
+			&i.OpenJobs,
+			&i.ExpectedCost,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const updateVideoJob = `-- name: UpdateVideoJob :one

@@ -11,6 +11,7 @@ import (
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/changestore"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/controlplane/internal/postgres/windowstore"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/controlplane/internal/videojob"
 	"modelgateway/controlplane/internal/webhook"
@@ -41,6 +42,10 @@ func Restore(ctx context.Context, tx pgx.Tx, kept []videojob.Backup) error {
 		jobs = append(jobs, k)
 	}
 
+	if err := restoreWindows(ctx, r.q, jobs); err != nil {
+		return fmt.Errorf("restore windows of video jobs: %w", err)
+	}
+
 	for len(jobs) > 0 {
 		n := min(len(jobs), restoreBatch)
 		if err := r.restore(tx, jobs[:n]); err != nil {
@@ -57,6 +62,22 @@ func Restore(ctx context.Context, tx pgx.Tx, kept []videojob.Backup) error {
 	}
 
 	return changestore.InsertEvents(ctx, r.q, webhook.QuarantineEvent(len(r.faulty.Seqs), time.Now()))
+}
+
+// restoreWindows makes the windows again in which jobs count. Settlement would make them when the jobs end, and until then further
+// requests would not count in the same ones.
+func restoreWindows(ctx context.Context, q *sqlcgen.Queries, jobs []videojob.Backup) error {
+	first := map[int64]int64{} // when the first of the jobs in a window was created
+	for _, k := range jobs {
+		id, _ := ident.Video.Parse(k.Video.ID) // all were parsed when they were read
+		created := id.Time().UnixMilli()
+		for _, pool := range k.Video.Limits {
+			if known, ok := first[pool]; !ok || created < known {
+				first[pool] = created
+			}
+		}
+	}
+	return windowstore.Restore(ctx, q, first, nil)
 }
 
 // refuse puts a job into quarantine, without a session.

@@ -7,16 +7,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/controlplane/internal/postgres/windowstore"
 	"modelgateway/controlplane/internal/videojob"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
+	"modelgateway/shared/limit"
 	"modelgateway/shared/money"
+	"modelgateway/shared/wire"
 )
 
 // Store keeps video jobs.
@@ -47,47 +51,85 @@ func (s *Store) Insert(ctx context.Context, v *event.Video) (refusal *event.Vide
 		}
 	}
 
-	if arg.Record, err = json.Marshal(v); err != nil {
-		return nil, fmt.Errorf("encode video job: %w", err)
-	}
-
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
-		q := sqlcgen.New(tx)
-		if refusal, err = checkUnbilled(ctx, q, &arg); err != nil || refusal != nil {
-			return postgres.Translate("check unbilled video jobs", err)
-		}
-		return postgres.Translate("insert video job", q.InsertVideoJob(ctx, arg))
+		refusal, err = create(ctx, sqlcgen.New(tx), &arg, v)
+		return postgres.Translate("record video job", err)
 	})
 	return refusal, err
 }
 
-// checkUnbilled returns why a further job is refused, or nil. The reasons are in the order of those of a lease batch.
-func checkUnbilled(ctx context.Context, q *sqlcgen.Queries, arg *sqlcgen.InsertVideoJobParams) (*event.VideoRefusal, error) {
+// create records a job in the current windows of the limits that apply to it, unless it is refused.
+func create(ctx context.Context, q *sqlcgen.Queries, arg *sqlcgen.InsertVideoJobParams, v *event.Video) (*event.VideoRefusal, error) {
 	most, err := q.LockVideoCreations(ctx, arg.AccountID)
 	if err != nil {
 		return nil, err
 	}
 
-	now, err := q.UnbilledVideoJobs(ctx, sqlcgen.UnbilledVideoJobsParams{
+	switch recorded, err := get(ctx, q, sqlcgen.VideoJobParams{ID: arg.ID, AccountID: &arg.AccountID}); {
+	case err == nil: // it stays in its windows, which may have ended since
+		v.Limits = recorded.Limits
+		return nil, nil //nolint:nilnil // the job is not refused
+	case !errors.Is(err, videojob.ErrNotFound):
+		return nil, err
+	}
+
+	windows, err := windowstore.Current(ctx, q, arg.AccountID, arg.KeyID, v.Model)
+	if err != nil {
+		return nil, err
+	}
+	v.Limits = nil // whatever the proxy says
+	for i := range windows {
+		v.Limits = append(v.Limits, windows[i].Pool)
+	}
+
+	refusal, err := checkUnbilled(ctx, q, arg, most, v, windows)
+	if err != nil || refusal != nil {
+		return refusal, err
+	}
+	if arg.Record, err = json.Marshal(v); err != nil {
+		return nil, fmt.Errorf("encode video job: %w", err)
+	}
+
+	return nil, q.InsertVideoJob(ctx, *arg)
+}
+
+// checkUnbilled returns why a further job is refused, or nil. The reasons are in the order of those of a lease batch.
+func checkUnbilled(
+	ctx context.Context, q *sqlcgen.Queries, arg *sqlcgen.InsertVideoJobParams, most *int32, v *event.Video, windows []windowstore.Window,
+) (*event.VideoRefusal, error) {
+	rows, err := q.UnbilledVideoJobs(ctx, sqlcgen.UnbilledVideoJobsParams{
 		ID:              arg.ID,
 		AccountID:       arg.AccountID,
-		KeyID:           arg.KeyID,
+		KeyID:           &arg.KeyID,
+		Windows:         v.Limits,
 		SettlingSeconds: settling.Seconds(),
 	})
-
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case most != nil && now.OpenJobs >= int64(*most):
-		return &event.VideoRefusal{Reason: event.VideoTooMany, MaxOpen: int64(*most)}, nil
-	case !now.KeyUnlimited && now.KeyCost > 0 && now.KeyCost >= now.KeyLeft:
-		return &event.VideoRefusal{Reason: event.VideoKeyLimit, Left: money.Nano(now.KeyLeft), Expected: money.Nano(now.KeyCost)}, nil
-	case now.AccountCost > 0 && now.AccountCost >= now.BalanceLeft:
-		return &event.VideoRefusal{
-			Reason:   event.VideoBalance,
-			Left:     money.Nano(now.BalanceLeft),
-			Expected: money.Nano(now.AccountCost),
-		}, nil
+	}
+
+	for i := range rows {
+		if r := &rows[i]; r.Kind == int16(wire.Balance) && most != nil && r.OpenJobs >= int64(*most) {
+			return &event.VideoRefusal{Reason: event.VideoTooMany, MaxOpen: int64(*most)}, nil
+		}
+	}
+
+	for i := range rows {
+		r := &rows[i]
+		if r.Unlimited || r.ExpectedCost == 0 || r.ExpectedCost < r.Remaining {
+			continue
+		}
+		refusal := &event.VideoRefusal{Left: money.Nano(r.Remaining), Expected: money.Nano(r.ExpectedCost), ResetsMS: r.EndMs}
+		switch {
+		case r.Kind == int16(wire.Balance):
+			refusal.Reason = event.VideoBalance
+		case r.LimitNumber == nil:
+			refusal.Reason, refusal.Scope, refusal.LimitID = event.VideoKeyLimit, limit.Key, v.KeyID
+		default:
+			w := windows[slices.Index(v.Limits, r.ID)]
+			refusal.Reason, refusal.Scope, refusal.LimitID = event.VideoLimit, w.Scope, w.LimitID
+		}
+		return refusal, nil
 	}
 
 	return nil, nil //nolint:nilnil // the job is not refused
@@ -108,7 +150,11 @@ func (s *Store) Get(ctx context.Context, id, account string) (*event.Video, erro
 		arg.AccountID = &owner
 	}
 
-	row, err := s.db.Queries().VideoJob(ctx, arg)
+	return get(ctx, s.db.Queries(), arg)
+}
+
+func get(ctx context.Context, q *sqlcgen.Queries, arg sqlcgen.VideoJobParams) (*event.Video, error) {
+	row, err := q.VideoJob(ctx, arg)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, videojob.ErrNotFound
 	}

@@ -20,6 +20,7 @@ import (
 	"modelgateway/controlplane/internal/videojob"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
+	"modelgateway/shared/limit"
 	"modelgateway/shared/money"
 	"modelgateway/shared/price"
 )
@@ -297,8 +298,8 @@ func TestFurtherVideoJobIsRefusedWhenUnbilledJobsCostAllThatIsLeft(t *testing.T)
 		{"open jobs cost less than the balance", 100, storetest.Unlimited, nil, []money.Nano{60, 39}, nil},
 		{"open jobs cost the balance", 100, storetest.Unlimited, nil, []money.Nano{60, 40}, &event.VideoRefusal{Reason: event.VideoBalance, Left: 100, Expected: 100}},
 		{"one open job costs more than the balance", 1, storetest.Unlimited, nil, []money.Nano{6}, &event.VideoRefusal{Reason: event.VideoBalance, Left: 1, Expected: 6}},
-		{"open jobs cost the key limit", 1000, 10, nil, []money.Nano{10}, &event.VideoRefusal{Reason: event.VideoKeyLimit, Left: 10, Expected: 10}},
-		{"open jobs cost key limit and balance", 10, 10, nil, []money.Nano{10}, &event.VideoRefusal{Reason: event.VideoKeyLimit, Left: 10, Expected: 10}},
+		{"open jobs cost the key limit", 1000, 10, nil, []money.Nano{10}, &event.VideoRefusal{Reason: event.VideoKeyLimit, Scope: limit.Key, Left: 10, Expected: 10}},
+		{"open jobs cost key limit and balance", 10, 10, nil, []money.Nano{10}, &event.VideoRefusal{Reason: event.VideoKeyLimit, Scope: limit.Key, Left: 10, Expected: 10}},
 		{"open jobs are free", 10, 10, nil, []money.Nano{0, 0}, nil},
 		{"as many open jobs as the account may have", 10, 10, 2, []money.Nano{0, 10}, &event.VideoRefusal{Reason: event.VideoTooMany, MaxOpen: 2}},
 		{"fewer open jobs than the account may have", 10, 10, 3, []money.Nano{0, 0}, nil},
@@ -311,6 +312,9 @@ func TestFurtherVideoJobIsRefusedWhenUnbilledJobsCostAllThatIsLeft(t *testing.T)
 		}
 		got, err := store.Insert(t.Context(), costing(c, 1000))
 		storetest.Check(t, err)
+		if tt.want != nil && tt.want.Reason == event.VideoKeyLimit {
+			tt.want.LimitID = c.KeyID()
+		}
 		if diff := cmp.Diff(tt.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 		}

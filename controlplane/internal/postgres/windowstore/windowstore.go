@@ -5,12 +5,14 @@ package windowstore
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/shared/ident"
 	"modelgateway/shared/limit"
 	"modelgateway/shared/wire"
 )
@@ -52,6 +54,68 @@ func Restore(ctx context.Context, q *sqlcgen.Queries, startedMS map[int64]int64,
 	return made.Insert(ctx, q)
 }
 
+// Window is a window of a limit of a key or its account.
+type Window struct {
+	Scope limit.Scope
+	// LimitID is the limit's id in the API.
+	LimitID string
+	Pool    int64
+}
+
+// Current returns the current windows of the limits for a model, by the clock of Postgres, in the order of the limits. It makes those
+// that do not exist.
+func Current(ctx context.Context, q *sqlcgen.Queries, account, key ident.UUID, model string) ([]Window, error) {
+	rows, err := q.LimitsOfKey(ctx, sqlcgen.LimitsOfKeyParams{AccountID: account, KeyID: &key})
+	if err != nil {
+		return nil, fmt.Errorf("find limits: %w", err)
+	}
+
+	var found []Window
+	var numbers []int64
+	for _, r := range rows {
+		var models []string
+		if err := json.Unmarshal(r.Models, &models); err != nil {
+			return nil, fmt.Errorf("read models of limit %d: %w", r.Number, err)
+		}
+		if !limit.CoversModel(models, model) {
+			continue
+		}
+		w := Window{Scope: limit.Account, LimitID: ident.Limit.Format(r.ID)}
+		if r.KeyID != nil {
+			w.Scope = limit.Key
+		}
+		found, numbers = append(found, w), append(numbers, r.Number)
+	}
+
+	if len(found) == 0 {
+		return nil, nil
+	}
+
+	made, err := shareNumbers(ctx, q, numbers)
+	if err != nil {
+		return nil, err
+	}
+
+	for i, number := range numbers {
+		if found[i].Pool, err = made.current(number); err != nil {
+			return nil, err
+		}
+	}
+
+	return found, made.Insert(ctx, q)
+}
+
+// current makes the current window of a limit.
+func (m *Made) current(number int64) (pool int64, err error) {
+	row := m.limits[number] // a limit is never deleted
+	span, err := seriesOf(row).Current(row.NowMs)
+	if err != nil {
+		return 0, fmt.Errorf("find window of limit %d: %w", number, err)
+	}
+	m.add(number, span)
+	return limit.Pool(number, span.Number), nil
+}
+
 // Made are the windows to be made of locked limits.
 type Made struct {
 	limits map[int64]*sqlcgen.ShareLimitsRow
@@ -66,7 +130,11 @@ func Share(ctx context.Context, q *sqlcgen.Queries, pools []int64) (*Made, error
 		numbers[number] = true
 	}
 
-	rows, err := q.ShareLimits(ctx, slices.Collect(maps.Keys(numbers)))
+	return shareNumbers(ctx, q, slices.Collect(maps.Keys(numbers)))
+}
+
+func shareNumbers(ctx context.Context, q *sqlcgen.Queries, numbers []int64) (*Made, error) {
+	rows, err := q.ShareLimits(ctx, numbers)
 	if err != nil {
 		return nil, fmt.Errorf("lock limits: %w", err)
 	}
