@@ -302,7 +302,8 @@ create table pools (
     -- of a spend limit: the alert is raised when this share is spent, 0 for no alert; of a balance: the share for new keys of
     -- the account
     limit_alert_percent smallint not null default 80 check (limit_alert_percent between 0 and 100),
-    -- bits of the alerts that are raised: 1 low balance or limit near, 2 balance exhausted or limit reached
+    -- bits of the alerts that are raised: 1 low balance or limit near, 2 balance exhausted or limit reached; of a window, for ever:
+    -- 1, 2 and 4 if 50, 80 and 100 % of it were spent
     raised_alarms smallint not null default 0,
     -- of a balance: how much of the settled amount its credits were used for or that none covered, and the sum of what no
     -- credit has covered

@@ -104,6 +104,8 @@ type Facts struct {
 	Reason       string `json:"reason,omitempty"`
 	// ExpiresAt is from when on a key does not work.
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+	// Limit is the limit of which a share is spent.
+	Limit *LimitFacts `json:"limit,omitempty"`
 }
 
 // Subject describes an event's account and key at the time when its body is made.
@@ -150,6 +152,7 @@ type data struct {
 	Reason            string     `json:"reason,omitempty"`
 	ExpiresAt         *time.Time `json:"expires_at,omitempty"`
 	Forecast          *forecast  `json:"forecast,omitempty"`
+	*LimitFacts
 }
 
 // forecast estimates how long a balance lasts.
@@ -180,6 +183,7 @@ func (e *Event) Body(s *Subject) ([]byte, error) {
 		CredentialID: f.CredentialID,
 		Reason:       f.Reason,
 		ExpiresAt:    f.ExpiresAt,
+		LimitFacts:   f.Limit,
 	}
 	if !e.AccountID.IsZero() {
 		d.AccountID, d.AccountExternalID, d.Currency = ident.Account.Format(e.AccountID), s.AccountExternalID, s.Currency

@@ -13,6 +13,7 @@ import (
 	"modelgateway/controlplane/internal/ledger"
 	"modelgateway/controlplane/internal/webhook"
 	"modelgateway/shared/ident"
+	"modelgateway/shared/limit"
 	"modelgateway/shared/money"
 )
 
@@ -77,6 +78,17 @@ func TestEventBody(t *testing.T) {
 			},
 		},
 		{
+			webhook.Event{Type: webhook.LimitShareSpent, AccountID: account, Facts: webhook.Facts{
+				Amount: amount(100 * money.Unit), Spent: amount(80 * money.Unit), Percent: 80,
+				Limit: &webhook.LimitFacts{ID: "lim_1", Name: "team", Scope: limit.Account, Period: limit.Day, StartsAt: at, ResetsAt: new(at.AddDate(0, 0, 1))},
+			}},
+			map[string]any{
+				"account_id": ident.Account.Format(account), "account_external_id": "customer-7", "currency": "EUR", "limit_id": "lim_1", "limit_name": "team",
+				"scope": "account", "period": "day", "starts_at": "2026-01-02T03:04:05Z", "resets_at": "2026-01-03T03:04:05Z",
+				"amount": "100.00", "spent": "80.00", "percent": 80.0,
+			},
+		},
+		{
 			webhook.Event{Type: webhook.CheckFailed, Facts: webhook.Facts{Checks: []string{"pool_conservation"}}},
 			map[string]any{"checks": []any{"pool_conservation"}},
 		},
@@ -113,7 +125,7 @@ func TestEveryMemberIsDocumented(t *testing.T) {
 	t.Parallel()
 	amount := new(money.Unit)
 	facts := webhook.Facts{
-		Balance: amount, Threshold: amount, SpendLimit: amount, Spent: amount, Percent: 80, Amount: amount, Kind: "payment",
+		Balance: amount, Threshold: amount, SpendLimit: amount, Spent: amount, Percent: 80, Amount: amount, Kind: "payment", Limit: new(webhook.LimitFacts),
 		Reference: "invoice-7", Refused: true, Count: 3, Checks: []string{"pool_conservation"},
 		Provider: "openai", Credential: "main", CredentialID: "crd_1", Reason: "key_rejected",
 		ExpiresAt: new(time.Now()),

@@ -58,6 +58,8 @@ const (
 	ExpiresSoon Type = "key.expires_soon"
 	// Expired: a key does not work any more, unless its expiry is moved.
 	Expired Type = "key.expired"
+	// LimitShareSpent: a share of a window of a limit is spent.
+	LimitShareSpent Type = "limit.share_spent"
 	// Rotated: a key has a new secret.
 	Rotated Type = "key.rotated"
 	// Revoked: a key was revoked.
@@ -92,6 +94,7 @@ var Types = []Type{
 	Resumed,
 	ExpiresSoon,
 	Expired,
+	LimitShareSpent,
 	Rotated,
 	Revoked,
 	Quarantined,

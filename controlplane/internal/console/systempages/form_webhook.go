@@ -18,6 +18,7 @@ var eventTypes = []adminclient.EventType{
 	adminclient.EventTypeKeyExpiresSoon, adminclient.EventTypeKeyExpired,
 	adminclient.EventTypeKeyRotated, adminclient.EventTypeKeyRevoked,
 	adminclient.EventTypeKeySpendLimitNear, adminclient.EventTypeKeySpendLimitReached,
+	adminclient.EventTypeLimitShareSpent,
 	adminclient.EventTypeOperatorCredentialAccepted, adminclient.EventTypeOperatorCredentialRefused,
 	adminclient.EventTypeOperatorClientGoneUnusual,
 	adminclient.EventTypeOperatorLedgerCheckFailed, adminclient.EventTypeOperatorUsageQuarantined,

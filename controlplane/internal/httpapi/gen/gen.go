@@ -141,6 +141,7 @@ const (
 	EventTypeKeyRotated                 EventType = "key.rotated"
 	EventTypeKeySpendLimitNear          EventType = "key.spend_limit_near"
 	EventTypeKeySpendLimitReached       EventType = "key.spend_limit_reached"
+	EventTypeLimitShareSpent            EventType = "limit.share_spent"
 	EventTypeOperatorClientGoneUnusual  EventType = "operator.client_gone_unusual"
 	EventTypeOperatorCredentialAccepted EventType = "operator.credential_accepted"
 	EventTypeOperatorCredentialRefused  EventType = "operator.credential_refused"
@@ -1244,7 +1245,7 @@ type EventData struct {
 	AccountExternalID *string `json:"account_external_id,omitempty"`
 	AccountID         *string `json:"account_id,omitempty"`
 
-	// Amount The amount of the transaction.
+	// Amount The amount of the transaction, or of the window of the limit.
 	Amount *string `json:"amount,omitempty"`
 
 	// Balance The balance of the account.
@@ -1271,10 +1272,15 @@ type EventData struct {
 	KeyName       *string   `json:"key_name,omitempty"`
 
 	// Kind The kind of the transaction: `payment`, `promotion`, `refund`, `correction` or `expiry`.
-	Kind *string `json:"kind,omitempty"`
+	Kind      *string `json:"kind,omitempty"`
+	LimitID   *string `json:"limit_id,omitempty"`
+	LimitName *string `json:"limit_name,omitempty"`
 
 	// Percent The percentage of the limit that triggers the event.
-	Percent    *int    `json:"percent,omitempty"`
+	Percent *int `json:"percent,omitempty"`
+
+	// Period The period of the windows of the limit, as in LimitPeriod.
+	Period     *string `json:"period,omitempty"`
 	ProviderID *string `json:"provider_id,omitempty"`
 
 	// Reason The reason of the refusal: `key_rejected` or `quota_exhausted`; or `source_failing` or `source_failed` if it cannot be renewed.
@@ -1284,11 +1290,20 @@ type EventData struct {
 	Reference *string `json:"reference,omitempty"`
 
 	// RequestRefused A request was refused because the available balance was too low.
-	RequestRefused *bool   `json:"request_refused,omitempty"`
-	SpendLimit     *string `json:"spend_limit,omitempty"`
+	RequestRefused *bool `json:"request_refused,omitempty"`
+
+	// ResetsAt When the window ends; absent for one that does not.
+	ResetsAt *time.Time `json:"resets_at,omitempty"`
+
+	// Scope Whose limit it is: `account` or `key`.
+	Scope      *string `json:"scope,omitempty"`
+	SpendLimit *string `json:"spend_limit,omitempty"`
 
 	// Spent The spent part of the limit.
 	Spent *string `json:"spent,omitempty"`
+
+	// StartsAt When the window has begun.
+	StartsAt *time.Time `json:"starts_at,omitempty"`
 
 	// Threshold The threshold of the balance.
 	Threshold *string `json:"threshold,omitempty"`
@@ -1314,6 +1329,8 @@ type EventOrder string
 // of keys sends none. `key.paused`, `key.resumed`: a key was paused, or works again. `key.expires_soon`: a key expires in
 // seven days, and again in one; not sent for a time that was over when `expires_at` was set. `key.expired`: `expires_at` of a key
 // is over. `key.rotated`: a key has a new secret. `key.revoked`: a key was revoked, for ever.
+// `limit.share_spent`: 50, 80 or 100 % (`percent`) of a window of a limit are spent by requests that have ended; each of the three
+// is sent once for a window, also if the limit is changed or reset later.
 // `operator.usage_quarantined`: usage events were quarantined. `operator.ledger_check_failed`: the ledger check found
 // differences. Each of these two is sent at most once an hour. `operator.credential_refused`: a provider refuses a
 // credential; proxies use the provider's other credentials. `operator.credential_accepted`: no proxy reports the credential

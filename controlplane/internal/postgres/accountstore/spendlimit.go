@@ -254,7 +254,7 @@ func changeWindows(ctx context.Context, q *sqlcgen.Queries, number int64, change
 		}
 	}
 
-	return nil
+	return leasestore.RaiseShares(ctx, q, ids...)
 }
 
 func (s *SpendLimits) Remove(ctx context.Context, id spendlimit.ID, match etag.Match) (change *wire.KeyChange, err error) {

@@ -79,5 +79,8 @@ func (s *StoredPools) UpdateAlarms(ctx context.Context, q *sqlcgen.Queries, a *a
 		now := a.Pools[wire.PoolID(p.id)]
 		p.Total, p.Settled, p.refused = now.Total, now.Settled, refused[now.ID]
 	}
-	return UpdateAlarms(ctx, q, s.AlarmPools...)
+	if err := UpdateAlarms(ctx, q, s.AlarmPools...); err != nil {
+		return err
+	}
+	return s.raiseShares(ctx, q, a)
 }

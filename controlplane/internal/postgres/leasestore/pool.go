@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/controlplane/internal/webhook"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease/allocator"
 	"modelgateway/shared/wire"
@@ -17,6 +18,8 @@ type StoredPools struct {
 	leases map[allocator.LeaseKey]allocator.Lease
 	// AlarmPools are the pools whose kind has alarms, ordered by id.
 	AlarmPools []AlarmPool
+	// windowAlarms are the raised alarms of the windows of limits.
+	windowAlarms map[wire.PoolID]webhook.AlarmSet
 	// DueAccounts are the accounts of balances of which a credit has expired that is not booked yet.
 	DueAccounts []ident.UUID
 	// Expiring are the rows of the balances that hold expired credits.
@@ -95,6 +98,7 @@ func loadOpenPools(
 func loadPools(ctx context.Context, q *sqlcgen.Queries, rows []sqlcgen.LockPoolsRow, pools, sessions []int64) (*StoredPools, error) {
 	s := &StoredPools{pools: map[wire.PoolID]allocator.Pool{}, leases: map[allocator.LeaseKey]allocator.Lease{}}
 	s.AlarmPools = make([]AlarmPool, 0, len(rows))
+	s.windowAlarms = windowAlarms(rows)
 	for i := range rows {
 		r := &rows[i]
 		if p := alarmPoolOf(r); p != nil {

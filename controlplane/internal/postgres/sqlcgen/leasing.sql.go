@@ -1520,6 +1520,62 @@ func (q *Queries) UpsertLeases(ctx context.Context, arg UpsertLeasesParams) erro
 	return err
 }
 
+const windowAlarms = `-- name: WindowAlarms :many
+select p.id, p.account_id, l.key_id, l.id as limit_id, l.name, l.period, p.starts_at::timestamptz as starts_at, p.ends_at,
+    (p.total - p.forgiven)::bigint as amount, (p.settled - p.forgiven)::bigint as spent, p.raised_alarms
+from pools p
+join limits l on l.number = p.limit_number
+where p.id = any($1::bigint[]) and l.removed_at is null
+order by p.id
+`
+
+type WindowAlarmsRow struct {
+	ID           int64
+	AccountID    ident.UUID
+	KeyID        *ident.UUID
+	LimitID      ident.UUID
+	Name         string
+	Period       string
+	StartsAt     time.Time
+	EndsAt       *time.Time
+	Amount       int64
+	Spent        int64
+	RaisedAlarms int16
+}
+
+// What the alarms of windows are computed from, without those of removed limits.
+func (q *Queries) WindowAlarms(ctx context.Context, ids []int64) ([]WindowAlarmsRow, error) {
+	rows, err := q.db.Query(ctx, windowAlarms, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []WindowAlarmsRow
+	for rows.Next() {
+		var i WindowAlarmsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.AccountID,
+			&i.KeyID,
+			&i.LimitID,
+			&i.Name,
+			&i.Period,
+			&i.StartsAt,
+			&i.EndsAt,
+			&i.Amount,
+			&i.Spent,
+			&i.RaisedAlarms,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const windowOwners = `-- name: WindowOwners :many
 select p.id, l.account_id, l.project_id, l.key_id
 from pools p
