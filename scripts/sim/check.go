@@ -64,6 +64,8 @@ type outcome struct {
 	limit   wire.PoolID
 	balance wire.PoolID
 	windows []wire.PoolID
+	// windowsAt is when the proxy chose windows.
+	windowsAt time.Duration
 	// used is what counts in oracle.used.
 	used int64
 	// spoolLost and pgLost mean that the event was lost with a spool or with commits of Postgres, excused that no copy of

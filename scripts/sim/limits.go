@@ -371,14 +371,33 @@ func (q *accountQueue) checkEndedWindows(now time.Duration) {
 	}
 }
 
-// checkWindowCharges checks I11 at the end: each window was charged with the requests that reserved units of it, and no others.
+// nearTheEnd counts the requests that were settled and that could count in another window if the clock of their proxy were another one.
+const nearTheEnd = "requests within two seconds of the end of a window"
+
+// checkWindowCharges checks I11 at the end: each request counts in one window of each limit, and each window was charged with the
+// requests that reserved units of it, and no others.
 func (w *world) checkWindowCharges() {
 	charged := map[wire.PoolID]int64{}
 	for id, e := range w.oracle.events {
-		if settled, ok := w.pg.usage[id]; ok {
-			for _, pool := range e.windows {
-				charged[pool] += settled.cost
+		settled, ok := w.pg.usage[id]
+		if !ok {
+			continue
+		}
+		limits, near := map[int64]bool{}, false
+		for _, pool := range e.windows {
+			of, _, _ := limit.OfPool(int64(pool))
+			if limits[of] {
+				w.fail("I11: a request counts in two windows of limit %d", of)
 			}
+			limits[of] = true
+			charged[pool] += settled.cost
+			if p := w.pg.pools[pool]; p != nil && p.EndMS != 0 {
+				left := time.Duration(p.EndMS-begunMS)*time.Millisecond - e.windowsAt
+				near = near || left.Abs() <= maxWallOffset
+			}
+		}
+		if near {
+			w.stats.count(nearTheEnd)
 		}
 	}
 	for _, id := range sortedKeys(w.pg.pools) {

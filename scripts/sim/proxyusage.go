@@ -75,11 +75,12 @@ func (p *proxy) recordUsage(r *request, cost int64) {
 	}
 
 	p.w.oracle.events[e.id] = &outcome{
-		cost:    cost,
-		session: r.session,
-		limit:   r.key.limit,
-		balance: r.customer.balance,
-		windows: r.windows,
+		cost:      cost,
+		session:   r.session,
+		limit:     r.key.limit,
+		balance:   r.customer.balance,
+		windows:   r.windows,
+		windowsAt: r.windowsAt,
 	}
 }
 

@@ -40,7 +40,7 @@ func TestInvariantsHold(t *testing.T) {
 		"processes stalled", "sessions that pushes do not reach", "requests aborted", "altered duplicates", "sessions closed after expiry", "all proxies killed", "pools adjusted",
 		"accounts whose idle units are used in an outage", "accounts that become idle in an outage", "balances that one proxy needs of all", "unused queues dropped", "reports made up",
 		"messages of another process", "messages beyond the bounds", "requests aborted at once", "lease requests that top up idle units",
-		"windows of the period first_use", "windows of the period fixed", "windows of the period forever", "requests moved to another window",
+		"windows of the period first_use", "windows of the period fixed", "windows of the period forever", "requests moved to another window", nearTheEnd,
 		"limits added", "limits removed", "limits changed",
 		"Postgres away for long", "bus away for long", "replicas stopped for long", "machines of replicas suspended for long",
 	} {

@@ -22,6 +22,9 @@ type sparse struct {
 	// away means that the control plane answers no messages; refused counts the client requests that were not covered then.
 	away    bool
 	refused int
+	// windows are the lengths of the windows of the limits that apply to each request.
+	windows []time.Duration
+	escrow  allocator.EscrowPolicy
 }
 
 var sparseNeeds = []wire.Need{{Pool: 1, Kind: wire.Balance, Amount: 1000}, {Pool: 2, Kind: wire.Slots, Amount: 1}}
@@ -68,7 +71,9 @@ func (s *sparse) request(now time.Duration, proxy int) {
 	const cost = 300
 	s.requests++
 	q := s.queues[proxy]
-	w := q.Reserve(now, sparseNeeds)
+	needs := s.needs(now)
+	w := q.Reserve(now, needs)
+	s.useWindows(now, q)
 	if !w.Granted() && s.away {
 		s.refused++
 		q.Cancel(w)
@@ -79,7 +84,11 @@ func (s *sparse) request(now time.Duration, proxy int) {
 		s.pump(now)
 	}
 	q.Release(w, cost)
-	s.allocator.Charge(wire.SessionID(proxy+1), false, 1, cost)
+	for _, n := range needs {
+		if n.Kind != wire.Slots {
+			s.allocator.Charge(wire.SessionID(proxy+1), false, n.Pool, cost)
+		}
+	}
 	s.pump(now)
 }
 
@@ -91,6 +100,7 @@ func (s *sparse) pump(now time.Duration) {
 			if out.Request != nil {
 				s.leases++
 				response, _ := s.allocator.Decide(out.Request, &allocator.PendingRequest{})
+				s.escrow.Apply(s.allocator, s.allocator.Live, out.Request, now)
 				q.HandleResponse(now, now, out.Request, &response)
 			}
 			if out.Return != nil {
