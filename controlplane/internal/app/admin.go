@@ -173,7 +173,7 @@ func (a *app) addOutbox(catalogs *catalog.Service) {
 // buildArchive adds the jobs that archive or delete old rows.
 func (a *app) buildArchive(usages *usage.Service, jobs *jobs) *archive.Service {
 	archives := archive.New(archive.Config{
-		Store:                moneystore.NewArchive(a.adminDB),
+		Store:                usagestore.NewArchive(a.adminDB),
 		ReadFunc:             usages.Export,
 		Log:                  a.log,
 		Dir:                  a.cfg.Archive.Dir,

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"modelgateway/controlplane/internal/httpapi/servertest"
-	"modelgateway/controlplane/internal/postgres/moneystore"
+	"modelgateway/controlplane/internal/postgres/usagestore"
 )
 
 func TestUsageMonths(t *testing.T) {
@@ -23,7 +23,7 @@ func TestUsageMonths(t *testing.T) {
 	servertest.Check(t, err)
 	servertest.Problem(t, wrong.Problem, http.StatusBadRequest, "invalid_input")
 
-	servertest.Check(t, moneystore.NewArchive(b.DB).CloseBefore(t.Context(), month.AddDate(0, 1, 0)))
+	servertest.Check(t, usagestore.NewArchive(b.DB).CloseBefore(t.Context(), month.AddDate(0, 1, 0)))
 	marked, err := servertest.Answered(b.API.MarkUsageMonthExported(t.Context(), month.Format("2006-01"), nil))
 	servertest.Check(t, err)
 	if marked.StatusCode != http.StatusNoContent {

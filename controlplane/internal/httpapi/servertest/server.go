@@ -228,7 +228,7 @@ func StartWith(t *testing.T, v admin.Verifier, others ...func(*httpapi.Config)) 
 			Log:   log,
 		}),
 		Usage:      usages,
-		Archive:    archive.New(archive.Config{Store: moneystore.NewArchive(b.DB)}),
+		Archive:    archive.New(archive.Config{Store: usagestore.NewArchive(b.DB)}),
 		Statements: statement.NewService(moneystore.NewStatements(b.DB)),
 		Quarantine: settle.NewQuarantine(moneystore.NewQuarantine(b.DB), settle.New(moneystore.NewSettlement(b.DB), nil)),
 		Videos:     videostore.New(b.DB),

@@ -53,7 +53,7 @@ func (w *world) deliver(e event.Usage) settle.Result {
 
 // archives returns a service that keeps usage for one month, with or without an export directory.
 func (w *world) archives(dir string) *archive.Service {
-	return w.archivesOf(moneystore.NewArchive(w.db), dir)
+	return w.archivesOf(usagestore.NewArchive(w.db), dir)
 }
 
 func (w *world) archivesOf(store archive.Store, dir string) *archive.Service {
@@ -138,7 +138,7 @@ func TestOldMonthsAreExportedAndDropped(t *testing.T) {
 }
 
 // earlier is a store whose clock is a month behind.
-type earlier struct{ *moneystore.Archive }
+type earlier struct{ *usagestore.Archive }
 
 // Now returns a time in the middle of the last month.
 func (earlier) Now(context.Context) (time.Time, error) {
@@ -152,7 +152,7 @@ func TestMonthAgeUsesPostgresClock(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	old := w.partitionOf(2)
-	store := moneystore.NewArchive(w.db)
+	store := usagestore.NewArchive(w.db)
 	storetest.Check(t, w.archivesOf(earlier{store}, "").Run(t.Context()))
 	if r := w.settleAt(&w.accounts[0], old, 10); r.Settled != 1 {
 		t.Errorf("settled %+v: the month was closed too early", r)

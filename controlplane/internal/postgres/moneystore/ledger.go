@@ -1,6 +1,5 @@
 // Package moneystore keeps the ledger in Postgres and compares it with usage records, totals and pools. It settles a batch of
-// usage events in one transaction, keeps those in quarantine that could not be settled, reads statements, and knows which months
-// are archived.
+// usage events in one transaction, keeps those in quarantine that could not be settled, and reads statements.
 package moneystore
 
 import (

@@ -1,4 +1,5 @@
-// Package usagestore reads usage records and their totals from Postgres, and keeps the minutes of traffic that proxies reported.
+// Package usagestore reads usage records and their totals from Postgres, keeps the state of closed months, and the minutes of traffic
+// that proxies reported.
 package usagestore
 
 import (

@@ -1,4 +1,4 @@
-package moneystore
+package usagestore
 
 import (
 	"context"
