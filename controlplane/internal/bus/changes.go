@@ -184,21 +184,21 @@ func (b *Bus) ChangeAt(ctx context.Context, at session.Place) (found session.Pla
 	return found, checkProbe(ctx, stream, ack.Sequence, id)
 }
 
-func (b *Bus) NextDirect(ctx context.Context, after uint64) (c wire.StreamChange, at session.Place, err error) {
+func (b *Bus) NextDirect(ctx context.Context, after uint64) (changestream.Direct, error) {
 	stream, incarnation, err := b.changes(ctx)
 	if err != nil {
-		return c, at, err
+		return changestream.Direct{}, err
 	}
 
 	m, err := stream.GetMsg(ctx, after+1, jetstream.WithGetMsgSubject(subject.ChangeDirect+"*"))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return c, session.Place{Incarnation: incarnation}, nil
+		return changestream.Direct{Place: session.Place{Incarnation: incarnation}}, nil
 	}
 	if err != nil {
-		return c, at, fmt.Errorf("bus: read direct revocation: %w", err)
+		return changestream.Direct{}, fmt.Errorf("bus: read direct revocation: %w", err)
 	}
 
-	c = decodeChange(m.Data)
+	c := decodeChange(m.Data)
 	if !c.Valid() || m.Subject != subject.ChangeDirect+c.Change.KeyHash.String() {
 		// NATS sends its replies to any subject that a request names, so a stolen proxy can put one in the place of a revocation.
 		b.log.ErrorContext(
@@ -209,7 +209,11 @@ func (b *Bus) NextDirect(ctx context.Context, after uint64) (c wire.StreamChange
 		c = wire.StreamChange{}
 	}
 
-	return c, session.Place{Incarnation: incarnation, Sequence: m.Sequence, ID: c.ID}, nil
+	return changestream.Direct{
+		Change:   c,
+		Place:    session.Place{Incarnation: incarnation, Sequence: m.Sequence, ID: c.ID},
+		StoredAt: m.Time,
+	}, nil
 }
 
 func (b *Bus) AppendDirect(ctx context.Context, c *wire.StreamChange) (session.Place, error) {

@@ -1,6 +1,7 @@
 package bus_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -450,15 +451,58 @@ func TestDirectRevocationIsTakenIn(t *testing.T) {
 	p.awaitStreamed(p.queryInt("select max(revision) from key_changes"), a)
 }
 
+// A leaked list may have a secret that a rotation has ended: whoever has it can do nothing with it, and the key with its new secret
+// did not leak. A secret in its overlap when the operator revoked it revokes its key, also if the overlap has ended since.
+func TestDirectRevocationOfAnEndedSecretRevokesNoKey(t *testing.T) {
+	t.Parallel()
+	p := newEnv(t)
+	plane, operator := p.connect(asPlane), p.connectOperator()
+	p.appender(plane, time.Millisecond)
+	ended, previous := apikey.Hash{5}, apikey.Hash{6}
+	for hash, secret := range map[apikey.Hash]string{ended: "ended", previous: "previous"} {
+		p.exec("insert into key_hashes (hash, key_id, secret, revision) values ($1, $2, $3, 1)", hash[:], p.key, secret)
+	}
+	var log bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	keys := key.NewService(key.Config{Store: accountstore.NewKeys(p.db), Announcer: nobody{}, Log: logger, RevokeTimeout: time.Second})
+	intake := changestream.NewIntake(plane, keys, logger, prometheus.NewRegistry())
+	for _, test := range []struct {
+		what     string
+		hash     apikey.Hash
+		until    string
+		revoked  int64
+		isLogged bool
+	}{
+		{"ended by the next rotation", ended, "null", 0, true},
+		{"ended by time", previous, "now() - interval '1 hour'", 0, true},
+		{"in its overlap when it was revoked", previous, "now()", 1, false},
+	} {
+		log.Reset()
+		if err := changestream.Revoke(t.Context(), operator, []apikey.Hash{test.hash}, noMargin, func(string, ...any) {}); err != nil {
+			t.Fatal(err)
+		}
+		p.exec("update api_keys set previous_until = "+test.until+" where id = $1", p.key)
+		if err := intake.Round(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := p.queryInt("select count(*) from api_keys where id = $1 and revoked_at is not null", p.key); n != test.revoked {
+			t.Errorf("%s: %d keys are revoked; want %d", test.what, n, test.revoked)
+		}
+		if got := strings.Contains(log.String(), "its key stays valid"); got != test.isLogged {
+			t.Errorf("%s: the log says it: %t; want %t\n%s", test.what, got, test.isLogged, &log)
+		}
+	}
+}
+
 // recordedKeys records which keys it was asked to revoke.
 type recordedKeys struct {
 	*key.Service
 	asked []apikey.Hash
 }
 
-func (k *recordedKeys) RevokeByHash(ctx context.Context, hash apikey.Hash) (key.Revocation, error) {
+func (k *recordedKeys) RevokeByHash(ctx context.Context, hash apikey.Hash, moment time.Time) (key.Revocation, error) {
 	k.asked = append(k.asked, hash)
-	return k.Service.RevokeByHash(ctx, hash)
+	return k.Service.RevokeByHash(ctx, hash, moment)
 }
 
 // nobody announces changes to no proxy.

@@ -18,12 +18,19 @@ import (
 	"modelgateway/shared/wire"
 )
 
+// Direct is a message of the stream that is not of a control plane, and when the stream has stored it.
+type Direct struct {
+	// Change is that of an operator; one that is no change is not valid.
+	Change   wire.StreamChange
+	Place    session.Place
+	StoredAt time.Time
+}
+
 // DirectStream is the stream of changes with the revocations that operators append
 // to it while no control plane runs.
 type DirectStream interface {
-	// NextDirect returns the first such message behind a sequence number, and its place; sequence zero if there is none. One
-	// that is no change is not valid.
-	NextDirect(ctx context.Context, after uint64) (wire.StreamChange, session.Place, error)
+	// NextDirect returns the first such message behind a sequence number; the sequence of its place is zero if there is none.
+	NextDirect(ctx context.Context, after uint64) (Direct, error)
 	// AppendDirect appends a revocation.
 	AppendDirect(ctx context.Context, c *wire.StreamChange) (session.Place, error)
 	// ChangeAt is that of Stream.
@@ -34,7 +41,7 @@ type DirectStream interface {
 
 // Keys revokes keys; revoking one again has no further effect.
 type Keys interface {
-	RevokeByHash(ctx context.Context, hash apikey.Hash) (key.Revocation, error)
+	RevokeByHash(ctx context.Context, hash apikey.Hash, moment time.Time) (key.Revocation, error)
 }
 
 // actor is in the audit entries of these revocations.
@@ -80,10 +87,12 @@ func (i *Intake) Run(ctx context.Context) {
 // Round takes in the revocations that are new.
 func (i *Intake) Round(ctx context.Context) error {
 	for {
-		c, at, err := i.stream.NextDirect(ctx, i.at.Sequence)
+		next, err := i.stream.NextDirect(ctx, i.at.Sequence)
 		if err != nil {
 			return err
 		}
+
+		at := next.Place
 
 		if i.at.Incarnation != "" && at.Incarnation != i.at.Incarnation { // another stream, which is read from its start
 			i.at = session.Place{}
@@ -94,12 +103,8 @@ func (i *Intake) Round(ctx context.Context) error {
 			return nil
 		}
 
-		if c.Valid() && c.Change.Kind == wire.KeyRevoked && c.Change.Revision == 0 {
-			// Then it is in Postgres and announced, even if a proxy has not confirmed it yet.
-			switch _, err := i.keys.RevokeByHash(audit.WithActor(ctx, audit.Actor{Name: actor}), c.Change.KeyHash); {
-			case errors.Is(err, key.ErrNotFound):
-				i.log.WarnContext(ctx, "an operator has revoked a key that does not exist", slog.String("hash", c.Change.KeyHash.String()))
-			case err != nil:
+		if c := next.Change; c.Valid() && c.Change.Kind == wire.KeyRevoked && c.Change.Revision == 0 {
+			if err := i.revoke(ctx, c.Change.KeyHash, next.StoredAt); err != nil {
 				return err
 			}
 			i.taken.Inc()
@@ -107,6 +112,24 @@ func (i *Intake) Round(ctx context.Context) error {
 
 		i.at = at
 	}
+}
+
+// revoke revokes the key of a secret. Then it is in Postgres and announced, even if a proxy has not confirmed it yet.
+func (i *Intake) revoke(ctx context.Context, hash apikey.Hash, moment time.Time) error {
+	_, err := i.keys.RevokeByHash(audit.WithActor(ctx, audit.Actor{Name: actor}), hash, moment)
+	switch {
+	case errors.Is(err, key.ErrNotFound):
+		i.log.WarnContext(ctx, "an operator has revoked a key that does not exist", slog.String("hash", hash.String()))
+	case errors.Is(err, key.ErrSecretEnded):
+		i.log.WarnContext(
+			ctx,
+			"an operator has revoked a secret that a rotation had ended: its key stays valid",
+			slog.String("hash", hash.String()),
+		)
+	default:
+		return err
+	}
+	return nil
 }
 
 // Revoke appends the revocations of keys to the stream, and returns when no proxy

@@ -29,6 +29,8 @@ var (
 	ErrHashTaken       = errors.New("key: another key has this lookup hash")
 	// ErrNotRevealable is returned for a hash-only key.
 	ErrNotRevealable = errors.New("key: the text of this key was never stored")
+	// ErrSecretEnded is returned for the hash of a secret that a rotation has ended: it does not name its key any more.
+	ErrSecretEnded = errors.New("key: a rotation has ended this secret")
 	// ErrRevoked is returned for a change of a revoked key.
 	ErrRevoked = errors.New("key: the key is revoked")
 )

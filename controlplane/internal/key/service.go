@@ -63,8 +63,9 @@ type Store interface {
 	// apply, nil if all keys existed. It stores the peppers of existing keys whose pepper was unknown.
 	Import(ctx context.Context, records []Record) ([]Record, *wire.KeyChange, error)
 	Get(ctx context.Context, id ID) (Key, error)
-	// ByHash returns the id of the key that has a lookup hash, under any pepper.
-	ByHash(ctx context.Context, hash apikey.Hash) (ID, error)
+	// BySecret returns the id of the key with the lookup hash of a secret, under any pepper, or ErrSecretEnded if the secret was not
+	// valid at a moment.
+	BySecret(ctx context.Context, hash apikey.Hash, moment time.Time) (ID, error)
 	List(ctx context.Context, q Query) ([]Key, error)
 	// Update locks the key and stores the result of decide, which may be called twice. The change is nil if there is
 	// nothing to announce.
@@ -332,9 +333,10 @@ func (s *Service) Revoke(ctx context.Context, id ID) (Revocation, error) {
 	return Revocation{k, change, s.announce(ctx, id, change)}, nil
 }
 
-// RevokeByHash revokes the key with a lookup hash, like Revoke.
-func (s *Service) RevokeByHash(ctx context.Context, hash apikey.Hash) (Revocation, error) {
-	id, err := s.cfg.Store.ByHash(ctx, hash)
+// RevokeByHash revokes the key with the lookup hash of a secret that was valid at a moment, like Revoke. A secret that a rotation had
+// ended by then gives ErrSecretEnded: whoever has it can do nothing with it, and the customer would lose a key that did not leak.
+func (s *Service) RevokeByHash(ctx context.Context, hash apikey.Hash, moment time.Time) (Revocation, error) {
+	id, err := s.cfg.Store.BySecret(ctx, hash, moment)
 	if err != nil {
 		return Revocation{}, err
 	}

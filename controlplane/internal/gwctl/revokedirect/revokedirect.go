@@ -36,8 +36,9 @@ has their hashes.
 
 All keys are revoked at once, under each pepper. Proxies get the revocations immediately; the command ends when no proxy can
 admit one of the keys any more, after about session.window. It does not know whether a key exists: check that a request with
-it gets 401. A control plane that is back writes the revocations to Postgres. Until then they are in NATS alone: if NATS loses
-its data before, revoke the keys again.`
+it gets 401. A secret that a rotation has ended revokes nothing: its key is in use with another one. A control
+plane that is back writes the revocations to Postgres. Until then they are in NATS alone: if NATS loses its data before, revoke
+the keys again.`
 
 // Command returns the command. revoke may be nil if the build does not support it.
 func Command(in io.Reader, out, notes io.Writer, revoke Func) *cobra.Command {

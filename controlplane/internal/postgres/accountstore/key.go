@@ -214,10 +214,13 @@ func (s *Keys) Get(ctx context.Context, id key.ID) (key.Key, error) {
 	return k, postgres.Translate("get key", err)
 }
 
-func (s *Keys) ByHash(ctx context.Context, hash apikey.Hash) (key.ID, error) {
-	row, err := s.db.Queries().GetKeyByHash(ctx, hash[:])
+func (s *Keys) BySecret(ctx context.Context, hash apikey.Hash, moment time.Time) (key.ID, error) {
+	row, err := s.db.Queries().KeyOfSecret(ctx, sqlcgen.KeyOfSecretParams{LookupHash: hash[:], Moment: moment})
 	if err != nil {
-		return key.ID{}, postgres.NotFoundAs("get key by hash", err, key.ErrNotFound)
+		return key.ID{}, postgres.NotFoundAs("get key by secret", err, key.ErrNotFound)
+	}
+	if !row.Valid {
+		return key.ID{}, key.ErrSecretEnded
 	}
 	return key.ID(row.ID), nil
 }

@@ -34,6 +34,14 @@ select * from api_keys where id = @id;
 select * from api_keys k
 where k.id = coalesce((select f.id from api_keys f where f.lookup_hash = @lookup_hash), (select h.key_id from key_hashes h where h.hash = @lookup_hash));
 
+-- name: KeyOfSecret :one
+-- Whether the secret of the hash was valid at a moment: it is the current one, or the previous one, whose overlap had not ended.
+select f.id, true as valid from api_keys f where f.lookup_hash = @lookup_hash
+union all
+select k.id, (h.secret = 'current' or (h.secret = 'previous' and k.previous_until > @moment::timestamptz)) is true as valid
+from key_hashes h join api_keys k on k.id = h.key_id where h.hash = @lookup_hash
+limit 1;
+
 -- name: LockKey :one
 select * from api_keys where id = @id for update;
 

@@ -201,6 +201,32 @@ func (q *Queries) InsertLimitPools(ctx context.Context, keyIds []ident.UUID) err
 	return err
 }
 
+const keyOfSecret = `-- name: KeyOfSecret :one
+select f.id, true as valid from api_keys f where f.lookup_hash = $1
+union all
+select k.id, (h.secret = 'current' or (h.secret = 'previous' and k.previous_until > $2::timestamptz)) is true as valid
+from key_hashes h join api_keys k on k.id = h.key_id where h.hash = $1
+limit 1
+`
+
+type KeyOfSecretParams struct {
+	LookupHash []byte
+	Moment     time.Time
+}
+
+type KeyOfSecretRow struct {
+	ID    ident.UUID
+	Valid bool
+}
+
+// Whether the secret of the hash was valid at a moment: it is the current one, or the previous one, whose overlap had not ended.
+func (q *Queries) KeyOfSecret(ctx context.Context, arg KeyOfSecretParams) (KeyOfSecretRow, error) {
+	row := q.db.QueryRow(ctx, keyOfSecret, arg.LookupHash, arg.Moment)
+	var i KeyOfSecretRow
+	err := row.Scan(&i.ID, &i.Valid)
+	return i, err
+}
+
 const keySpending = `-- name: KeySpending :many
 select p.key_id::uuid as key_id, p.id as pool_id, p.settled as spent,
     (select coalesce(sum(l.granted - l.returned - l.charged), 0) from leases l where l.pool_id = p.id)::bigint as reserved
