@@ -274,6 +274,7 @@ func (e *UnsettledError) Error() string {
 	return fmt.Sprintf("%d usage events could not be settled now: %v", len(e.Items), e.Err)
 }
 
+// Unwrap returns why.
 func (e *UnsettledError) Unwrap() error { return e.Err }
 
 // and returns the error of two parts of a batch. If nothing of the second part was settled, that is its error.

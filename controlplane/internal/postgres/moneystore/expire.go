@@ -33,7 +33,12 @@ var errExpiryDue = errors.New("a credit has expired and is not booked yet")
 // ExpireCredits implements ledger.Store. From the moment at which a credit expires until that is booked, nothing is granted of the
 // balance and nothing is charged to it (errExpiryDue), so that what is booked later is what was there at that moment.
 func (s *Ledger) ExpireCredits(ctx context.Context, waiting <-chan ident.UUID, booked func(wire.KeyChange)) error {
-	run := expiryRun{ctx: ctx, db: s.db, booked: booked, failed: map[ident.UUID]bool{}}
+	run := expiryRun{
+		ctx:    ctx,
+		db:     s.db,
+		booked: booked,
+		failed: map[ident.UUID]bool{},
+	}
 	var arg sqlcgen.AccountsWithExpiryParams
 	arg.RowLimit = expiryBatch
 	for {
