@@ -92,12 +92,22 @@ func (a *Account) NewKey(t *testing.T, limit string) (id, secret string) {
 }
 
 // NewLimit creates a limit of the account, of one of its projects or of a key, and waits until all proxies have it.
-func (a *Account) NewLimit(t *testing.T, limit adminclient.LimitCreate) {
+func (a *Account) NewLimit(t *testing.T, limit adminclient.LimitCreate) *adminclient.SpendLimit {
 	t.Helper()
-	_, err := a.rig.Admin.CreateLimit(t.Context(), a.ID, &adminclient.CreateLimitParams{Wait: new(adminclient.WaitForApplied)}, limit)
+	answer, err := a.rig.Admin.CreateLimit(t.Context(), a.ID, &adminclient.CreateLimitParams{Wait: new(adminclient.WaitForApplied)}, limit)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return answer.Value
+}
+
+// Windows returns the windows of a limit, newest first.
+func (r *Rig) Windows(ctx context.Context, limitID string) ([]adminclient.LimitWindow, error) {
+	answer, err := r.Admin.ListLimitWindows(ctx, limitID, nil)
+	if err != nil {
+		return nil, err
+	}
+	return answer.Value.Data, nil
 }
 
 // ImportKey imports a key of which only the hash is known, like the oldest keys.
