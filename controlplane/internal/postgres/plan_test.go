@@ -67,7 +67,7 @@ func TestAccountQueriesUseIndexes(t *testing.T) {
 			return err
 		},
 		"limits of a key": func(q *sqlcgen.Queries) error {
-			_, err := q.LimitsOfKey(t.Context(), sqlcgen.LimitsOfKeyParams{AccountID: c.Account, KeyID: &c.Key})
+			_, err := q.LimitsOfKey(t.Context(), sqlcgen.LimitsOfKeyParams{AccountID: c.Account, ProjectID: ident.New(), KeyID: c.Key})
 			return err
 		},
 		"new keys with their pools": func(q *sqlcgen.Queries) error {

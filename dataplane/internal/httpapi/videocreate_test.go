@@ -161,6 +161,11 @@ func TestVideoIsRefusedBecauseOfOpenJobs(t *testing.T) {
 			apiError{Status: 403, Code: "spend_limit_exceeded", Final: true},
 			"The rest of the spend limit lim_2 of this API key is needed for open video jobs: 0.00 remains, they", "key lim_2 ",
 		},
+		{
+			event.VideoRefusal{Reason: event.VideoLimit, Scope: limit.Project, LimitID: "lim_3", Left: 1, Expected: 3e9},
+			apiError{Status: 403, Code: "spend_limit_exceeded", Final: true},
+			"The rest of the spend limit lim_3 of this API key's project is needed for open video jobs", "project lim_3 ",
+		},
 		{event.VideoRefusal{Reason: event.VideoBalance, Left: -1, Expected: 3e9}, apiError{Status: 402, Code: "insufficient_quota", Final: true}, "0.00 remains, they are expected to cost 3.00", "  "},
 		{event.VideoRefusal{Reason: "of a later release"}, apiError{Status: 503, Code: "service_unavailable", RetryAfter: "1"}, "", "  "},
 	} {

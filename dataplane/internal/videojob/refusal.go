@@ -19,6 +19,9 @@ func (e *RefusedError) Error() string { return "videojob: creation refused: " + 
 // retryAfter is the pause after which an account with too many open jobs may try again.
 const retryAfter = 10 * time.Second
 
+// owners are whose limits a message speaks of.
+var owners = map[limit.Scope]string{limit.Account: "account", limit.Project: "API key's project", limit.Key: "API key"}
+
 // Public returns the error for the client, nil for a reason that a later release of
 // the control plane has added.
 func (e *RefusedError) Public() *apierr.Error {
@@ -51,7 +54,7 @@ func (e *RefusedError) Public() *apierr.Error {
 			fmt.Sprintf(
 				"The rest of the spend limit %s of this %s is needed for open video jobs: %s remains%s, they are expected to cost %s.",
 				e.LimitID,
-				map[limit.Scope]string{limit.Account: "account", limit.Key: "API key"}[e.Scope],
+				owners[e.Scope],
 				max(e.Left, 0),
 				e.until(),
 				e.Expected,

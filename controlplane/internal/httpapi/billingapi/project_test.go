@@ -28,7 +28,7 @@ func TestUsageOfAProject(t *testing.T) {
 	before := p.Report(k, now, b.Sheet("demo-chat"), price.Usage{Input: 1_000_000})
 	k.ProjectID = &shop
 	inside := p.Report(k, now, b.Sheet("demo-chat"), price.Usage{Input: 2_000_000})
-	p.Report(other, now, b.Sheet("demo-chat"), price.Usage{Input: 4_000_000})
+	p.Report(other, now, b.Sheet("demo-chat"), price.Usage{Input: 1_000_000})
 
 	record, err := servertest.Answered(b.API.GetUsage(t.Context(), inside))
 	servertest.Check(t, err)
@@ -53,7 +53,7 @@ func TestUsageOfAProject(t *testing.T) {
 		got, err := servertest.Answered(b.API.GetUsageTotals(t.Context(), &params))
 		servertest.Check(t, err)
 		want := []adminclient.UsageTotal{
-			{Requests: 2, Input: 5_000_000, Cost: "5.00"},
+			{Requests: 2, Input: 2_000_000, Cost: "2.00"},
 			{ProjectID: &shop, Requests: 1, Input: 2_000_000, Cost: "2.00"},
 		}
 		if diff := cmp.Diff(want, got.Value.Data); diff != "" {

@@ -5,6 +5,7 @@ import (
 
 	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/controlplane/internal/postgres/storetest"
+	"modelgateway/shared/apikey"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease/allocator"
 	"modelgateway/shared/lease/holder"
@@ -47,6 +48,41 @@ func TestChangeOfALimitIsOneOfTheRecordsOfItsKeys(t *testing.T) {
 	w.Exec("update limits set removed_at = now(), revision = $1 where number = 1", since+3)
 	if n := changed(since + 2); n != 1 {
 		t.Errorf("a limit was removed: %d keys have changed; want 1", n)
+	}
+}
+
+// Only the keys that are in a project have other records when a limit of it changes, and a key has one when it moves. A record names the
+// project, and has its limits.
+func TestChangeOfALimitOfAProjectIsOneOfTheRecordsOfItsKeys(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	store := leasestore.NewLeases(w.Replica())
+	c, project := w.Customer(100, storetest.Unlimited, 5), ident.New()
+	const since = 1 << 40
+	w.Exec("insert into projects (id, account_id, name, revision) values ($1, $2, 'project', $3)", project, c.Account, since+1)
+	w.limit(c, nil, 1, since+1)
+	w.Exec("update limits set project_id = $1", project)
+	changed := func() int {
+		t.Helper()
+		page, err := store.Keys(t.Context(), since, ident.UUID{}, 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return page.Keys
+	}
+	if n := changed(); n != 0 {
+		t.Errorf("a limit of a project without keys: %d keys have changed; want none", n)
+	}
+	w.Exec("update api_keys set project_id = $1 where id = $2", project, c.Key)
+	if n := changed(); n != 1 {
+		t.Errorf("a limit of the project of a key: %d keys have changed; want 1", n)
+	}
+	entries, err := store.KeyEntries(t.Context(), []apikey.Hash{c.Hash})
+	if err != nil || len(entries) != 1 {
+		t.Fatal(entries, err)
+	}
+	if r := entries[0].Record; r.ProjectID != ident.Project.Format(project) || len(r.Limits) != 1 || r.Limits[0].Scope != limit.Project {
+		t.Errorf("the record is %+v; want that of a key in a project with a limit", r)
 	}
 }
 

@@ -198,12 +198,7 @@ func (t *settleTx) findPools() error {
 		pools[rows[i].KeyID] = &rows[i]
 	}
 
-	projects, err := t.projectOwners()
-	if err != nil {
-		return err
-	}
-
-	owners, err := t.windowOwners()
+	owners, err := t.findOwners()
 	if err != nil {
 		return err
 	}
@@ -212,7 +207,7 @@ func (t *settleTx) findPools() error {
 	for i := range t.items {
 		item, c := &t.items[i], &charges[i]
 		c.Request, c.Session = item.RequestID, wire.SessionID(item.Session)
-		row := pools[item.KeyID]
+		row, of := pools[item.KeyID], windowstore.Owner{Account: item.AccountID, Project: item.ProjectID, Key: item.KeyID}
 		switch {
 		case item.QuarantineReason != "":
 			t.quarantineReasons[i], c.Invalid = item.QuarantineReason, true
@@ -220,9 +215,9 @@ func (t *settleTx) findPools() error {
 			t.quarantineReasons[i], c.Invalid = settle.ReasonUnknownKey, true
 		case row.AccountID != item.AccountID:
 			t.quarantineReasons[i], c.Invalid = settle.ReasonOtherAccount, true
-		case !item.ProjectID.IsZero() && projects[item.ProjectID] != item.AccountID:
+		case !owners.HasProject(of):
 			t.quarantineReasons[i], c.Invalid = settle.ReasonUnknownProject, true
-		case !owners.own(item):
+		case !owners.Own(item.Event.Limits, of):
 			t.quarantineReasons[i], c.Invalid = settle.ReasonUnknownWindow, true
 		default:
 			c.Cost = int64(item.Event.Cost)
@@ -237,67 +232,19 @@ func (t *settleTx) findPools() error {
 	return nil
 }
 
-// projectOwners returns the accounts of the projects that events name.
-func (t *settleTx) projectOwners() (map[ident.UUID]ident.UUID, error) {
-	named := map[ident.UUID]bool{}
-	for i := range t.items {
-		if id := t.items[i].ProjectID; !id.IsZero() {
-			named[id] = true
-		}
-	}
-	if len(named) == 0 {
-		return nil, nil
-	}
-
-	rows, err := t.q.ProjectsOfEvents(t.ctx, slices.Collect(maps.Keys(named)))
-	if err != nil {
-		return nil, fmt.Errorf("find projects: %w", err)
-	}
-
-	owners := make(map[ident.UUID]ident.UUID, len(rows))
-	for _, r := range rows {
-		owners[r.ID] = r.AccountID
-	}
-	return owners, nil
-}
-
-// windowOwners has the owners of the windows that events name.
-type windowOwners map[int64]sqlcgen.WindowOwnersRow
-
-func (t *settleTx) windowOwners() (windowOwners, error) {
-	var ids []int64
+// findOwners reads the owners of the windows and projects that events name.
+func (t *settleTx) findOwners() (*windowstore.Owners, error) {
+	var windows []int64
+	projects := map[ident.UUID]bool{}
 	for i := range t.items {
 		if e := t.items[i].Event; e != nil {
-			ids = append(ids, e.Limits...)
+			windows = append(windows, e.Limits...)
+		}
+		if id := t.items[i].ProjectID; !id.IsZero() {
+			projects[id] = true
 		}
 	}
-	if len(ids) == 0 {
-		return windowOwners{}, nil
-	}
-
-	rows, err := t.q.WindowOwners(t.ctx, ids)
-	if err != nil {
-		return nil, fmt.Errorf("find windows: %w", err)
-	}
-
-	owners := make(windowOwners, len(rows))
-	for _, r := range rows {
-		owners[r.ID] = r
-	}
-
-	return owners, nil
-}
-
-// own reports whether the windows of an event are different ones of limits of its account, project or key.
-func (w windowOwners) own(item *settle.Item) bool {
-	for i, pool := range item.Event.Limits {
-		owner, found := w[pool]
-		if !found || owner.AccountID != item.AccountID || owner.KeyID != nil && *owner.KeyID != item.KeyID ||
-			owner.ProjectID != nil && *owner.ProjectID != item.ProjectID || slices.Contains(item.Event.Limits[:i], pool) {
-			return false
-		}
-	}
-	return true
+	return windowstore.FindOwners(t.ctx, t.q, windows, slices.Collect(maps.Keys(projects)))
 }
 
 // post writes one ledger transaction for all new records: each account is charged

@@ -74,7 +74,8 @@ order by p.id desc
 limit @row_limit;
 
 -- name: LimitsOfKey :many
--- The limits of a key and its account.
-select number, id, key_id, models from limits
-where account_id = @account_id and (key_id is null or key_id = @key_id) and removed_at is null
+-- The limits of a key, its project and its account.
+select number, id, project_id, key_id, models from limits
+where account_id = @account_id and removed_at is null
+    and (key_id = @key_id::uuid or project_id = @project_id::uuid or (key_id is null and project_id is null))
 order by number;

@@ -171,26 +171,29 @@ func (q *Queries) InsertLimit(ctx context.Context, arg InsertLimitParams) error 
 }
 
 const limitsOfKey = `-- name: LimitsOfKey :many
-select number, id, key_id, models from limits
-where account_id = $1 and (key_id is null or key_id = $2) and removed_at is null
+select number, id, project_id, key_id, models from limits
+where account_id = $1 and removed_at is null
+    and (key_id = $2::uuid or project_id = $3::uuid or (key_id is null and project_id is null))
 order by number
 `
 
 type LimitsOfKeyParams struct {
 	AccountID ident.UUID
-	KeyID     *ident.UUID
+	KeyID     ident.UUID
+	ProjectID ident.UUID
 }
 
 type LimitsOfKeyRow struct {
-	Number int64
-	ID     ident.UUID
-	KeyID  *ident.UUID
-	Models []byte
+	Number    int64
+	ID        ident.UUID
+	ProjectID *ident.UUID
+	KeyID     *ident.UUID
+	Models    []byte
 }
 
-// The limits of a key and its account.
+// The limits of a key, its project and its account.
 func (q *Queries) LimitsOfKey(ctx context.Context, arg LimitsOfKeyParams) ([]LimitsOfKeyRow, error) {
-	rows, err := q.db.Query(ctx, limitsOfKey, arg.AccountID, arg.KeyID)
+	rows, err := q.db.Query(ctx, limitsOfKey, arg.AccountID, arg.KeyID, arg.ProjectID)
 	if err != nil {
 		return nil, err
 	}
@@ -201,6 +204,7 @@ func (q *Queries) LimitsOfKey(ctx context.Context, arg LimitsOfKeyParams) ([]Lim
 		if err := rows.Scan(
 			&i.Number,
 			&i.ID,
+			&i.ProjectID,
 			&i.KeyID,
 			&i.Models,
 		); err != nil {

@@ -76,7 +76,7 @@ func (w *limitWorld) complete(v *event.Video, cost int64) {
 	storetest.Check(w.t, err)
 	w.seq++
 	e := w.c.Event(w.session, w.seq, cost)
-	e.RequestID, e.VideoJob, e.Limits = v.RequestID, v.ID, recorded.Limits
+	e.RequestID, e.VideoJob, e.ProjectID, e.Limits = v.RequestID, v.ID, recorded.ProjectID, recorded.Limits
 	if result := w.Settle(postgres.Wrap(w.SQL), e); result.Settled != 1 {
 		w.T.Fatalf("the job was not settled: %+v", result)
 	}
@@ -263,5 +263,47 @@ func TestVideoJobsAndRequestsShareAWindow(t *testing.T) {
 	}
 	if refusal := w.refuse(w.job()); refusal.Left != money.Nano(10) || refusal.Expected != 10 {
 		t.Errorf("got %+v; want 10 left", refusal)
+	}
+}
+
+// A job counts in the limit of the project in which its key was, and in that of no other project, and is charged there although the
+// key has moved.
+func TestVideoJobCountsInTheProjectOfItsKey(t *testing.T) {
+	t.Parallel()
+	w := newLimitWorld(t)
+	own, other := ident.New(), ident.New()
+	numbers := map[ident.UUID]int64{}
+	for _, id := range []ident.UUID{own, other} {
+		w.Exec("insert into projects (id, account_id, name, revision) values ($1, $2, 'project', 1)", id, w.c.Account)
+		numbers[id], _ = w.limit(100, limit.Window{Period: limit.Forever}, nil, "[]")
+		w.Exec("update limits set project_id = $1 where number = $2", id, numbers[id])
+	}
+	inside := changed(w.job(), func(v *event.Video) { v.ProjectID = ident.Project.Format(own) })
+	outside := w.job()
+	for _, v := range []*event.Video{inside, outside} {
+		refusal, err := w.Insert(t.Context(), v)
+		storetest.Check(t, err)
+		if refusal != nil {
+			t.Fatalf("refused: %+v", refusal)
+		}
+	}
+	pool := limit.Pool(numbers[own], 0)
+	if !slices.Equal(inside.Limits, []int64{pool}) || len(outside.Limits) != 0 {
+		t.Errorf("the jobs count in %v and %v; want %d and none", inside.Limits, outside.Limits, pool)
+	}
+	w.Exec("update api_keys set project_id = $1 where id = $2", other, w.c.Key)
+	w.complete(inside, 9)
+	w.complete(outside, 8)
+	if got := w.settled(pool); got != 9 {
+		t.Errorf("%d is settled in the project; want 9", got)
+	}
+	again := func(cost money.Nano) *event.Video {
+		return changed(w.job(), func(v *event.Video) { v.ProjectID, v.ExpectedCost = inside.ProjectID, cost })
+	}
+	if refusal, err := w.Insert(t.Context(), again(91)); err != nil || refusal != nil {
+		t.Fatal(refusal, err)
+	}
+	if refusal := w.refuse(again(1)); refusal.Scope != limit.Project || refusal.Reason != event.VideoLimit {
+		t.Errorf("got %+v; want a refusal by the limit of the project", refusal)
 	}
 }

@@ -51,15 +51,24 @@ func (s *Store) Insert(ctx context.Context, v *event.Video) (refusal *event.Vide
 		}
 	}
 
+	of := windowstore.Owner{Account: arg.AccountID, Key: arg.KeyID}
+	if v.ProjectID != "" {
+		if of.Project, err = ident.Project.Parse(v.ProjectID); err != nil {
+			return nil, err
+		}
+	}
+
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
-		refusal, err = create(ctx, sqlcgen.New(tx), &arg, v)
+		refusal, err = create(ctx, sqlcgen.New(tx), &arg, v, of)
 		return postgres.Translate("record video job", err)
 	})
 	return refusal, err
 }
 
 // create records a job in the current windows of the limits that apply to it, unless it is refused.
-func create(ctx context.Context, q *sqlcgen.Queries, arg *sqlcgen.InsertVideoJobParams, v *event.Video) (*event.VideoRefusal, error) {
+func create(
+	ctx context.Context, q *sqlcgen.Queries, arg *sqlcgen.InsertVideoJobParams, v *event.Video, of windowstore.Owner,
+) (*event.VideoRefusal, error) {
 	most, err := q.LockVideoCreations(ctx, arg.AccountID)
 	if err != nil {
 		return nil, err
@@ -67,13 +76,13 @@ func create(ctx context.Context, q *sqlcgen.Queries, arg *sqlcgen.InsertVideoJob
 
 	switch recorded, err := get(ctx, q, sqlcgen.VideoJobParams{ID: arg.ID, AccountID: &arg.AccountID}); {
 	case err == nil: // it stays in its windows, which may have ended since
-		v.Limits = recorded.Limits
+		v.ProjectID, v.Limits = recorded.ProjectID, recorded.Limits
 		return nil, nil //nolint:nilnil // the job is not refused
 	case !errors.Is(err, videojob.ErrNotFound):
 		return nil, err
 	}
 
-	windows, err := windowstore.Current(ctx, q, arg.AccountID, arg.KeyID, v.Model)
+	windows, err := windowstore.Current(ctx, q, of, v.Model)
 	if err != nil {
 		return nil, err
 	}

@@ -54,7 +54,7 @@ func Restore(ctx context.Context, q *sqlcgen.Queries, startedMS map[int64]int64,
 	return made.Insert(ctx, q)
 }
 
-// Window is a window of a limit of a key or its account.
+// Window is a window of a limit of a key, its project or its account.
 type Window struct {
 	Scope limit.Scope
 	// LimitID is the limit's id in the API.
@@ -64,8 +64,8 @@ type Window struct {
 
 // Current returns the current windows of the limits for a model, by the clock of Postgres, in the order of the limits. It makes those
 // that do not exist.
-func Current(ctx context.Context, q *sqlcgen.Queries, account, key ident.UUID, model string) ([]Window, error) {
-	rows, err := q.LimitsOfKey(ctx, sqlcgen.LimitsOfKeyParams{AccountID: account, KeyID: &key})
+func Current(ctx context.Context, q *sqlcgen.Queries, of Owner, model string) ([]Window, error) {
+	rows, err := q.LimitsOfKey(ctx, sqlcgen.LimitsOfKeyParams{AccountID: of.Account, ProjectID: of.Project, KeyID: of.Key})
 	if err != nil {
 		return nil, fmt.Errorf("find limits: %w", err)
 	}
@@ -81,8 +81,11 @@ func Current(ctx context.Context, q *sqlcgen.Queries, account, key ident.UUID, m
 			continue
 		}
 		w := Window{Scope: limit.Account, LimitID: ident.Limit.Format(r.ID)}
-		if r.KeyID != nil {
+		switch {
+		case r.KeyID != nil:
 			w.Scope = limit.Key
+		case r.ProjectID != nil:
+			w.Scope = limit.Project
 		}
 		found, numbers = append(found, w), append(numbers, r.Number)
 	}

@@ -72,7 +72,7 @@ func whichLimit(r *admission.RefusedError) string {
 	case r.Limit.Scope == limit.Account:
 		return "spend limit " + r.Limit.Name + " of this account"
 	case r.Limit.Scope == limit.Project:
-		return "spend limit " + r.Limit.Name + " of the project of this API key"
+		return "spend limit " + r.Limit.Name + " of this API key's project"
 	default:
 		return "spend limit " + r.Limit.Name + " of this API key"
 	}

@@ -1,0 +1,62 @@
+package windowstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/shared/ident"
+)
+
+// Owner is who a request is from. Project is zero if the key was in none.
+type Owner struct{ Account, Project, Key ident.UUID }
+
+// Owners has the owners of the windows and projects that usage events name.
+type Owners struct {
+	windows  map[int64]*sqlcgen.WindowOwnersRow
+	projects map[ident.UUID]ident.UUID
+}
+
+// FindOwners reads the owners of windows and projects.
+func FindOwners(ctx context.Context, q *sqlcgen.Queries, windows []int64, projects []ident.UUID) (*Owners, error) {
+	o := &Owners{map[int64]*sqlcgen.WindowOwnersRow{}, map[ident.UUID]ident.UUID{}}
+	if len(windows) > 0 {
+		rows, err := q.WindowOwners(ctx, windows)
+		if err != nil {
+			return nil, fmt.Errorf("find windows: %w", err)
+		}
+		for i := range rows {
+			o.windows[rows[i].ID] = &rows[i]
+		}
+	}
+
+	if len(projects) > 0 {
+		rows, err := q.ProjectsOfEvents(ctx, projects)
+		if err != nil {
+			return nil, fmt.Errorf("find projects: %w", err)
+		}
+		for _, r := range rows {
+			o.projects[r.ID] = r.AccountID
+		}
+	}
+
+	return o, nil
+}
+
+// HasProject reports whether the project is one of the account, or there is none.
+func (o *Owners) HasProject(of Owner) bool {
+	return of.Project.IsZero() || o.projects[of.Project] == of.Account
+}
+
+// Own reports whether windows are different ones of limits of the account, the project or the key.
+func (o *Owners) Own(windows []int64, of Owner) bool {
+	for i, pool := range windows {
+		w, found := o.windows[pool]
+		if !found || w.AccountID != of.Account || w.KeyID != nil && *w.KeyID != of.Key ||
+			w.ProjectID != nil && *w.ProjectID != of.Project || slices.Contains(windows[:i], pool) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,38 @@
+package refused
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"modelgateway/dataplane/internal/admission"
+	"modelgateway/shared/limit"
+	"modelgateway/shared/wire"
+)
+
+// A refusal says at which level the limit is, in its message and to programs.
+func TestRefusalNamesTheLimit(t *testing.T) {
+	t.Parallel()
+	ends := time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
+	for want, l := range map[string]*limit.Limit{
+		"The spend limit lim_1 of this account is reached":           {Name: "lim_1", Scope: limit.Account},
+		"The spend limit lim_2 of this API key's project is reached": {Name: "lim_2", Scope: limit.Project},
+		"The spend limit lim_3 of this API key is reached":           {Name: "lim_3", Scope: limit.Key},
+		"The spend limit of this API key is reached":                 nil,
+	} {
+		r := &admission.RefusedError{Decision: wire.Decision{Reason: wire.LimitSpent}, Limit: l, ResetsAt: ends, KeyID: "key_1"}
+		if got := NoUnits(r); got.Status != http.StatusForbidden || !strings.HasPrefix(got.Message, want+": ") {
+			t.Errorf("got %d %q; want %q", got.Status, got.Message, want)
+		}
+		scope, id, until := limit.Key, "key_1", ""
+		if l != nil {
+			scope, id, until = l.Scope, l.Name, "2026-12-01T00:00:00Z"
+		}
+		h := http.Header{}
+		SetLimit(h, r)
+		if h.Get("X-Limit-Scope") != string(scope) || h.Get("X-Limit-Id") != id || h.Get("X-Limit-Resets-At") != until {
+			t.Errorf("%s: got %v", want, h)
+		}
+	}
+}
