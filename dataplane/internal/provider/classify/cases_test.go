@@ -106,6 +106,8 @@ func TestCasesAreClassifiedAsExpected(t *testing.T) {
 		"fresh.jsonl":     214,
 		"public.jsonl":    535,
 		"vendors.jsonl":   342,
+		"languages.jsonl": 372,
+		"owners.jsonl":    373,
 		"phrases.jsonl":   1223,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -234,8 +234,12 @@ func matchText(text string) string {
 	if len(text) > head+tail {
 		text = strings.ToValidUTF8(text[:head], "") + "\n" + strings.ToValidUTF8(text[len(text)-tail:], "")
 	}
-	return linkPattern.get().ReplaceAllString(text, " ")
+	text = linkPattern.get().ReplaceAllString(text, " ")
+	return comparison.get().ReplaceAllString(text, "$1 exceeds ")
 }
+
+// comparison matches the sign between two numbers that an error compares: "tokens (9000) > limit (8192)".
+var comparison = lazily(`(\d\)?) > `)
 
 func newVerdict(f finding, status int) Verdict {
 	o := outcomes[f.class]

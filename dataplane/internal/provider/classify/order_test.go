@@ -54,6 +54,22 @@ func TestUnknownTextBelongsToTheOwnerOfWhatItNames(t *testing.T) {
 	}
 }
 
+// Services in other countries, and gateways in front of several providers, name the members of their errors as they like.
+func TestTextUnderAnUnknownNameIsRead(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]Class{
+		`{"mensaje":"El contenido solicitado infringe nuestra política"}`:                             ContentPolicy,
+		`{"error":{"type":"X","message":{"openai":"Incorrect API key provided: sk-x"}}}`:              GatewayRefused,
+		`{"code":60201,"code_msg":"请求过于频繁，请稍后再试","trace_id":"t"}`:                                     RateLimit,
+		`{"code":"Client specified an invalid argument","error":"Your team has not joined the beta"}`: GatewayRefused,
+		`{"error":{"message":"tokens (9000) > context (8192)"}}`:                                      ContextLength,
+	} {
+		if v := Classify(Answer{Format: "chat", Status: 400, Body: []byte(body)}); v.Class != want {
+			t.Errorf("%s: got %s by rule %d; want %s", body, v.Class, v.Rule, want)
+		}
+	}
+}
+
 func TestVendorMarksAreNoWordsOfTheText(t *testing.T) {
 	t.Parallel()
 	const reason = "The content field is a required field."

@@ -48,6 +48,7 @@ var paramPatterns = []paramPattern{
 		matches: "argument not supported on this model: x",
 		re:      paramRE(`(?:parameters?|params?|arguments?|fields?) (?:is |are )?(?:not|un)[ -]?supported[^:\n]{0,40}:\s*BARE`),
 	},
+	{matches: "messages: text", knownOnly: true, re: paramRE(`(?:^|\n)\s*BARE\s*: `)},
 	{
 		matches:   "does not support x",
 		knownOnly: true,
@@ -78,13 +79,12 @@ var paramPatterns = []paramPattern{
 			`(?:^|\n|error: |- )\s*BARE\s*: (?:extra|field|input|value|unexpected|unknown|must|should|invalid|not|cannot|range|this|property|string|none|expected|the)`,
 		),
 	},
-	{matches: "messages: text", knownOnly: true, re: paramRE(`(?:^|\n)\s*BARE\s*: `)},
 	{matches: "max_tokens: 9 > 8", re: paramRE(`(?:^|\n)\s*([a-z]\w*(?:\.\w+)*_\w+|[a-z]\w*(?:\.\w+)+)\s*: `)},
 	{
 		matches:   "parameter x",
 		knownOnly: true,
 		re: paramRE(
-			`(?:\b(?:parameter|param|argument|field|property|option|keyword|value (?:for|of)|invalid|unsupported|wrong|incorrect|bad)\b|参数|параметр\p{L}*|пол[ея]|значени[ея]|допустим\p{L}* значения)\s*[:=]?\s*BARE`,
+			`(?:\b(?:parameter|param|argument|field|property|option|keyword|(?:invalid |bad |wrong )?value (?:for|of)|invalid|unsupported|wrong|incorrect|bad)\b|参数|параметр\p{L}*|пол[ея]|значени[ея]|допустим\p{L}* значения)\s*[:=]?\s*BARE`,
 		),
 	},
 	{matches: "x parameter", knownOnly: true, re: paramRE(`\bBARE (?:parameter|param|argument|field|option|value|参数)`)},
@@ -101,8 +101,10 @@ var paramPatterns = []paramPattern{
 			`(?:^|[:\n-]\s*)BARE (?:must|should) be (?:between|within|one of|in the range|positive|non-negative|a multiple|divisible|greater|less|at least|at most)`,
 		),
 	},
-	{matches: "a name before Chinese or Russian text", knownOnly: true, re: paramRE(`\bBARE\s*[\p{Han}\p{Cyrillic}]`)},
+	{matches: "a name before text of another script", knownOnly: true, re: paramRE(`\bBARE\s*[\p{Han}\p{Cyrillic}\p{Hangul}\p{Hiragana}\p{Katakana}]`)},
 	{matches: "x VALUE is not valid", knownOnly: true, re: paramRE(`\bBARE \S{1,60} is (?:not|in)`)},
+	{matches: "text: x", knownOnly: true, re: paramRE(`:\s*BARE\s*[.)]?$`)},
+	{matches: "a name in a sentence of any language", knownOnly: true, re: lazily(`\b((?:[a-z]+_)+[a-z]+|temperature|logprobs)\b`)},
 	{matches: "a name in quotes alone", re: lazily(quote + `([a-z]\w*_\w+)` + quote)},
 }
 

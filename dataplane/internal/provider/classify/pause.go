@@ -134,14 +134,14 @@ func parseMoment(text string) (time.Time, bool) {
 // seconds"), in Chinese, or in Russian.
 const (
 	numberText    = `\d+(?:\.\d+)?`
-	latinDuration = numberText + `\s*(?:milliseconds?|millis|msecs?|ms|microseconds?|us|seconds?|secs?|s|sekunden?|minutes?|minuten?|mins?|m|hours?|hrs?|h|stunden?|days?|d)\b`
+	latinDuration = numberText + `\s*(?:milliseconds?|millis|msecs?|ms|microseconds?|us|seconds?|secs?|s|sekunden?|secondes?|segundos?|second[oi]|minutes?|minuten?|minutos?|minut[oi]|mins?|m|hours?|hrs?|h|stunden?|heures?|horas?|or[ae]|days?|d)\b`
 	rusDuration   = numberText + `\s*(?:мс|секунд[уы]?|сек|с|минут[уы]?|мин|час(?:а|ов)?|д(?:ень|ня|ней))(?:[^\p{L}]|$)`
-	hanDuration   = numberText + `\s*(?:毫秒|秒钟|秒|分钟|分|小时|天)`
+	hanDuration   = numberText + `\s*(?:毫秒|秒钟|秒|分钟|分|小时|天|초|분|시간)`
 	durationText  = `(?:` + numberText + `(?:ms|[dhms]))+\b|` + latinDuration + `(?:(?:\s|,|and)*` + latinDuration + `)*|(?:` + hanDuration + `)+|` + rusDuration
 )
 
 var (
-	onePart = lazily(`^[\s,]*(?:and\s+)?(\d+(?:\.\d+)?)\s*([a-zµ]+|[а-я]+|毫秒|秒钟|秒|分钟|分|小时|天)`)
+	onePart = lazily(`^[\s,]*(?:and\s+)?(\d+(?:\.\d+)?)\s*([a-zµ]+|[а-я]+|毫秒|秒钟|秒|分钟|分|小时|天|초|분|시간)`)
 	// prosePauses are the phrases that contain a pause, the most specific first.
 	prosePauses = []*expression{
 		lazily(
@@ -153,7 +153,8 @@ var (
 		lazily(`(` + durationText + `)\s*(?:后|之后)\s*(?:再|重)`),
 		lazily(`(?i)(?:через|подождите|спустя)\s*(` + durationText + `)`),
 		lazily(`(?i)(?:versuchen|warten|erneut)\b[^\n.]{0,20}?\b(?:in|nach|noch)?\s*(` + durationText + `)`),
-		lazily(`(` + durationText + `)\s*(?:後|待って)`),
+		lazily(`(?i)(?:essayez|intente|inténtelo|tente|riprov\p{L}*|patientez|espere|aguarde|attend\p{L}*)[^\n.]{0,30}?\s(` + durationText + `)`),
+		lazily(`(` + durationText + `)\s*(?:後|待って|후|뒤)`),
 	}
 	proseNumbers = []struct {
 		pattern *expression
@@ -226,11 +227,12 @@ func unitOf(name string) time.Duration {
 		return time.Millisecond
 	case "us", "µs", "microsecond", "microseconds":
 		return time.Microsecond
-	case "s", "sec", "secs", "second", "seconds", "sekunde", "sekunden", "秒", "秒钟", "с", "сек", "секунд", "секунду", "секунды":
+	case "s", "sec", "secs", "second", "seconds", "sekunde", "sekunden", "seconde", "secondes", "segundo", "segundos", "secondo", "secondi",
+		"秒", "秒钟", "초", "с", "сек", "секунд", "секунду", "секунды":
 		return time.Second
-	case "m", "min", "mins", "minute", "minutes", "minuten", "分", "分钟", "мин", "минут", "минуту", "минуты":
+	case "m", "min", "mins", "minute", "minutes", "minuten", "minuto", "minutos", "minuti", "分", "分钟", "분", "мин", "минут", "минуту", "минуты":
 		return time.Minute
-	case "h", "hr", "hrs", "hour", "hours", "stunde", "stunden", "小时", "час", "часа", "часов":
+	case "h", "hr", "hrs", "hour", "hours", "stunde", "stunden", "heure", "heures", "hora", "horas", "ora", "ore", "小时", "시간", "час", "часа", "часов":
 		return time.Hour
 	case "d", "day", "days", "天", "день", "дня", "дней":
 		return 24 * time.Hour

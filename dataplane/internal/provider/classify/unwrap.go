@@ -210,6 +210,9 @@ func roleOf(name string) role {
 	if len(name) < 40 && pauseMember.MatchString(name) {
 		return rolePause
 	}
+	if strings.HasSuffix(name, "msg") || strings.HasSuffix(name, "message") {
+		return roleText
+	}
 	return roleOther
 }
 
@@ -314,6 +317,13 @@ func (c *collector) openProse(depth int, s string) {
 		}
 	}
 
+	if depth == 0 && s[0] == '{' {
+		if v, end, ok := parseValue(s); ok && end == len(s) {
+			c.openValue(1, v) // also if no member has a known name
+			return
+		}
+	}
+
 	for from, tries := 0, 0; tries < 4; tries++ {
 		at := strings.IndexAny(s[from:], "{[")
 		if at < 0 {
@@ -383,10 +393,33 @@ func (c *collector) openValue(depth int, v value) {
 			c.openValue(depth, item)
 		}
 	case kindObject:
+		before := c.count()
 		for _, m := range v.members {
 			c.openMember(depth, m)
 		}
+		if c.count() == before {
+			c.openUnnamed(depth, v)
+		}
 	case kindNull, kindScalar:
+	}
+}
+
+// count returns the number of texts.
+func (c *collector) count() int {
+	n := 0
+	for _, texts := range c.texts {
+		n += len(texts)
+	}
+	return n
+}
+
+// openUnnamed reads the sentences of an object that has no text under a known name, as services write it that name their
+// members in another language, or after the provider behind them.
+func (c *collector) openUnnamed(depth int, v value) {
+	for _, m := range v.members {
+		if roleOf(memberName(m.key)) == roleOther && m.val.kind == kindString && isProse(m.val.text) {
+			c.openText(depth, m.val.text)
+		}
 	}
 }
 
@@ -484,12 +517,18 @@ func (c *collector) addText(depth int, s string) {
 	}
 }
 
+// invalidArgument is the description of a gRPC code, which xAI sends in place of the code with all it refuses.
+const invalidArgument = "Client specified an invalid argument"
+
 func (c *collector) addHint(depth int, v value) {
 	switch v.kind {
 	case kindString, kindScalar:
 		text := strings.TrimSpace(v.text)
 		if text == "" {
 			return
+		}
+		if strings.EqualFold(text, invalidArgument) {
+			text = "invalid_argument"
 		}
 		if strings.Count(text, " ") > 3 {
 			c.openText(depth-1, text) // a sentence, but less important than the message
@@ -531,6 +570,10 @@ func (c *collector) addParam(depth int, v value) {
 	switch v.kind {
 	case kindString:
 		text := strings.TrimSpace(v.text)
+		if n := httpStatus(text); n != 0 {
+			c.out.status = n // where gateways keep the status of the provider behind them
+			return
+		}
 		if strings.Contains(text, " ") {
 			c.openText(depth, text)
 			if first := firstSegment(text); len(first) < strings.Index(text, " ") && knownParams[plainName(first)] {

@@ -13,7 +13,7 @@ const sentenceBreak = ""
 const maxWordsPerText = 2000
 
 // splitWords splits a text into lower-case words. Different spellings give the same words: max_tokens, maxTokens and
-// "max tokens" are two words each, and "doesn't" is doesnt. Every Han character is one word, because Chinese does not
+// "max tokens" are two words each, "doesn't" is doesnt, and the French "l'image" is two words. Every Han character is one word, because Chinese does not
 // separate words, and a change of script begins a word, for Japanese. The letter ё is е.
 func splitWords(s string) []string {
 	var (
@@ -50,7 +50,7 @@ func splitWords(s string) []string {
 			}
 			cur.WriteRune(fold(r))
 		case r == '\'' || r == '’':
-			if !insideWord(runes, i) {
+			if !insideWord(runes, i) || isElided(cur.String()) {
 				flush()
 			}
 		case r == '\n' || r == '。' || r == '！' || r == '；' || r == '!' || r == ';' || r == '?':
@@ -95,7 +95,8 @@ func startsWord(runes []rune, i int) bool {
 }
 
 // changesScript reports whether a letter begins a word because of its script: Japanese writes words of Hiragana, Katakana
-// and Latin letters without blanks between them. The long-vowel mark belongs to either script.
+// and Latin letters without blanks between them, and Korean adds its particles to Latin words. The long-vowel mark belongs to
+// either script.
 func changesScript(runes []rune, i int) bool {
 	if i == 0 || !unicode.IsLetter(runes[i-1]) || runes[i] == 'ー' {
 		return false
@@ -104,12 +105,23 @@ func changesScript(runes []rune, i int) bool {
 	if before == 'ー' {
 		return unicode.Is(unicode.Hiragana, runes[i])
 	}
-	return unicode.Is(unicode.Hiragana, before) != unicode.Is(unicode.Hiragana, runes[i]) ||
-		unicode.Is(unicode.Katakana, before) != unicode.Is(unicode.Katakana, runes[i])
+	changes := func(script *unicode.RangeTable) bool {
+		return unicode.Is(script, before) != unicode.Is(script, runes[i])
+	}
+	return changes(unicode.Hiragana) || changes(unicode.Katakana) || changes(unicode.Hangul)
 }
 
 func insideWord(runes []rune, i int) bool {
 	return i > 0 && i+1 < len(runes) && unicode.IsLetter(runes[i-1]) && unicode.IsLetter(runes[i+1])
+}
+
+// isElided reports whether the letters before an apostrophe are a word of their own, as the article in the French l'image.
+func isElided(word string) bool {
+	switch word {
+	case "l", "d", "n", "s", "j", "c", "qu", "dell", "all", "un":
+		return true
+	}
+	return false
 }
 
 // endsSentence reports whether a dot is a full stop, not part of a path, number or name.

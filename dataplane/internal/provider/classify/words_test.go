@@ -17,6 +17,8 @@ func TestSplitWords(t *testing.T) {
 		{"APIキーが無効です", []string{"api", "キー", "が", "無", "効", "です"}},
 		{"現在のプランでは", []string{"現", "在", "の", "プラン", "では"}},
 		{"サーバーエラー", []string{"サーバーエラー"}},
+		{"l'image n'est pas", []string{"l", "image", "n", "est", "pas"}},
+		{"temperature는 0", []string{"temperature", "는", "0"}},
 		{"Schlüssel ungültig", []string{"schlüssel", "ungültig"}},
 	}
 	for _, tt := range tests {
