@@ -43,3 +43,21 @@ func Elsewhere(answer []byte) []byte {
 	}
 	return nil
 }
+
+// In returns the report with a count in a member of an answer, nil if there is none, or if none of the places is in a member
+// with this name.
+func In(name, value []byte) []byte {
+	for _, place := range places {
+		if place[0] != string(name) {
+			continue
+		}
+		raw := value
+		if len(place) > 1 {
+			raw, _ = jsonspan.Find(value, place[1:]...)
+		}
+		if _, found, _ := Read(raw); found {
+			return raw
+		}
+	}
+	return nil
+}

@@ -67,6 +67,61 @@ func TestReportIsFoundInPlacesOfOtherProviders(t *testing.T) {
 	}
 }
 
+// Answers with images have their report in the same places, of each image, or in an event after the images.
+func TestReportOfImagesIsFoundInOtherPlaces(t *testing.T) {
+	t.Parallel()
+	want := price.Usage{Input: 9, Output: 4160, ImageOut: 4160, Images: 1}
+	check := func(how string, got result, want price.Usage) {
+		t.Helper()
+		got.Usage.Size, got.Usage.Quality = "", ""
+		if diff := cmp.Diff(want, got.Usage); diff != "" || !got.Reported || got.Failed {
+			t.Errorf("%s: failed %v, reported %v, want -, got +:\n%s", how, got.Failed, got.Reported, diff)
+		}
+	}
+	read := func(how, body string, want price.Usage) {
+		t.Helper()
+		a := newAnswer(t, catalogkv.Images, "")
+		defer a.Release()
+		check(how, answerJSON(a, []byte(body)), want)
+	}
+
+	usages := []string{
+		whole(catalogkv.Images, "9", "4160", ""), whole(catalogkv.Chat, "9", "4160", `,"total_tokens":4169`),
+		`{"promptTokenCount":9,"candidatesTokenCount":4160,"totalTokenCount":4169}`, `{"inputTokens":9,"outputTokens":4160}`,
+	}
+	for name, place := range placesOf {
+		if name == "metrics" || name == "in data" { // where the images are
+			continue
+		}
+		for _, usage := range usages {
+			read(name+": "+usage, inPlace(answerWith[catalogkv.Images], place, usage), want)
+			read(name+" before the images: "+usage, strings.ReplaceAll(`{`+place+`,"created":1,"data":[{"url":"https://a.example/1.png"}]}`, "USAGE", usage), want)
+		}
+	}
+
+	for _, usage := range usages {
+		read("of the image: "+usage, `{"created":1,"data":[{"b64_json":"aGk=","usage":`+usage+`}]}`, want)
+		read("of each image: "+usage, `{"created":1,"data":[{"b64_json":"aGk=","usage":`+usage+`},{"b64_json":"aGk=","usage":`+usage+`}]}`,
+			price.Usage{Input: 18, Output: 8320, ImageOut: 8320, Images: 2})
+		read("of the image and of all: "+usage, `{"created":1,"data":[{"b64_json":"aGk=","usage":`+usage+`}],"usage":`+usage+`}`, want)
+
+		const image = "event: image_generation.completed\n" + `data: {"type":"image_generation.completed","b64_json":"aGk="MORE}` + "\n\n"
+		for how, stream := range map[string]string{
+			"in its event":             strings.Replace(image, "MORE", `,"usage":`+usage, 1),
+			"in a response":            strings.Replace(image, "MORE", `,"response":{"usage":`+usage+`}`, 1),
+			"after it":                 strings.Replace(image, "MORE", "", 1) + `data: {"usage":` + usage + "}\n\ndata: [DONE]\n\n",
+			"after it, in a response":  strings.Replace(image, "MORE", "", 1) + `data: {"type":"response.completed","response":{"usage":` + usage + "}}\n\n",
+			"after it, as metadata":    strings.Replace(image, "MORE", `,"usage":null`, 1) + `data: {"usageMetadata":` + usage + "}\n\n",
+			"in its event and after":   strings.Replace(image, "MORE", `,"usage":`+usage, 1) + `data: {"usage":` + usage + "}\n\n",
+			"beside a part of the way": `data: {"type":"image_generation.partial_image","b64_json":"aA==","usage":{"input_tokens":5,"output_tokens":7}}` + "\n\n" + strings.Replace(image, "MORE", `,"usage":`+usage, 1),
+		} {
+			a := newAnswer(t, catalogkv.Images, "")
+			check("streamed, "+how+": "+usage, answerStream(a, []byte(stream), oneRead), want)
+			a.Release()
+		}
+	}
+}
+
 // Words of the model are no report, and neither is what an answer repeats of the request.
 func TestWordsOfTheModelAreNoReport(t *testing.T) {
 	t.Parallel()

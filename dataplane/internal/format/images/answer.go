@@ -21,6 +21,8 @@ type reader struct {
 	requested     int64
 	// frames is how many images an animation counts as.
 	frames int64
+	// counted reports whether a report of usage had a count.
+	counted bool
 }
 
 var readers = sync.Pool{New: func() any { return new(reader) }}
@@ -31,7 +33,7 @@ var echoed = []string{"user", "safety_identifier"}
 func (Dialect) NewAnswer(cfg format.AnswerConfig) format.Answer {
 	a := readers.Get().(*reader)
 	a.Begin(cfg)
-	a.size, a.quality, a.requested, a.frames = "", "", minImages, 1
+	a.size, a.quality, a.requested, a.frames, a.counted = "", "", minImages, 1, false
 	if r := cfg.Request; r != nil {
 		a.size, a.quality, a.requested, a.frames = r.Size, r.Quality, r.Images, max(r.Frames, 1)
 		a.Echo.Capture(r, echoed)
@@ -68,11 +70,16 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 // client must not see. failed reports whether the answer has an error, flat whether it has a text or code of one.
 func (a *reader) readAnswer(w *jsonspan.Splicer, c *jsonspan.ObjectCursor, text []byte) (whole, failed, flat bool) {
 	a.Total.Size, a.Total.Quality = a.size, a.quality
+	counted := a.counted // by an earlier event
+	a.counted = false
+	var elsewhere []byte // a report in a place of other providers
+	var ofEach [][]byte  // a report of each image
 	for c.Next() {
 		switch string(c.DecodedName()) {
 		case "data":
-			n, end := countImages(text, c.Start())
+			n, reports, end := countImages(w, text, c.Start())
 			a.Total.Images += n * a.frames
+			ofEach = reports
 			c.SetEnd(end)
 		case "b64_json":
 			a.Total.Images += a.frames
@@ -94,6 +101,9 @@ func (a *reader) readAnswer(w *jsonspan.Splicer, c *jsonspan.ObjectCursor, text 
 			failed = c.Kind() != jsonspan.KindNull
 		default:
 			flat = flat || answer.IsErrorText(c.DecodedName()) && answer.IsSet(c.Value())
+			if elsewhere == nil {
+				elsewhere = usagereport.In(c.DecodedName(), c.Value())
+			}
 			if answer.IsCost(c.DecodedName()) {
 				c.Drop(w)
 			} else if value, changed := a.Echo.Of(c.DecodedName(), c.Value()); changed {
@@ -103,11 +113,22 @@ func (a *reader) readAnswer(w *jsonspan.Splicer, c *jsonspan.ObjectCursor, text 
 	}
 
 	c.SkipRest()
+	switch {
+	case a.counted:
+	case elsewhere != nil:
+		a.addUsage(elsewhere)
+	default:
+		for _, raw := range ofEach {
+			a.addUsage(raw)
+		}
+	}
+	a.counted = a.counted || counted
 	return c.Alone(), failed, flat
 }
 
-// countImages counts the elements of an answer's data that are images, and returns the index after them.
-func countImages(text []byte, at int) (n int64, end int) {
+// countImages counts the elements of an answer's data that are images, and returns their own reports of usage and the index
+// after them.
+func countImages(w *jsonspan.Splicer, text []byte, at int) (n int64, reports [][]byte, end int) {
 	it := jsonspan.ArrayAt(text, at)
 	for it.Next() {
 		c := jsonspan.ObjectAt(text, it.Start())
@@ -116,6 +137,9 @@ func countImages(text []byte, at int) (n int64, end int) {
 			switch string(c.DecodedName()) {
 			case "b64_json", "url":
 				found = found || c.Kind() == jsonspan.KindString && string(c.Value()) != `""`
+			case "usage":
+				c.SetEnd(answer.DropCosts(w, text, c.Start()))
+				reports = append(reports, c.Value())
 			}
 		}
 		if found {
@@ -124,7 +148,7 @@ func countImages(text []byte, at int) (n int64, end int) {
 		it.SetEnd(c.SkipRest())
 	}
 
-	return n, it.SkipRest()
+	return n, reports, it.SkipRest()
 }
 
 // statedOr returns the value that an answer states, otherwise the requested one.
@@ -138,11 +162,12 @@ func statedOr(raw []byte, requested string) string {
 
 // addUsage adds a usage object.
 func (a *reader) addUsage(raw []byte) {
-	c, _, readable := usagereport.Read(raw)
+	c, found, readable := usagereport.Read(raw)
 	if !readable {
 		a.Unreadable = true
 		return
 	}
+	a.counted = a.counted || found
 	u, ambiguous := c.Picture()
 	a.Ambiguous = a.Ambiguous || ambiguous
 	a.Total.Input += u.Input
@@ -185,6 +210,9 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	if answer.IsIgnored(ev) {
 		return a.PassThrough(dst, ev)
 	}
+	if answer.IsDone(ev.Data) {
+		return ev.AppendTerminated(dst), format.Other
+	}
 
 	kind := answer.Type(ev)
 	if explicit, flat := answer.FindError(ev.Data); (explicit || flat) && !answer.IsOwn(ev, isEvent) {
@@ -197,11 +225,42 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 		a.readAnswer(&w, &c, text)
 		a.Reported = !a.Unreadable
 		return w.Finish(), format.Content
+	case "image_generation.partial_image":
+		return ev.AppendTerminated(dst), format.Other
 	case "error":
 		return a.Fail(dst, ev.Data)
 	}
 
-	return ev.AppendTerminated(dst), format.Other
+	w, c, text := a.BeginRewrite(dst, ev)
+	a.readLate(&w, &c, text)
+	return w.Finish(), format.Other
+}
+
+// readLate reads an event that is no image: some providers report the usage of all images in an event after them.
+func (a *reader) readLate(w *jsonspan.Splicer, c *jsonspan.ObjectCursor, text []byte) {
+	var report []byte
+	for c.Next() {
+		switch string(c.DecodedName()) {
+		case "usage":
+			c.SetEnd(answer.DropCosts(w, text, c.Start()))
+			report = c.Value()
+		case "model":
+			if !bytes.Equal(c.Value(), a.Model) {
+				c.Set(w, a.Model)
+			}
+		default:
+			if answer.IsCost(c.DecodedName()) {
+				c.Drop(w)
+			} else if report == nil {
+				report = usagereport.In(c.DecodedName(), c.Value())
+			}
+		}
+	}
+
+	if report != nil && !a.counted {
+		a.addUsage(report)
+		a.Reported = !a.Unreadable
+	}
 }
 
 // isEvent reports whether the format has, or may come to have, events of a type.
