@@ -5925,7 +5925,8 @@ func (c *Client) UpdateLimit(ctx context.Context, limitID LimitID, params *Updat
 // ResetLimit: Forgive what was spent in the current window of a limit
 //
 // The whole amount may be spent again until the window ends. What running requests have reserved stays reserved and counts when they
-// end. The response is 409 `no_window` if no request has needed the window yet. The audit log has what was forgiven.
+// end. The response is 409 `no_window` if no request has needed the window yet. The audit log has what was forgiven. Repeated with the
+// same `Idempotency-Key`, a reset forgives nothing that was spent since.
 //
 // POST /admin/v1/limits/{limit_id}/reset
 func (c *Client) ResetLimit(ctx context.Context, limitID LimitID, params *ResetLimitParams, options ...CallOption) (*Response[SpendLimit], error) {

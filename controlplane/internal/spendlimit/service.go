@@ -12,6 +12,7 @@ import (
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/project"
 	"modelgateway/controlplane/internal/propagation"
+	"modelgateway/shared/ident"
 	"modelgateway/shared/money"
 	"modelgateway/shared/wire"
 )
@@ -38,8 +39,9 @@ type Store interface {
 	Update(ctx context.Context, id ID, change func(Limit) (Limit, error)) (Limit, *wire.KeyChange, error)
 	// Remove ends a limit. Its windows keep their figures.
 	Remove(ctx context.Context, id ID, match etag.Match) (*wire.KeyChange, error)
-	// Reset forgives what was spent in the open windows. What running requests have reserved counts when they end.
-	Reset(ctx context.Context, id ID) (Limit, *wire.KeyChange, error)
+	// Reset forgives what was spent in the open windows. What running requests have reserved counts when they end. With the id of a
+	// reset that was made before, it forgives nothing.
+	Reset(ctx context.Context, id ID, reset ident.UUID) (Limit, *wire.KeyChange, error)
 	// Windows returns the windows of a limit with ids below before, newest first.
 	Windows(ctx context.Context, id ID, before wire.PoolID, limit int) ([]Window, error)
 }
@@ -171,9 +173,9 @@ func (s *Service) Remove(ctx context.Context, id ID, match etag.Match) (*wire.Ke
 	return removed.Change, err
 }
 
-// Reset begins the spending of the open windows of a limit anew.
-func (s *Service) Reset(ctx context.Context, id ID) (Changed, error) {
-	l, change, err := s.cfg.Store.Reset(ctx, id)
+// Reset begins the spending of the open windows of a limit anew. It is idempotent by the id of the reset.
+func (s *Service) Reset(ctx context.Context, id ID, reset ident.UUID) (Changed, error) {
+	l, change, err := s.cfg.Store.Reset(ctx, id, reset)
 	return s.announced(ctx, l, change, err)
 }
 

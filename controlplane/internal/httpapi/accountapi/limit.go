@@ -175,7 +175,7 @@ func (h *Handlers) ResetLimit(ctx context.Context, call *gen.Call, r gen.ResetLi
 	if err != nil {
 		return nil, err
 	}
-	reset, err := h.Limits.Reset(ctx, id)
+	reset, err := h.Limits.Reset(ctx, id, call.OperationID)
 	if err != nil {
 		return nil, err
 	}

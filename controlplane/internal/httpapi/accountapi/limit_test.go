@@ -118,6 +118,29 @@ func TestWindowsOfALimit(t *testing.T) {
 		t.Errorf("after the reset (-want +got):\n%s", diff)
 	}
 
+	// The response of a reset was lost in a crash. Repeated, also after a further reset, it forgives nothing that was spent since.
+	reset := func(key string) {
+		t.Helper()
+		_, err := servertest.Answered(b.API.ResetLimit(t.Context(), made.Value.ID, &adminclient.ResetLimitParams{IdempotencyKey: &key}))
+		servertest.Check(t, err)
+	}
+	reset("lost")
+	reset("other")
+	_, err = b.DB.Pool().Exec(t.Context(), "update idempotency_keys set status = null, content_type = null, body = null, cipher_key_id = null")
+	servertest.Check(t, err)
+	_, err = b.DB.Pool().Exec(t.Context(), "update pools set settled = settled + 50000000, free = free - 50000000 where limit_number is not null")
+	servertest.Check(t, err)
+	reset("lost")
+	want.Spent, want.Left = "0.05", "0.85"
+	if diff := cmp.Diff(want, figures()); diff != "" {
+		t.Errorf("after the repeated reset (-want +got):\n%s", diff)
+	}
+	reset("new")
+	want.Spent, want.Left = "0.00", "0.90"
+	if diff := cmp.Diff(want, figures()); diff != "" {
+		t.Errorf("after a new reset (-want +got):\n%s", diff)
+	}
+
 	_, err = servertest.Answered(b.API.UpdateLimit(t.Context(), made.Value.ID, nil, adminclient.LimitPatch{Amount: new("0.30")}))
 	servertest.Check(t, err)
 	want.Amount, want.Left = "0.30", "0.20"

@@ -2,6 +2,7 @@ package accountstore
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -275,30 +276,46 @@ func (s *SpendLimits) Remove(ctx context.Context, id spendlimit.ID, match etag.M
 	return change, err
 }
 
-func (s *SpendLimits) Reset(ctx context.Context, id spendlimit.ID) (after spendlimit.Limit, change *wire.KeyChange, err error) {
+func (s *SpendLimits) Reset(
+	ctx context.Context, id spendlimit.ID, reset ident.UUID,
+) (after spendlimit.Limit, change *wire.KeyChange, err error) {
 	err = s.locked(ctx, "reset limit", id, func(q *sqlcgen.Queries, rev int64, row *sqlcgen.Limit, _ spendlimit.Limit) error {
-		spent := []money.Nano{}
-		err := changeWindows(ctx, q, row.Number, func(p *allocator.Pool, forgiven int64) int64 {
-			spent = append(spent, money.Nano(p.Settled-forgiven))
-			p.Adjust(p.Settled - forgiven)
-			return p.Settled
-		})
+		made := hex.EncodeToString(reset[:])
+		repeated, err := q.LimitWasReset(ctx, sqlcgen.LimitWasResetParams{Object: id.String(), ResetID: made})
 		if err != nil {
 			return err
 		}
-		if len(spent) == 0 {
-			return spendlimit.ErrNoWindow
+		if !repeated {
+			spent, err := forgive(ctx, q, row.Number)
+			if err != nil {
+				return err
+			}
+			before := map[string]any{"reset_id": made, "spent": spent}
+			if err := changestore.InsertAudit(ctx, q, "limit.reset", id, before, nil); err != nil {
+				return err
+			}
 		}
-		if change, err = announceLimit(ctx, q, rev, row); err != nil {
-			return err
-		}
-		return changestore.InsertAudit(ctx, q, "limit.reset", id, map[string]any{"spent": spent}, nil)
+		change, err = announceLimit(ctx, q, rev, row) // a repeated reset, too, can wait for the proxies
+		return err
 	})
 	if err != nil {
 		return spendlimit.Limit{}, nil, err
 	}
 	after, err = s.Get(ctx, id)
 	return after, change, err
+}
+
+// forgive forgives what was spent in the open windows of a locked limit, and returns it.
+func forgive(ctx context.Context, q *sqlcgen.Queries, number int64) (spent []money.Nano, err error) {
+	err = changeWindows(ctx, q, number, func(p *allocator.Pool, forgiven int64) int64 {
+		spent = append(spent, money.Nano(p.Settled-forgiven))
+		p.Adjust(p.Settled - forgiven)
+		return p.Settled
+	})
+	if err == nil && len(spent) == 0 {
+		err = spendlimit.ErrNoWindow
+	}
+	return spent, err
 }
 
 func (s *SpendLimits) Windows(ctx context.Context, id spendlimit.ID, before wire.PoolID, most int) ([]spendlimit.Window, error) {

@@ -57,6 +57,10 @@ for no key update;
 -- name: ForgiveWindow :exec
 update pools set forgiven = @forgiven where id = @id;
 
+-- name: LimitWasReset :one
+-- Whether a reset was made before, by its id.
+select exists (select from audit_log where object = @object and action = 'limit.reset' and before ->> 'reset_id' = @reset_id::text);
+
 -- name: CurrentWindows :many
 -- The windows of limits that contain this moment.
 select p.id, p.account_id, p.starts_at::timestamptz as starts_at, p.ends_at, (p.total - p.forgiven)::bigint as amount, (p.settled - p.forgiven)::bigint as spent,

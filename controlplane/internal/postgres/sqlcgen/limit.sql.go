@@ -170,6 +170,23 @@ func (q *Queries) InsertLimit(ctx context.Context, arg InsertLimitParams) error 
 	return err
 }
 
+const limitWasReset = `-- name: LimitWasReset :one
+select exists (select from audit_log where object = $1 and action = 'limit.reset' and before ->> 'reset_id' = $2::text)
+`
+
+type LimitWasResetParams struct {
+	Object  string
+	ResetID string
+}
+
+// Whether a reset was made before, by its id.
+func (q *Queries) LimitWasReset(ctx context.Context, arg LimitWasResetParams) (bool, error) {
+	row := q.db.QueryRow(ctx, limitWasReset, arg.Object, arg.ResetID)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
 const limitsOfKey = `-- name: LimitsOfKey :many
 select number, id, project_id, key_id, models from limits
 where account_id = $1 and removed_at is null
