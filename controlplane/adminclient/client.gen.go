@@ -5488,7 +5488,8 @@ func (c *Client) GetBalance(ctx context.Context, accountID AccountID, options ..
 // that expires first, then promotions, refunds and corrections before payments, then the oldest.
 //
 // A credit expires at its `expires_at`. What running requests may still need of it is `held`: a request that began before pays with it, and
-// the rest expires when the requests have ended, after an hour at the latest. The balance has no part of an expired credit.
+// the rest expires when the requests have ended, after an hour at the latest. The balance has no part of an expired credit. In the moment
+// before an expiry is booked, all is still `left`, but the `state` is `expired`, and nothing of it is granted.
 //
 // GET /admin/v1/accounts/{account_id}/credits
 func (c *Client) ListCredits(ctx context.Context, accountID AccountID, params *ListCreditsParams, options ...CallOption) (*Response[CreditList], error) {
@@ -5501,6 +5502,8 @@ func (c *Client) ListCredits(ctx context.Context, accountID AccountID, params *L
 //
 // A refund names what it refunds and never exceeds it together with earlier ones: with `credit_id` and a negative amount, money of that
 // credit is paid back to the customer; with `request_id` and a positive amount, the charge of that request is given back to the balance.
+// What is given back is a credit that expires only at its own `expires_at`, also if a promotion has paid for the request, and it cannot be
+// paid back itself: who has paid for the request gets the payment back, which can be paid back although it was used.
 //
 // A refund or a correction that would make the balance negative is refused (`balance_too_low`), unless
 // `allow_negative_balance` is true. A transaction is booked once per kind and reference. A repeated request gets the status 200 with the first transaction; a
@@ -5623,8 +5626,8 @@ func (c *Client) CreateProject(ctx context.Context, accountID AccountID, params 
 
 // GetStatement: Get the statement of a period
 //
-// Opening balance, payments, promotions, refunds, corrections, expired credits, usage and closing balance of a period of days, by the time of booking. The closing
-// balance is the opening balance plus all movements, and the opening balance of the next period. Each figure is a sum of ledger
+// Opening balance, payments, promotions, refunds, corrections, expired credits, usage and closing balance of a period of days, by the time of booking. That is
+// also so for an expiry that was booked later than its `effective_at`: a period that is over never changes. The closing balance is the opening balance plus all movements, and the opening balance of the next period. Each figure is a sum of ledger
 // entries, so statements remain available after usage records were dropped. `Accept: text/csv` returns one row per line.
 //
 // GET /admin/v1/accounts/{account_id}/statements

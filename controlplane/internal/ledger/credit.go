@@ -65,9 +65,15 @@ func (c *Credit) usable() money.Nano {
 	return c.Left()
 }
 
-// Refundable returns how much of the credit can be paid back: all that was not paid back already and has not expired,
-// whether it was used or not.
-func (c *Credit) Refundable() money.Nano { return c.Amount - c.Refunded - c.Expired - c.Held }
+// Refundable returns how much of the credit can be paid back: all that was not paid back already and has not expired, whether it
+// was used or not. It is nothing of what a refund has given back to the balance: a promotion may have paid for the request, and who has
+// paid for it gets the payment back.
+func (c *Credit) Refundable() money.Nano {
+	if c.Kind == Refund {
+		return 0
+	}
+	return c.Amount - c.Refunded - c.Expired - c.Held
+}
 
 // kindsInOrder are the kinds of credits in the order of use, if priority and expiry do not decide: what was given for
 // nothing goes before what was paid.

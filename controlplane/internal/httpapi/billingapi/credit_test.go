@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/httpapi/servertest"
@@ -43,18 +44,26 @@ func TestCreditsAndTheirRefunds(t *testing.T) {
 	other := b.Credit(b.Account(1).ID, "1.00", "invoice-2")
 	servertest.Problem(t, post(adminclient.CreditCreate{Amount: "-1.00", Kind: adminclient.CreditKindRefund, Reference: "r3", CreditID: &other.ID}).
 		Problem, http.StatusConflict, "no_such_credit")
+	var refunded string
 	for _, c := range []adminclient.CreditCreate{
 		{Amount: "1.00", Kind: adminclient.CreditKindRefund, Reference: "r4", RequestID: &request},
 		{Amount: "0.50", Kind: adminclient.CreditKindRefund, Reference: "r5", RequestID: &request},
 		{Amount: "-10.00", Kind: adminclient.CreditKindRefund, Reference: "r6", CreditID: &paid.ID},
 	} {
-		if r := post(c); r.StatusCode != http.StatusCreated {
+		r := post(c)
+		if r.StatusCode != http.StatusCreated {
 			t.Fatalf("refund: %d %s", r.StatusCode, r.Body)
+		}
+		if c.Reference == "r5" {
+			refunded = r.Value.ID
 		}
 	}
 	servertest.Problem(t, post(adminclient.CreditCreate{Amount: "0.000000001", Kind: adminclient.CreditKindRefund, Reference: "r7", RequestID: &request}).
 		Problem, http.StatusConflict, "refund_too_large")
 	servertest.Problem(t, post(adminclient.CreditCreate{Amount: "-0.000000001", Kind: adminclient.CreditKindRefund, Reference: "r8", CreditID: &paid.ID}).
+		Problem, http.StatusConflict, "refund_too_large")
+	// A promotion has paid for the request: what is given back does not become money of the customer.
+	servertest.Problem(t, post(adminclient.CreditCreate{Amount: "-0.50", Kind: adminclient.CreditKindRefund, Reference: "r9", CreditID: &refunded}).
 		Problem, http.StatusConflict, "refund_too_large")
 
 	type row struct{ Kind, State, Amount, Used, Refunded, Left string }
@@ -78,4 +87,28 @@ func TestCreditsAndTheirRefunds(t *testing.T) {
 		t.Errorf("credits in %d pages (-want +got):\n%s", pages, diff)
 	}
 	b.CheckLedger()
+}
+
+// A credit whose time is over is not active, although its expiry is not booked yet.
+func TestCreditHasExpiredBeforeThatIsBooked(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	a := b.Account(1)
+	expires := time.Now().Add(time.Hour)
+	_, err := servertest.Answered(b.API.CreateCredit(t.Context(), a.ID, nil, adminclient.CreditCreate{
+		Amount: "2.00", Kind: adminclient.CreditKindPromotion, Reference: "welcome", ExpiresAt: &expires,
+	}))
+	servertest.Check(t, err)
+	servertest.Check(t, pgx.BeginFunc(t.Context(), b.DB.Pool(), func(tx pgx.Tx) error {
+		if _, err := tx.Exec(t.Context(), "set local session_replication_role = replica"); err != nil { // the ledger is append-only
+			return err
+		}
+		_, err := tx.Exec(t.Context(), "update ledger_transactions set expires_at = clock_timestamp() where reference = 'welcome'")
+		return err
+	}))
+	r, err := servertest.Answered(b.API.ListCredits(t.Context(), a.ID, nil))
+	servertest.Check(t, err)
+	if got := r.Value.Data; len(got) != 1 || got[0].State != adminclient.CreditStateExpired || got[0].Left != "2.00" || got[0].Expired != "0.00" {
+		t.Errorf("got %+v; want it expired, and nothing booked", got)
+	}
 }

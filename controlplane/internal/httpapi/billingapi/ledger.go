@@ -119,6 +119,8 @@ func creditView(c *ledger.Credit) gen.Credit {
 		state = gen.CreditStateExpired
 	case c.Left() == 0:
 		state = gen.CreditStateUsed
+	case c.Due: // it is not booked yet, but nothing is granted of it any more
+		state = gen.CreditStateExpired
 	}
 	return gen.Credit{
 		ID:        c.ID.String(),
