@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/shared/catalogkv"
@@ -136,4 +138,37 @@ func BenchmarkUnasked(b *testing.B) {
 	for b.Loop() {
 		out = s.Event(out, 0, format.Content, false)
 	}
+}
+
+// The wait for the end begins when the model has ended, and is over with the event or with output after it.
+func TestKeptEventEndsTheCallInTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		usage, called := []byte("data: {\"usage\":{},\"choices\":[]}\n\n"), 0
+		cancel := func() { called++ }
+		s := NewStream(true, catalogkv.Chat)
+		s.Event(usage, 0, format.Other, false)
+		s.Watch(false, cancel)
+		time.Sleep(time.Minute)
+		s.Watch(true, cancel)
+		time.Sleep(maxWait - time.Second)
+		s.Event([]byte("data: {\"choices\":[{}]}\n\n"), 0, format.Content, true)
+		s.Watch(true, cancel)
+		time.Sleep(time.Minute)
+		if called != 0 || s.Overdue() {
+			t.Errorf("ended %d times before it was due", called)
+		}
+		s.Event(usage, 0, format.Other, true)
+		s.Watch(true, cancel)
+		time.Sleep(maxWait)
+		synctest.Wait()
+		if called != 1 || !s.Overdue() {
+			t.Errorf("ended %d times; want once", called)
+		}
+		s.Watch(false, nil)
+		var none *Stream
+		if none.Watch(true, cancel); none.Overdue() {
+			t.Error("a stream without a cost is overdue")
+		}
+	})
 }

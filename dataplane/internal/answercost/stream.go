@@ -2,6 +2,8 @@ package answercost
 
 import (
 	"bytes"
+	"sync/atomic"
+	"time"
 
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/jsonspan"
@@ -20,7 +22,14 @@ type Stream struct {
 	last []byte
 	// id, created and model are those of the chunks of a chat stream, as JSON.
 	id, created, model []byte
+	// timer ends the call of a provider that keeps the connection open behind a usage event that is kept; overdue reports that it
+	// has done so.
+	timer   *time.Timer
+	overdue atomic.Bool
 }
+
+// maxWait is how long the last usage event is kept for what follows it. Without asking, clients have it at once.
+const maxWait = 5 * time.Second
 
 // maxHeld bounds what is kept behind a usage event, in bytes.
 const maxHeld = 64 << 10
@@ -62,6 +71,28 @@ func (s *Stream) Event(out []byte, from int, kind format.Kind, ending bool) []by
 	s.held = append(s.held, ev...)
 	return out[:from]
 }
+
+// Watch calls cancel when the last usage event is kept for too long, while ending reports that the model has ended. It is called
+// after each read, and with false when the stream is over.
+func (s *Stream) Watch(ending bool, cancel func()) {
+	if s == nil {
+		return
+	}
+
+	switch waits := ending && len(s.held) > 0; {
+	case waits && s.timer == nil:
+		s.timer = time.AfterFunc(maxWait, func() {
+			s.overdue.Store(true)
+			cancel()
+		})
+	case !waits && s.timer != nil:
+		s.timer.Stop()
+		s.timer = nil
+	}
+}
+
+// Overdue reports whether Watch has called cancel: the stream is over, as if the provider had closed it.
+func (s *Stream) Overdue() bool { return s != nil && s.overdue.Load() }
 
 // Added takes over the end of a stream that the gateway has added to out from an index on.
 func (s *Stream) Added(out []byte, from int) []byte { return s.Event(out, from, format.Terminal, true) }

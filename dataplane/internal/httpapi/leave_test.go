@@ -61,10 +61,10 @@ func (g *gateway) readAndLeave(path, body, marker string) {
 	_ = c.Close()
 }
 
-func (g *gateway) ask(path, body string) net.Conn {
+func (g *gateway) ask(path, body string, headers ...string) net.Conn {
 	g.t.Helper()
-	c := g.dial()
-	if _, err := fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\nX-Api-Key: %s\r\nContent-Length: %d\r\n\r\n%s", path, g.key, len(body), body); err != nil {
+	c, more := g.dial(), strings.Join(append(headers, ""), "\r\n")
+	if _, err := fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\nX-Api-Key: %s\r\n%sContent-Length: %d\r\n\r\n%s", path, g.key, more, len(body), body); err != nil {
 		g.t.Fatal(err)
 	}
 	return c

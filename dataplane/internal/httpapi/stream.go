@@ -95,6 +95,7 @@ func (r *relay) relayStream() error {
 		if (s.ended || s.ending) && s.closeTimer == nil {
 			s.closeTimer = time.AfterFunc(maxOpenAfterEnd, s.leave.CancelFunc())
 		}
+		s.cost.Watch(s.reader.Progress().Ending, s.leave.CancelFunc())
 	}
 
 	if s.failure != nil {
@@ -159,6 +160,7 @@ func (s *streamRelay) readOn(n int) {
 func (s *streamRelay) close() {
 	s.splitter.Close()
 	s.room.Release()
+	s.cost.Watch(false, nil)
 	s.writer.End()
 	if s.closeTimer != nil {
 		s.closeTimer.Stop()
@@ -250,7 +252,7 @@ func (s *streamRelay) endOfInput(err error) {
 	case s.ended || s.failure != nil:
 	case s.ending: // without usage, by itself or because the provider has kept the connection open
 		s.end(endCompleted, event.Completed)
-	case errors.Is(err, io.EOF):
+	case errors.Is(err, io.EOF), s.cost.Overdue():
 		from := len(s.out)
 		if out, complete := s.reader.Finish(s.out); complete {
 			s.out = s.cost.Added(out, from)

@@ -1,8 +1,10 @@
 package httpapi_test
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"net/http"
@@ -10,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/event"
@@ -243,6 +246,47 @@ func TestCostIsToldWhenItIsFinal(t *testing.T) {
 			if e.Status == event.Completed && !strings.Contains(got.body[toldMembers.FindStringIndex(got.body)[1]:], ds[test.format].last) {
 				t.Errorf("the end does not come last:\n%s", got.body)
 			}
+		})
+	}
+}
+
+// A provider that keeps the connection open behind the usage keeps nobody waiting who asks for the cost: the end comes as if the
+// provider had closed it, or with what follows in time.
+func TestCostDoesNotWaitForAProviderThatKeepsTheConnectionOpen(t *testing.T) {
+	t.Parallel()
+	m := dialects()["messages"]
+	delta, stop, _ := strings.Cut(m.end, "event: message_stop")
+	stop = "event: message_stop" + stop
+	for name, test := range map[string]struct {
+		format   string
+		provider pausingProvider
+		// after is when the answer ends.
+		after time.Duration
+	}{
+		"chat":                  {"chat", pausingProvider{first: chatHead + chatText + chatStop + chatUsage}, 5 * time.Second},
+		"messages":              {"messages", pausingProvider{first: m.head + m.text + delta}, 5 * time.Second},
+		"the end comes later":   {"messages", pausingProvider{first: m.head + m.text + delta, rest: stop, pause: 4 * time.Second}, 4 * time.Second},
+		"text comes later":      {"chat", pausingProvider{chatHead + chatText + chatStop + chatUsage, chatText + chatUsage + chatDone, 4 * time.Second}, 4 * time.Second},
+		"a comment comes later": {"messages", pausingProvider{m.head + m.text + delta, ": still here\n\n", 4 * time.Second}, 4 * time.Second},
+	} {
+		inBubble(t, options{routes: 1, providers: &test.provider}, func(t *testing.T, g *gateway) {
+			c, asked := g.ask(dialects()[test.format].path, askedBody(test.format, true), "X-Include-Cost: 1"), time.Now()
+			if err := c.SetDeadline(asked.Add(time.Minute)); err != nil { // signs of life keep it open without an end
+				t.Fatal(err)
+			}
+			response, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(response.Body)
+			if took := time.Since(asked); err != nil || took < test.after || took > test.after+time.Second {
+				t.Errorf("%s: %v after %s; want the end after %s:\n%s", name, err, took, test.after, body)
+			}
+			e := g.spool.next(t)
+			if e.Status != event.Completed || !checkTold(t, name, string(body), &e) || !strings.Contains(string(body[len(body)-50:]), dialects()[test.format].last) {
+				t.Errorf("%s: got event %+v, and\n%s", name, e, body)
+			}
+			_ = c.Close()
 		})
 	}
 }
