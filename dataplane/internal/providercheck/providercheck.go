@@ -3,6 +3,9 @@
 //
 // A call of a text format asks for one token. Pictures and videos cost much, so the prompt is left out of their calls:
 // a provider that refuses that has the address, and accepts the secret.
+//
+// Of an answer, only what an error of the format says is shown, without what could be a secret: whoever may write the catalog
+// chooses the address, which may be one of the operator's network, and must not read there.
 package providercheck
 
 import (
@@ -14,7 +17,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"modelgateway/dataplane/internal/catalog"
 	"modelgateway/dataplane/internal/provider"
@@ -33,9 +35,8 @@ const (
 	timeout = 20 * time.Second
 	// maxCalls bounds the calls of a check. More than one of a format are made only for routes with an address of their own.
 	maxCalls = 20
-	// maxText bounds how much of an answer is read, maxDetail how much of it is reported, in bytes.
-	maxText   = 4 << 10
-	maxDetail = 300
+	// maxText bounds how much of an answer is read, in bytes.
+	maxText = 4 << 10
 )
 
 // Run checks a provider. It records nothing.
@@ -113,20 +114,21 @@ func check(ctx context.Context, providers Providers, call *provider.Call) checkw
 	started := time.Now()
 	answer, err := providers.Do(ctx, call)
 	var text []byte
+	var contentType string
 	if err == nil {
-		result.Status = answer.Status
+		result.Status, contentType = answer.Status, answer.Header.Get("Content-Type")
 		text, err = io.ReadAll(io.LimitReader(answer.Body, maxText))
 		_ = answer.Body.Close() // the rest is not wanted
 	}
 	result.MS = time.Since(started).Milliseconds()
 	if err != nil {
-		result.Result, result.Detail = checkwire.NoAnswer, err.Error()
+		result.Result, result.Detail = checkwire.NoAnswer, reason(call, err)
 		return result
 	}
 
 	result.Result = meaning(call.Format, result.Status, text)
 	if result.Result != checkwire.Works {
-		result.Detail = detail(text, call.Credential.Hidden())
+		result.Detail = detail(contentType, text, &call.Credential)
 	}
 	if result.Result == checkwire.NotFound || result.Result == checkwire.OtherFormat {
 		result.Hint = hint(result.URL)
@@ -158,22 +160,6 @@ func meaning(f catalogkv.Format, status int, text []byte) checkwire.Result {
 	default:
 		return checkwire.Failed
 	}
-}
-
-// detail returns the begin of a provider's text in one line, without secrets.
-func detail(text []byte, hidden []string) string {
-	line := strings.Join(strings.Fields(strings.ToValidUTF8(string(text), "")), " ")
-	for _, secret := range hidden {
-		line = strings.ReplaceAll(line, secret, "[secret]")
-	}
-	if len(line) <= maxDetail {
-		return line
-	}
-	line = line[:maxDetail]
-	for !utf8.ValidString(line) {
-		line = line[:len(line)-1]
-	}
-	return line + "…"
 }
 
 // twoVersions finds an address whose base already has the version that the usual path begins with.

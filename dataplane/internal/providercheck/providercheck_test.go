@@ -1,8 +1,11 @@
 package providercheck_test
 
 import (
+	"bufio"
+	"encoding/base64"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -120,18 +123,19 @@ func TestAnswersAreExplained(t *testing.T) {
 		detail     string
 		hint       bool
 	}{
-		{"nothing there", "", 404, "404 page not found\n", checkwire.NotFound, "404 page not found", false},
-		{"two versions", "/v4", 404, "{}", checkwire.NotFound, "{}", true},
+		{"nothing there", "", 404, "404 page not found\n", checkwire.NotFound, "text/plain", false},
+		{"two versions", "/v4", 404, "{}", checkwire.NotFound, "text/plain", true},
 		{"two versions before a name", "/v1beta/openai", 404, "", checkwire.NotFound, "", true},
 		{"a version elsewhere", "/client/v4/accounts/a/ai", 404, "", checkwire.NotFound, "", false},
 		{"method not allowed", "", 405, "", checkwire.NotFound, "", false},
-		{"a page", "", 200, "<html>Welcome</html>", checkwire.OtherFormat, "<html>Welcome</html>", false},
+		{"a page", "", 200, "<html>Welcome</html>", checkwire.OtherFormat, "text/html", false},
 		{"moved", "", 302, "", checkwire.OtherFormat, "", false},
-		{"wrong key, which it repeats", "", 401, `{"error": "no key sk-secret"}`, checkwire.RefusedSecret, `{"error": "no key [secret]"}`, false},
-		{"unknown parameter", "", 400, `{"error": "max_tokens"}`, checkwire.RefusedRequest, `{"error": "max_tokens"}`, false},
-		{"too many", "", 429, "slow down", checkwire.Busy, "slow down", false},
-		{"broken", "", 500, "oops", checkwire.Failed, "oops", false},
-		{"long", "", 500, strings.Repeat("ü", 400), checkwire.Failed, strings.Repeat("ü", 150) + "…", false},
+		{"wrong key", "", 401, `{"error":{"message":"Incorrect API key provided","type":"a","code":"invalid_api_key"}}`, checkwire.RefusedSecret, "invalid_api_key: Incorrect API key provided", false},
+		{"an error of messages", "", 400, `{"type":"error","error":{"type":"invalid_request_error","message":"max_tokens: too small"}}`, checkwire.RefusedRequest, "invalid_request_error: max_tokens: too small", false},
+		{"no code", "", 400, `{"error":{"message":"max_tokens","code":400}}`, checkwire.RefusedRequest, "max_tokens", false},
+		{"too many", "", 429, "slow down", checkwire.Busy, "text/plain", false},
+		{"broken", "", 500, "oops", checkwire.Failed, "text/plain", false},
+		{"long", "", 500, `{"error":{"message":"` + strings.Repeat("ü", 400) + `"}}`, checkwire.Failed, strings.Repeat("ü", 150) + "…", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -147,10 +151,62 @@ func TestAnswersAreExplained(t *testing.T) {
 		})
 	}
 	got := check(t, catalogkv.Provider{BaseURL: "http://127.0.0.1:1"}, each[0])["chat"]
-	if got.Result != checkwire.NoAnswer || !strings.Contains(got.Detail, "refused") || got.Status != 0 {
+	if got.Result != checkwire.NoAnswer || !strings.Contains(got.Detail, "connection refused") || got.Status != 0 {
 		t.Errorf("without a server: got %+v", got)
 	}
 	if got := check(t, catalogkv.Provider{BaseURL: "http://127.0.0.1:1"}); len(got) != 0 {
 		t.Errorf("without a route: got %+v", got)
+	}
+}
+
+// Whoever may write the catalog chooses the address of a provider: a check does not show what an address of the operator's network
+// answers, and no form of a secret.
+func TestNothingIsShownOfOtherAnswers(t *testing.T) {
+	t.Parallel()
+	secret, std := "sk-secret", base64.StdEncoding.EncodeToString([]byte("sk-secret"))
+	for name, answer := range map[string]string{
+		"metadata":              `{"AccessKeyId":"id-of-a-key","Token":"` + secret + `"}`,
+		"text":                  "root:x:0:0:internal",
+		"an error of a server":  `{"error":"internal, no key sk-secret"}`,
+		"an error of a cluster": `{"kind":"Status","message":"internal","code":403}`,
+		"a list":                `[{"error":{"message":"internal"}}]`,
+		"a number as a message": `{"error":{"message":1,"code":"internal"}}`,
+		"a long code":           `{"error":{"message":"","code":"internal ` + secret + `"}}`,
+		"the secret as a code":  `{"error":{"message":"","code":"sk-secret"}}`,
+		"the secret":            `{"error":{"message":"key sk-secret"}}`,
+		"escaped in JSON":       `{"error":{"message":"key \u0073k-secret"}}`,
+		"in other letters":      `{"error":{"message":"key SK-SECRET"}}`,
+		"in base64":             `{"error":{"message":"key ` + std + `"}}`,
+		"a token":               `{"error":{"message":"Bearer abcdefgh.internal-1"}}`,
+		"in a header":           "HTTP/1.1 internal",
+	} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				if _, err := http.ReadRequest(bufio.NewReader(c)); err == nil && strings.HasPrefix(answer, "HTTP/") {
+					_, _ = io.WriteString(c, answer+" sk-secret\r\n\r\n")
+				} else {
+					_, _ = io.WriteString(c, "HTTP/1.1 400 internal\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"+answer)
+				}
+				_ = c.Close()
+			}
+		}()
+		got := check(t, catalogkv.Provider{BaseURL: "http://" + l.Addr().String()}, each[0])["chat"]
+		_ = l.Close()
+		for _, hidden := range []string{"internal", "id-of", "sk-", "SK-", std, "c2stc2Vj"} {
+			if strings.Contains(got.Detail, hidden) {
+				t.Errorf("%s: shows %q", name, got.Detail)
+			}
+		}
+		if got.Status == 0 && got.Result != checkwire.NoAnswer {
+			t.Errorf("%s: got %+v", name, got)
+		}
 	}
 }

@@ -58,7 +58,8 @@ type Call struct {
 	Result Result `json:"result"`
 	// Status is that of the answer; zero without one.
 	Status int `json:"status,omitempty"`
-	// Detail is the begin of the provider's text, without secrets, or why no answer came.
+	// Detail is the provider's code and message if the answer is an error of the format, without what could be a secret, otherwise
+	// the type of its content; or why no answer came.
 	Detail string `json:"detail,omitempty"`
 	// Hint says what to change, if that is certain.
 	Hint string `json:"hint,omitempty"`

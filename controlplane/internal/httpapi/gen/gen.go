@@ -1004,7 +1004,7 @@ type CatalogUnitPrice struct {
 type CheckedCall struct {
 	CredentialID string `json:"credential_id"`
 
-	// Detail The begin of the provider's text, without secrets, or why no answer came.
+	// Detail The provider's code and message if the answer is an error of the format, without what could be a secret, otherwise the type of its content; or why no answer came.
 	Detail *string `json:"detail,omitempty"`
 	Format string  `json:"format"`
 
