@@ -163,6 +163,8 @@ create table api_keys (
     metadata jsonb not null default '{}',
     -- from when on the key does not work; null: never
     expires_at timestamptz,
+    -- null: no limit beside that of the account
+    max_concurrent_requests integer check (max_concurrent_requests >= 0),
     -- when the next event about the expiry is due; null if there is none
     expiry_event_at timestamptz,
     paused boolean not null default false,
@@ -277,7 +279,7 @@ create index limits_revision_idx on limits (revision);
 create table pools (
     id bigint generated always as identity primary key,
     account_id uuid not null references accounts (id),
-    -- 1 balance of the account, 2 spend limit of a key or window of a limit, 3 slots of the account
+    -- 1 balance of the account, 2 spend limit of a key or window of a limit, 3 slots of the account or of a key
     kind smallint not null check (kind in (1, 2, 3)),
     key_id uuid references api_keys (id),
     -- of a window: its limit, when it begins, and when it ends, null for never; its id is made of the limit and the number of the window
@@ -313,15 +315,17 @@ create table pools (
     -- From then until the expiry is booked, nothing is granted or charged.
     expiring bigint not null default 0 check (expiring >= 0),
     next_expiry timestamptz,
-    check ((kind = 2) = (num_nonnulls(key_id, limit_number) = 1)),
+    check (num_nonnulls(key_id, limit_number) = 1 or (kind <> 2 and num_nonnulls(key_id, limit_number) = 0)),
+    check (kind <> 1 or key_id is null),
+    check (kind = 2 or limit_number is null),
     check ((limit_number is not null) = (starts_at is not null)),
     check ((limit_number is not null) = (id >= 1::bigint << 58)),
     check (not unlimited or kind = 2),
     check (kind = 1 or (attributed = 0 and uncovered = 0 and expiring = 0 and next_expiry is null))
 ) with (fillfactor = 70);
-create unique index pools_account_kind_idx on pools (account_id, kind) where kind <> 2;
+create unique index pools_account_kind_idx on pools (account_id, kind) where kind <> 2 and key_id is null;
 create index pools_limit_idx on pools (limit_number, id) where limit_number is not null;
-create unique index pools_key_idx on pools (key_id) where key_id is not null;
+create unique index pools_key_idx on pools (key_id, kind) where key_id is not null;
 create index pools_next_expiry_idx on pools (next_expiry, account_id) where next_expiry is not null;
 create index pools_expiring_idx on pools (account_id) where expiring > 0;
 

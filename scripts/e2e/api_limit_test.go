@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"context"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 
@@ -28,6 +30,45 @@ func TestConcurrencyLimitIsPerAccountAcrossKeys(t *testing.T) {
 	h.Release()
 	running.Wait()
 	a.AwaitStatus(t, rig.Request{Path: chat.path, Key: third, Body: chat.body("demo-all")}, http.StatusOK)
+}
+
+// A key may have slots of its own: 40 clients on all proxies get exactly its 7. The other keys of the account have theirs, and each
+// slot comes back when its request has ended.
+func TestSlotsOfAKeyAreItsOwn(t *testing.T) {
+	a := newAPI(t)
+	account := a.Account(t, rig.AccountSpec{Slots: 50})
+	_, other := account.NewKey(t, "")
+	const slots, clients = 7, 40
+	limitSlots(t, a.Rig, account.KeyID, slots)
+	for range 2 {
+		h := rig.NewBlockingProvider(t, a.Rig)
+		answers := make(chan *rig.Answer, clients)
+		var running sync.WaitGroup
+		for i := range clients {
+			running.Go(func() {
+				q := rig.Request{Proxy: i % len(a.Proxies), Path: chat.path, Key: account.Key, Body: chatBody(h.Model, "Hold on", false)}
+				if answer, err := a.Try(context.WithoutCancel(t.Context()), q); err == nil {
+					answers <- answer
+				}
+			})
+		}
+		h.Await(t, slots)
+		for range clients - slots { // the served ones are blocked at the provider
+			answer := <-answers
+			if p := answer.Problem(t); answer.Status != http.StatusTooManyRequests || !strings.HasPrefix(p.Message, "This API key has too many concurrent requests.") {
+				t.Errorf("got %s; want a refusal for the slots of the key", answer)
+			}
+		}
+		if n := h.Arrived(); n != slots {
+			t.Errorf("%d requests run with %d slots", n, slots)
+		}
+		if answer := a.Do(t, rig.Request{Path: chat.path, Key: other, Body: chat.body("demo-all")}); answer.Status != http.StatusOK {
+			t.Errorf("another key of the account: got %s", answer)
+		}
+		h.Release()
+		running.Wait()
+		account.AwaitIdle(t)
+	}
 }
 
 // There is no limit of requests per minute.

@@ -64,6 +64,8 @@ func TestExactlyAsManyAsFitAreServed(t *testing.T) {
 		{"limit of the project", 0, enoughInProject, "403 spend_limit_exceeded "},
 		{"limit of the project, others running", 60, enoughInProject, "403 spend_limit_exceeded "},
 		{"limit of the account", 0, enoughInAccount, "403 spend_limit_exceeded "},
+		{"slots of the key", 0, enoughSlotsOfKey, "429 rate_limit_exceeded 1"},
+		{"slots of the key, others running", 60, enoughSlotsOfKey, "429 rate_limit_exceeded 1"},
 		{"slots", 0, enoughSlots, "429 rate_limit_exceeded 1"},
 		{"slots, others running", 60, enoughSlots, "429 rate_limit_exceeded 1"},
 	}
@@ -180,4 +182,25 @@ func enoughSlots(t *testing.T, r *rig.Rig, requests int, _ money.Nano) (*rig.Acc
 	t.Helper()
 	a := r.Account(t, rig.AccountSpec{Slots: requests})
 	return a, a.Key
+}
+
+func enoughSlotsOfKey(t *testing.T, r *rig.Rig, requests int, _ money.Nano) (*rig.Account, string) {
+	t.Helper()
+	a := r.Account(t, rig.AccountSpec{})
+	limitSlots(t, r, a.KeyID, requests)
+	return a, a.Key
+}
+
+// limitSlots bounds the concurrent requests of a key, and waits until all proxies have it.
+func limitSlots(t *testing.T, r *rig.Rig, key string, slots int) {
+	t.Helper()
+	_, err := r.Admin.UpdateKey(
+		t.Context(),
+		key,
+		&adminclient.UpdateKeyParams{Wait: new(adminclient.WaitForApplied)},
+		adminclient.KeyPatch{MaxConcurrentRequests: optional.Of(slots)},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -15,6 +15,8 @@ type key struct {
 	name  string
 	hash  apikey.Hash
 	limit wire.PoolID
+	// slots is zero for a key without slots of its own.
+	slots wire.PoolID
 }
 
 // pushPause is the time between two pushes of an unconfirmed change.
@@ -49,7 +51,7 @@ func (w *world) revoke(cust *customer, k *key) {
 			return
 		}
 
-		w.checkNewPool(next.limit)
+		w.checkNewPools(next)
 		for i := range cust.keys {
 			if cust.keys[i] == k {
 				cust.keys[i] = next
@@ -116,6 +118,9 @@ func (w *world) newKey(d *database, account string) *key {
 
 	w.oracle.resized(k.limit, p.Total)
 	d.pools[k.limit] = p
+	if w.profile.KeySlots {
+		w.addSlots(d, k, account)
+	}
 	return k
 }
 
@@ -164,7 +169,7 @@ func (w *world) adjust(cust *customer) {
 	what, amount := w.r.IntN(6), w.r.Int64N(4000)
 	confirmed := func() {}
 	var change *wire.KeyChange
-	c.writeTx("adjust", poolsOf(cust.balance, cust.slots, k.limit), func(d *database) {
+	c.writeTx("adjust", poolsOf(cust.balance, cust.slots, k.limit, k.slots), func(d *database) {
 		change = nil
 		announce := func(kind wire.KeyChangeKind, hash apikey.Hash) {
 			made := d.change(kind, cust.name, hash)
@@ -173,19 +178,23 @@ func (w *world) adjust(cust *customer) {
 
 		pool := cust.balance
 		switch what {
+		case 3:
+			slots := 1 + amount%6
+			if pool = cust.slots; d.pools[k.slots] != nil && amount%2 == 0 {
+				pool = k.slots
+				announce(wire.KeyUpdated, k.hash)
+			} else {
+				announce(wire.AccountUpdated, apikey.Hash{})
+			}
+			w.oracle.taken[pool] += max(d.pools[pool].Total-slots, 0)
+			d.pools[pool].Resize(slots)
+			resized := w.oracle.resized(pool, slots)
+			confirmed = func() { resized.at = w.now }
 		case 0, 1:
 			d.pools[pool].Adjust(amount)
 		case 2:
 			d.pools[pool].Adjust(-amount)
 			w.oracle.taken[pool] += amount
-			announce(wire.AccountUpdated, apikey.Hash{})
-		case 3:
-			pool = cust.slots
-			slots := 1 + amount%6
-			w.oracle.taken[pool] += max(d.pools[pool].Total-slots, 0)
-			d.pools[pool].Resize(slots)
-			resized := w.oracle.resized(pool, slots)
-			confirmed = func() { resized.at = w.now }
 			announce(wire.AccountUpdated, apikey.Hash{})
 		default:
 			pool = k.limit

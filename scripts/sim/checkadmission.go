@@ -32,10 +32,7 @@ func (w *world) checkAdmission(r *request) {
 		w.fail("I2: %s admits in session %d, which is not active", p.name, r.session)
 	}
 
-	needs := []wire.PoolID{r.record.BalancePool}
-	if r.needsSlot {
-		needs = append(needs, r.record.SlotsPool)
-	}
+	needs := append([]wire.PoolID{r.record.BalancePool}, r.slots()...)
 
 	if r.session == p.session && p.isResumed {
 		w.checkResumed(r)
@@ -52,7 +49,9 @@ func (w *world) checkAdmission(r *request) {
 		}
 	}
 
-	w.checkSlots(r)
+	for _, pool := range r.slots() {
+		w.checkSlots(r, pool)
+	}
 	w.checkLimit(r, r.record.LimitPool)
 	for _, pool := range r.windows {
 		w.checkLimit(r, pool)
@@ -91,23 +90,23 @@ func (o *oracle) most(pool wire.PoolID, since time.Duration) int64 {
 	return most
 }
 
-// checkSlots checks I2 for slots: the running requests of an account are at most
-// the greatest number of slots that it has had since the oldest of them was
+// checkSlots checks I2 for slots: the running requests of an account or a key are at
+// most the greatest number of slots that it has had since the oldest of them was
 // admitted.
-func (w *world) checkSlots(r *request) {
-	if !r.needsSlot || w.oracle.lost {
+func (w *world) checkSlots(r *request, pool wire.PoolID) {
+	if w.oracle.lost {
 		return
 	}
 	running, since := int64(0), w.now
 	for _, p := range w.proxies {
 		for _, x := range p.running {
 			t := w.pg.sessions[x.session]
-			if x.started && !x.lost && x.needsSlot && x.customer == r.customer && t != nil && t.state != session.Closed {
+			if x.started && !x.lost && slices.Contains(x.slots(), pool) && t != nil && t.state != session.Closed {
 				running, since = running+1, min(since, x.admittedAt)
 			}
 		}
 	}
-	if most := w.oracle.most(r.customer.slots, since); running > most {
-		w.fail("I2: %d requests of %s run on %d slots", running, r.customer.name, most)
+	if most := w.oracle.most(pool, since); running > most {
+		w.fail("I2: %d requests of %s run on %d slots of pool %d", running, r.customer.name, most, pool)
 	}
 }

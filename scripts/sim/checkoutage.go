@@ -134,7 +134,7 @@ func (w *world) checkIdleInOutage() {
 // proxy has; nil if there is none.
 func (w *world) unlimitedKey(p *proxy, c *customer) *key {
 	for _, k := range c.keys {
-		if found := p.cache[k.hash]; found != nil && found.record.Active && found.record.LimitPool == 0 &&
+		if found := p.cache[k.hash]; found != nil && found.record.Active && found.record.LimitPool == 0 && found.record.KeySlotsPool == 0 &&
 			w.rules.IsCurrent(&p.invalidations, found.version) {
 			return k
 		}

@@ -241,7 +241,9 @@ func (w *world) checkBystanders(tx *allocator.Transaction) {
 func poolsOf(pools ...wire.PoolID) rows {
 	r := rows{pools: map[wire.PoolID]bool{}}
 	for _, p := range pools {
-		r.pools[p] = true
+		if p != 0 {
+			r.pools[p] = true
+		}
 	}
 	return r
 }

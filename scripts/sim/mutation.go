@@ -57,6 +57,7 @@ func Mutations() []Mutation {
 		freshMutations(),
 		resumeMutations(),
 		limitMutations(),
+		keySlotMutations(),
 	)
 }
 

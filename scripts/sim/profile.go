@@ -63,6 +63,8 @@ type Profile struct {
 	IdleTimeout time.Duration
 	// NoQuorum, LoseChanges, NewChanges and Minority are the weights of faults of the stream of changes.
 	NoQuorum, LoseChanges, NewChanges, Minority float64
+	// KeySlots gives most keys slots of their own.
+	KeySlots bool
 	// LimitEvery is how often limits of accounts change; zero: there are none.
 	LimitEvery time.Duration
 	// RestartWithin is the longest time until a killed proxy is started again.
@@ -250,6 +252,12 @@ var directedProfiles = []struct {
 		p.LongCalls, p.Length, p.Poor, p.LoseCommits, p.KillProxy, p.KillFleet, p.Drain = .02, 40*time.Second, false, 0, 0, 0, 0
 		p.Cut, p.BusDown, p.NoQuorum, p.FaultEvery, p.RequestEvery = 1, .5, .5, 3*time.Second, 60*time.Millisecond
 		p.SpoolCapacity = 400
+	}},
+	// Keys have few slots of their own, and proxies also keep idle ones of accounts, which have many.
+	{keySlotsProfile, func(p *Profile, _ *rand.Rand) {
+		p.KeySlots, p.Poor, p.Customers, p.Keys, p.Proxies, p.Limits = true, false, 2, 3, max(p.Proxies, 2), 200_000
+		p.RequestEvery, p.AdjustEvery, p.RevokeEvery, p.SpoolCapacity = 15*time.Millisecond, 500*time.Millisecond, time.Second, 400
+		p.SuspendEvery, p.FaultEvery, p.RequestDuration = 4*p.SuspendEvery, 2*p.FaultEvery, min(p.RequestDuration, 200*time.Millisecond)
 	}},
 	// Accounts have limits whose windows end often, and the clocks of proxies differ.
 	{windowsProfile, func(p *Profile, _ *rand.Rand) {

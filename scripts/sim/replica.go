@@ -201,14 +201,15 @@ func (d *database) keyRecord(cust *customer, k *key) *wire.KeyRecord {
 		limit = 0
 	}
 	return &wire.KeyRecord{
-		KeyID:       k.name,
-		AccountID:   cust.name,
-		Active:      d.revoked[k.hash] == 0 && !d.suspended[cust.name],
-		BalancePool: cust.balance,
-		SlotsPool:   cust.slots,
-		LimitPool:   limit,
-		ProjectID:   d.projects[k.hash],
-		Limits:      d.limitsFor(cust.name, d.projects[k.hash]),
+		KeyID:        k.name,
+		AccountID:    cust.name,
+		Active:       d.revoked[k.hash] == 0 && !d.suspended[cust.name],
+		BalancePool:  cust.balance,
+		SlotsPool:    cust.slots,
+		KeySlotsPool: d.slotsOf(k),
+		LimitPool:    limit,
+		ProjectID:    d.projects[k.hash],
+		Limits:       d.limitsFor(cust.name, d.projects[k.hash]),
 	}
 }
 

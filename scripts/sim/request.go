@@ -158,8 +158,8 @@ func (p *proxy) admit(r *request) {
 		needs = append(needs, wire.Need{Pool: r.record.LimitPool, Kind: wire.Limit, Amount: r.amount})
 	}
 	needs = append(needs, p.windowNeeds(r)...)
-	if r.needsSlot {
-		needs = append(needs, wire.Need{Pool: r.record.SlotsPool, Kind: wire.Slots, Amount: 1})
+	for _, pool := range r.slots() {
+		needs = append(needs, wire.Need{Pool: pool, Kind: wire.Slots, Amount: 1})
 	}
 
 	for _, n := range needs {

@@ -216,8 +216,8 @@ func (w *world) checkResumed(r *request) {
 	for _, pool := range r.windows {
 		needs = append(needs, wire.Need{Pool: pool, Kind: wire.Limit, Amount: r.amount})
 	}
-	if r.needsSlot {
-		needs = append(needs, wire.Need{Pool: r.record.SlotsPool, Kind: wire.Slots, Amount: 1})
+	for _, pool := range r.slots() {
+		needs = append(needs, wire.Need{Pool: pool, Kind: wire.Slots, Amount: 1})
 	}
 
 	for _, n := range needs {
@@ -249,7 +249,7 @@ func (w *world) usedBy(p *proxy, id wire.SessionID, n wire.Need) (used int64) {
 	for _, x := range p.running {
 		switch {
 		case x.session != id || x.lost:
-		case n.Kind == wire.Slots && x.needsSlot && x.record.SlotsPool == n.Pool:
+		case n.Kind == wire.Slots && slices.Contains(x.slots(), n.Pool):
 			used++
 		case n.Kind == wire.Balance && x.record.BalancePool == n.Pool, n.Kind == wire.Limit && x.record.LimitPool == n.Pool,
 			slices.Contains(x.windows, n.Pool):

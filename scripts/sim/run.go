@@ -137,7 +137,7 @@ func (w *world) build() {
 
 		for range f.Keys {
 			k := w.newKey(w.pg, name)
-			w.checkNewPool(k.limit)
+			w.checkNewPools(k)
 			c.keys = append(c.keys, k)
 		}
 

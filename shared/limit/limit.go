@@ -23,7 +23,8 @@ const (
 	Key     Scope = "key"
 )
 
-// MaxPerKey bounds the limits that apply to one request: those of its key, of the key's project, and of its account.
+// MaxPerKey bounds the limits that apply to one request: those of its key, of the key's project, and of its account. The slots of a key
+// count as one.
 const MaxPerKey = 8
 
 // Limit is a limit as proxies know it, from the record of a key.

@@ -34,7 +34,7 @@ const (
 const (
 	MaxReports = 200
 	MaxWaiters = 64
-	// MaxNeeds: the balance, a slot, and the limits of limit.MaxPerKey.
+	// MaxNeeds: the balance, a slot, and the limits of limit.MaxPerKey. Slots of the key count as one of them.
 	MaxNeeds = limit.MaxPerKey + 2
 )
 

@@ -192,10 +192,12 @@ type KeyRecord struct {
 	SecretUntilMS int64 `json:"secret_until_ms,omitempty"`
 	// Rules say when and for what the key may be used.
 	Rules KeyRules `json:"rules,omitzero"`
-	// The pools of the account and the key. LimitPool is zero for a key without a spend limit.
-	BalancePool PoolID `json:"balance_pool"`
-	SlotsPool   PoolID `json:"slots_pool"`
-	LimitPool   PoolID `json:"limit_pool,omitempty"`
+	// The pools of the account and the key. LimitPool is zero for a key without a spend limit, KeySlotsPool for one without slots of its
+	// own.
+	BalancePool  PoolID `json:"balance_pool"`
+	SlotsPool    PoolID `json:"slots_pool"`
+	KeySlotsPool PoolID `json:"key_slots_pool,omitempty"`
+	LimitPool    PoolID `json:"limit_pool,omitempty"`
 	// Limits are the limits that apply to the key, besides that of LimitPool: its own first, then those of its project, then those of its
 	// account.
 	Limits []limit.Limit `json:"limits,omitempty"`

@@ -45,7 +45,7 @@ func TestProxiesThatAnswerDifferentlyAreToldApart(t *testing.T) {
 
 func TestNeedsAreComparedWithWhatPoolsHave(t *testing.T) {
 	t.Parallel()
-	e := Explanation{Proxies: []wire.ExplainResponse{{}}}
+	e := Explanation{Proxies: []wire.ExplainResponse{{}}, Record: &wire.KeyRecord{BalancePool: 1, LimitPool: 2}}
 	e.Proxies[0].Needs = []wire.Need{
 		{Pool: 1, Kind: wire.Balance, Amount: 40},
 		{Pool: 2, Kind: wire.Limit, Amount: 40},

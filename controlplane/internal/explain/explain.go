@@ -94,6 +94,8 @@ type Visibility struct{ Exists, Enabled, Public, Granted, SupportsFormat bool }
 // Need is what the request needs of a pool. Available and Reserved are zero if the pool is unlimited.
 type Need struct {
 	wire.Need
+	// OfKey reports that it is of a pool of the key, not of the account.
+	OfKey               bool
 	Available, Reserved int64
 	Enough, Unlimited   bool
 }
@@ -204,8 +206,10 @@ func whyInactive(suspended bool) wire.RefusalReason {
 // pools returns what the pools of a key have: what is free, and what proxies hold for no request.
 func (s *Service) pools(ctx context.Context, owner account.ID, record *wire.KeyRecord) ([]wire.PoolState, error) {
 	wanted := []wire.PoolID{record.BalancePool, record.SlotsPool}
-	if record.LimitPool != 0 {
-		wanted = append(wanted, record.LimitPool)
+	for _, pool := range []wire.PoolID{record.LimitPool, record.KeySlotsPool} {
+		if pool != 0 {
+			wanted = append(wanted, pool)
+		}
 	}
 
 	found, err := s.Holdings.Of(ctx, owner, wanted)
@@ -288,7 +292,11 @@ func (e *Explanation) setNeeds(pools []wire.PoolState) {
 	}
 
 	for _, n := range e.Priced.Needs {
-		need := Need{Need: n, Enough: judge.Judge([]wire.Need{n}).Granted}
+		need := Need{
+			Need:   n,
+			OfKey:  n.Pool == e.Record.LimitPool || n.Pool == e.Record.KeySlotsPool,
+			Enough: judge.Judge([]wire.Need{n}).Granted,
+		}
 		if p := judge.Pools[n.Pool]; p != nil {
 			need.Unlimited = p.Unlimited
 			if !p.Unlimited {

@@ -14,7 +14,7 @@ import (
 type Pool struct {
 	ID   wire.PoolID
 	Kind wire.PoolKind
-	// KeyID is the key of a spend limit.
+	// KeyID is the key of a spend limit, or of slots of a key; zero for a pool of the account.
 	KeyID key.ID
 	// Unlimited pools have no total and refuse nothing.
 	Unlimited                           bool

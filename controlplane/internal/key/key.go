@@ -203,8 +203,7 @@ func (p *Patch) apply(k Key) (after Key, announce bool) {
 	if p.SetLimit {
 		after.SpendLimit = p.SpendLimit
 	}
-	before, now := k.SpendLimit, after.SpendLimit
-	limited := (before == nil) != (now == nil) || (before != nil && *before != *now)
+	limited := !reflect.DeepEqual(after.SpendLimit, k.SpendLimit) || !reflect.DeepEqual(after.MaxConcurrentRequests, k.MaxConcurrentRequests)
 	moved := !reflect.DeepEqual(after.ProjectID, k.ProjectID)
 	return after, limited || moved || !reflect.DeepEqual(after.Settings.Rules(), k.Settings.Rules())
 }

@@ -17,6 +17,7 @@ const (
 	// maxRules bounds the models and the networks of a key: proxies hold them in memory for each key.
 	maxRules    = 100
 	maxModelLen = 200
+	maxSlots    = 1_000_000
 )
 
 // Settings say what a key is for, and when and for what it may be used.
@@ -29,6 +30,8 @@ type Settings struct {
 	// ExpiresAt is from when on the key does not work; nil means never. It has milliseconds.
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 	Paused    bool       `json:"paused,omitempty"`
+	// MaxConcurrentRequests bounds the running requests of the key, beside the slots of the account; nil means no bound, zero admits none.
+	MaxConcurrentRequests *int `json:"max_concurrent_requests,omitempty"`
 	// Models has the ids of the models that the key may use, or prefixes that end with "*"; empty means all of the account.
 	Models []string `json:"models,omitempty"`
 	// Networks has the networks that the key may be used from; empty means all.
@@ -59,6 +62,9 @@ func (s *Settings) validate(path string, invalid *validation.Errors) {
 	account.CheckMetadata(validation.Member(path, "metadata"), s.Metadata, invalid)
 	if s.ExpiresAt != nil && !s.ExpiresAt.After(time.Now()) {
 		invalid.Add(validation.Member(path, "expires_at"), "is in the past")
+	}
+	if n := s.MaxConcurrentRequests; n != nil && (*n < 0 || *n > maxSlots) {
+		invalid.Add(validation.Member(path, "max_concurrent_requests"), "must be between 0 and %d", maxSlots)
 	}
 	checkModels(validation.Member(path, "models"), s.Models, invalid)
 	if len(s.Networks) > maxRules {
@@ -110,8 +116,11 @@ type SettingsPatch struct {
 	SetExpiry bool
 	ExpiresAt *time.Time
 	Paused    *bool
-	Models    *[]string
-	Networks  *[]netip.Prefix
+	// SetSlots replaces the bound by MaxConcurrentRequests; nil removes it.
+	SetSlots              bool
+	MaxConcurrentRequests *int
+	Models                *[]string
+	Networks              *[]netip.Prefix
 }
 
 func (p *SettingsPatch) validate(invalid *validation.Errors) {
@@ -130,6 +139,9 @@ func (p *SettingsPatch) apply(s Settings) Settings {
 	}
 	if p.SetExpiry {
 		s.ExpiresAt = p.ExpiresAt
+	}
+	if p.SetSlots {
+		s.MaxConcurrentRequests = p.MaxConcurrentRequests
 	}
 	return s.normal()
 }

@@ -48,8 +48,11 @@ func TestAccountQueriesUseIndexes(t *testing.T) {
 			_, err := q.LockAccountPool(t.Context(), sqlcgen.LockAccountPoolParams{AccountID: c.Account, Kind: int16(wire.Slots)})
 			return err
 		},
-		"pool of a key": func(q *sqlcgen.Queries) error { _, err := q.LockKeyPool(t.Context(), c.Key); return err },
-		"alerts":        func(q *sqlcgen.Queries) error { _, err := q.AccountAlerts(t.Context(), c.Account); return err },
+		"pool of a key": func(q *sqlcgen.Queries) error {
+			_, err := q.LockKeyPool(t.Context(), sqlcgen.LockKeyPoolParams{KeyID: c.Key, Kind: int16(wire.Limit)})
+			return err
+		},
+		"alerts": func(q *sqlcgen.Queries) error { _, err := q.AccountAlerts(t.Context(), c.Account); return err },
 		"pools with alerts": func(q *sqlcgen.Queries) error {
 			ids, err := q.LockAlertPools(t.Context(), c.Account)
 			if len(ids) != 2 {

@@ -252,6 +252,9 @@ func (r *Request) AppendNeeds(needs []wire.Need) []wire.Need {
 	}
 	if r.Slot {
 		needs = append(needs, wire.Need{Pool: r.Key.SlotsPool, Kind: wire.Slots, Amount: 1})
+		if r.Key.KeySlotsPool != 0 {
+			needs = append(needs, wire.Need{Pool: r.Key.KeySlotsPool, Kind: wire.Slots, Amount: 1})
+		}
 	}
 	return needs
 }
@@ -262,7 +265,7 @@ type Reservation struct {
 	queue     *accountQueue
 	waiter    *holder.Waiter
 	needs     []wire.Need
-	room      [3]wire.Need // the backing array of needs
+	room      [4]wire.Need // the backing array of needs
 	spoolUnit SpoolUnit
 	event     event.Usage
 	key       *auth.Key
@@ -468,7 +471,7 @@ func (res *Reservation) revoke() {
 	}
 }
 
-// ReleaseSlot gives the slot back before the end of the request, because its client has left.
+// ReleaseSlot gives the slots back before the end of the request, because its client has left.
 func (res *Reservation) ReleaseSlot() {
 	res.a.mu.Lock() // needs are read under it
 	defer res.a.mu.Unlock()

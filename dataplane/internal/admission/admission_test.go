@@ -196,12 +196,16 @@ func TestNeedsOfARequest(t *testing.T) {
 	free := request(0)
 	free.Slot, free.Key.LimitPool = false, 0
 	all := request(7)
+	ofKey := request(7)
+	ofKey.Key = &auth.Key{KeyRecord: ofKey.Key.KeyRecord}
+	ofKey.Key.LimitPool, ofKey.Key.KeySlotsPool = 0, 4
 	tests := []struct {
 		name    string
 		request Request
 		want    []wire.Need
 	}{
 		{"all", all, []wire.Need{{Pool: 1, Kind: wire.Balance, Amount: 7}, {Pool: 2, Kind: wire.Limit, Amount: 7}, {Pool: 3, Kind: wire.Slots, Amount: 1}}},
+		{"slots of the key", ofKey, []wire.Need{{Pool: 1, Kind: wire.Balance, Amount: 7}, {Pool: 3, Kind: wire.Slots, Amount: 1}, {Pool: 4, Kind: wire.Slots, Amount: 1}}},
 		{"minimum", free, []wire.Need{{Pool: 1, Kind: wire.Balance, Amount: 1}}},
 	}
 	for _, tt := range tests {

@@ -106,7 +106,7 @@ func (a *Admission) appendWindows(r *Request, needs []wire.Need) (all []wire.Nee
 
 // describe adds to a refusal which limit is short and when its window ends.
 func (a *Admission) describe(r *RefusedError, key *auth.Key) {
-	r.KeyID = key.KeyID
+	r.KeyID, r.OfKey = key.KeyID, r.Pool == key.KeySlotsPool && r.Pool != 0
 	id, number, ok := limit.OfPool(int64(r.Pool))
 	for i := range key.Limits {
 		if l := &key.Limits[i]; ok && l.ID == id {

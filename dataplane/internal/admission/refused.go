@@ -34,6 +34,8 @@ type RefusedError struct {
 	ResetsAt time.Time
 	// KeyID is the id of the key.
 	KeyID string
+	// OfKey reports that the pool of the reason has the key's own slots, not those of the account.
+	OfKey bool
 }
 
 // Error returns the reason of the refusal.

@@ -297,23 +297,27 @@ func (h *Holder) Release(w *Waiter, cost int64) []*Waiter {
 	return h.admitCovered()
 }
 
-// ReleaseSlot gives the slot of a granted request back before its end, and returns the waiters that it admits.
+// ReleaseSlot gives the slots of a granted request back before its end, and returns the waiters that they admit.
 func (h *Holder) ReleaseSlot(w *Waiter) []*Waiter {
 	if w.state != granted || w.slotless {
 		return nil
 	}
 	w.slotless = true
+	awaited := false
 	for _, n := range w.needs {
 		if n.Kind == wire.Slots {
 			l := h.pools[n.Pool]
 			l.running -= n.Amount
 			h.changed(l)
-			if l.waiters > 0 && !l.central {
-				return h.admitCovered()
-			}
+			awaited = awaited || (l.waiters > 0 && !l.central)
 		}
 	}
-	return nil
+
+	if !awaited {
+		return nil
+	}
+
+	return h.admitCovered()
 }
 
 // HandleRecall switches a pool to central mode. Its idle units are returned; if

@@ -76,16 +76,18 @@ func issueKey(r *kit.Request) (*kit.Form, error) {
 // newKey reads the fields of issueKey.
 func newKey(in *kit.Input) (adminclient.KeyCreate, error) {
 	expires, err := kit.Moment("expires_at", in.Text("expires_at"))
+	slots, wrong := small(in, "max_concurrent_requests")
 	return adminclient.KeyCreate{
-		Name:        in.Text("name"),
-		ExternalID:  in.Optional("external_id"),
-		SpendLimit:  in.Optional("spend_limit"),
-		Description: in.Optional("description"),
-		ExpiresAt:   expires,
-		Paused:      new(in.Checked("paused")),
-		Models:      strings.Fields(in.Text("models")),
-		Networks:    strings.Fields(in.Text("networks")),
-	}, err
+		Name:                  in.Text("name"),
+		ExternalID:            in.Optional("external_id"),
+		SpendLimit:            in.Optional("spend_limit"),
+		Description:           in.Optional("description"),
+		ExpiresAt:             expires,
+		Paused:                new(in.Checked("paused")),
+		MaxConcurrentRequests: slots,
+		Models:                strings.Fields(in.Text("models")),
+		Networks:              strings.Fields(in.Text("networks")),
+	}, errors.Join(err, wrong)
 }
 
 // revealKey is the form that shows the secret of a key.

@@ -13,7 +13,10 @@ const keyRules = "When and for what it may be used"
 
 // settingsFields are the fields of what a key is for, and when and for what it may be used.
 func settingsFields(k *adminclient.Key) []kit.Field {
-	description, expires, paused := "", "", ""
+	description, expires, paused, slots := "", "", "", ""
+	if k.MaxConcurrentRequests != nil {
+		slots = itoa(*k.MaxConcurrentRequests)
+	}
 	if k.Description != nil {
 		description = *k.Description
 	}
@@ -32,6 +35,14 @@ func settingsFields(k *adminclient.Key) []kit.Field {
 			Kind:  "check",
 			Value: paused,
 			Group: keyRules,
+		},
+		{
+			Name:  "max_concurrent_requests",
+			Label: "Concurrent requests",
+			Mono:  true,
+			Value: slots,
+			Group: keyRules,
+			Hint:  "How many of its requests run at the same time at most; further ones are refused with 429. Empty means as many as the account.",
 		},
 		{
 			Name:        "expires_at",
@@ -69,7 +80,14 @@ func settingsFields(k *adminclient.Key) []kit.Field {
 func readSettings(in *kit.Input, patch *adminclient.KeyPatch) error {
 	patch.Description, patch.Paused = new(in.Text("description")), new(in.Checked("paused"))
 	patch.Models, patch.Networks = optional.Of(strings.Fields(in.Text("models"))), optional.Of(strings.Fields(in.Text("networks")))
-	patch.ExpiresAt = optional.Null[time.Time]()
+	patch.ExpiresAt, patch.MaxConcurrentRequests = optional.Null[time.Time](), optional.Null[int]()
+	if in.Text("max_concurrent_requests") != "" {
+		slots, err := small(in, "max_concurrent_requests")
+		if err != nil {
+			return err
+		}
+		patch.MaxConcurrentRequests = optional.Of(*slots)
+	}
 	expires, err := kit.Moment("expires_at", in.Text("expires_at"))
 	if expires != nil {
 		patch.ExpiresAt = optional.Of(*expires)

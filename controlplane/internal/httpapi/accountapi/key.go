@@ -30,13 +30,14 @@ func (h *Handlers) CreateKey(ctx context.Context, call *gen.Call, r gen.CreateKe
 		ExternalID: convert.Text(r.Body.ExternalID),
 		SpendLimit: limit,
 		Settings: key.Settings{
-			ProjectID:   projectID("project_id", r.Body.ProjectID, &invalid),
-			Description: convert.Text(r.Body.Description),
-			Metadata:    convert.Value(r.Body.Metadata),
-			ExpiresAt:   r.Body.ExpiresAt,
-			Paused:      convert.Value(r.Body.Paused),
-			Models:      r.Body.Models,
-			Networks:    key.ParseNetworks("networks", r.Body.Networks, &invalid),
+			ProjectID:             projectID("project_id", r.Body.ProjectID, &invalid),
+			Description:           convert.Text(r.Body.Description),
+			Metadata:              convert.Value(r.Body.Metadata),
+			ExpiresAt:             r.Body.ExpiresAt,
+			Paused:                convert.Value(r.Body.Paused),
+			MaxConcurrentRequests: r.Body.MaxConcurrentRequests,
+			Models:                r.Body.Models,
+			Networks:              key.ParseNetworks("networks", r.Body.Networks, &invalid),
 		},
 	}
 	if err := validation.Merge(err, invalid.Err(), n.Validate()); err != nil {
@@ -138,6 +139,7 @@ func readSettings(patch *key.SettingsPatch, body *gen.KeyPatch) error {
 	var invalid validation.Errors
 	patch.Description, patch.Metadata, patch.Paused = body.Description, (*map[string]string)(body.Metadata), body.Paused
 	patch.ExpiresAt, patch.SetExpiry = body.ExpiresAt.Get()
+	patch.MaxConcurrentRequests, patch.SetSlots = body.MaxConcurrentRequests.Get()
 	moved, given := body.ProjectID.Get()
 	patch.SetProject, patch.ProjectID = given, projectID("project_id", moved, &invalid)
 	if models, given := body.Models.Get(); given {
@@ -246,13 +248,14 @@ func importedKey(path string, k *gen.ImportedKey, invalid *validation.Errors) ke
 		Pepper: convert.Text(k.Pepper), Hint: convert.Text(k.Hint),
 	}
 	imported.Settings = key.Settings{
-		ProjectID:   projectID(validation.Member(path, "project_id"), k.ProjectID, invalid),
-		Description: convert.Text(k.Description),
-		Metadata:    convert.Value(k.Metadata),
-		ExpiresAt:   k.ExpiresAt,
-		Paused:      convert.Value(k.Paused),
-		Models:      k.Models,
-		Networks:    key.ParseNetworks(validation.Member(path, "networks"), k.Networks, invalid),
+		ProjectID:             projectID(validation.Member(path, "project_id"), k.ProjectID, invalid),
+		Description:           convert.Text(k.Description),
+		Metadata:              convert.Value(k.Metadata),
+		ExpiresAt:             k.ExpiresAt,
+		Paused:                convert.Value(k.Paused),
+		MaxConcurrentRequests: k.MaxConcurrentRequests,
+		Models:                k.Models,
+		Networks:              key.ParseNetworks(validation.Member(path, "networks"), k.Networks, invalid),
 	}
 	var err error
 	if imported.AccountID, err = account.ParseID(k.AccountID); err != nil {
@@ -269,24 +272,25 @@ func importedKey(path string, k *gen.ImportedKey, invalid *validation.Errors) ke
 
 func keyView(k *key.Key) gen.Key {
 	view := gen.Key{
-		ID:         k.ID.String(),
-		AccountID:  k.AccountID.String(),
-		ExternalID: convert.Optional(k.ExternalID),
-		Name:       k.Name,
-		Status:     status(k),
-		ExpiresAt:  k.ExpiresAt,
-		Paused:     k.Paused,
-		Models:     append([]string{}, k.Models...),
-		Networks:   convert.All(k.Networks, func(n *netip.Prefix) string { return n.String() }),
-		Hint:       k.Hint,
-		Spent:      k.Spent.String(),
-		Reserved:   k.Reserved.String(),
-		Revealable: k.Revealable,
-		LastUsedAt: k.LastUsedAt,
-		RotatedAt:  k.RotatedAt,
-		RevokedAt:  k.RevokedAt,
-		CreatedAt:  k.CreatedAt,
-		UpdatedAt:  k.UpdatedAt,
+		ID:                    k.ID.String(),
+		AccountID:             k.AccountID.String(),
+		ExternalID:            convert.Optional(k.ExternalID),
+		Name:                  k.Name,
+		Status:                status(k),
+		ExpiresAt:             k.ExpiresAt,
+		Paused:                k.Paused,
+		MaxConcurrentRequests: k.MaxConcurrentRequests,
+		Models:                append([]string{}, k.Models...),
+		Networks:              convert.All(k.Networks, func(n *netip.Prefix) string { return n.String() }),
+		Hint:                  k.Hint,
+		Spent:                 k.Spent.String(),
+		Reserved:              k.Reserved.String(),
+		Revealable:            k.Revealable,
+		LastUsedAt:            k.LastUsedAt,
+		RotatedAt:             k.RotatedAt,
+		RevokedAt:             k.RevokedAt,
+		CreatedAt:             k.CreatedAt,
+		UpdatedAt:             k.UpdatedAt,
 	}
 	if k.ProjectID != nil {
 		view.ProjectID = convert.Optional(k.ProjectID.String())

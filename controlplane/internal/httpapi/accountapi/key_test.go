@@ -160,6 +160,90 @@ func TestKeySaysItsLastUse(t *testing.T) {
 	}
 }
 
+// The bound of concurrent requests of a key is a pool of its own, in the record that proxies load, and counts as one limit.
+func TestSlotsOfAKey(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	a := b.Account(50)
+	made, err := servertest.Answered(b.API.CreateKey(t.Context(), a.ID, nil, adminclient.KeyCreate{Name: "few", MaxConcurrentRequests: new(7)}))
+	servertest.Check(t, err)
+	k, free := made.Value, b.Key(a.ID, "")
+	pool := func(secret string) wire.PoolID {
+		t.Helper()
+		hash := b.Hasher.Hash(secret)
+		loaded, err := leasestore.NewLeases(b.DB).LoadKeys(t.Context(), []apikey.Hash{hash})
+		servertest.Check(t, err)
+		return loaded[hash].Record.KeySlotsPool
+	}
+	slots := func(of string) (total string) {
+		t.Helper()
+		pools, err := servertest.Answered(b.API.ListAccountPools(t.Context(), a.ID, nil))
+		servertest.Check(t, err)
+		for _, p := range pools.Value.Data {
+			if p.Kind == adminclient.PoolKindSlots && p.KeyID != nil && *p.KeyID == of {
+				total = p.Total
+			}
+		}
+		return total
+	}
+	if pool(k.Secret) == 0 || pool(free.Secret) != 0 || *k.MaxConcurrentRequests != 7 || slots(k.ID) != "7" {
+		t.Errorf("created: %+v, pools %d and %d, %s slots", k.MaxConcurrentRequests, pool(k.Secret), pool(free.Secret), slots(k.ID))
+	}
+	for _, step := range []struct {
+		name  string
+		to    adminclient.KeyPatch
+		of    *adminclient.IssuedKey
+		want  *int
+		pool  bool
+		told  int
+		total string
+	}{
+		{"lowered", adminclient.KeyPatch{MaxConcurrentRequests: optional.Of(3)}, k, new(3), true, 1, "3"},
+		{"left alone", adminclient.KeyPatch{Name: new("renamed")}, k, new(3), true, 0, "3"},
+		{"removed", adminclient.KeyPatch{MaxConcurrentRequests: optional.Null[int]()}, k, nil, false, 1, "3"},
+		{"set again", adminclient.KeyPatch{MaxConcurrentRequests: optional.Of(0)}, k, new(0), true, 1, "0"},
+		{"set for the first time", adminclient.KeyPatch{MaxConcurrentRequests: optional.Of(5)}, free, new(5), true, 1, "5"},
+	} {
+		before := len(b.Announcer.Told)
+		r, err := servertest.Answered(b.API.UpdateKey(t.Context(), step.of.ID, nil, step.to))
+		servertest.Check(t, err)
+		if r.Value == nil {
+			t.Fatalf("%s: %+v", step.name, r.Problem)
+		}
+		if diff := cmp.Diff(step.want, r.Value.MaxConcurrentRequests); diff != "" || (pool(step.of.Secret) != 0) != step.pool || slots(step.of.ID) != step.total {
+			t.Errorf("%s: pool %d, %s slots (-want +got):\n%s", step.name, pool(step.of.Secret), slots(step.of.ID), diff)
+		}
+		if n := len(b.Announcer.Told) - before; n != step.told {
+			t.Errorf("%s: announced %d times; want %d", step.name, n, step.told)
+		}
+	}
+
+	wrong, err := servertest.Answered(b.API.UpdateKey(t.Context(), k.ID, nil, adminclient.KeyPatch{MaxConcurrentRequests: optional.Of(-1)}))
+	servertest.Check(t, err)
+	servertest.Problem(t, wrong.Problem, http.StatusBadRequest, "invalid_input")
+
+	forever := adminclient.LimitPeriod{Period: adminclient.LimitPeriodPeriodForever}
+	limit := func() *adminclient.Problem {
+		return problemOf(b.API.CreateLimit(t.Context(), a.ID, nil, adminclient.LimitCreate{Amount: "1", Window: forever}))
+	}
+	for range 6 {
+		if p := limit(); p != nil {
+			t.Fatalf("limit: %+v", p)
+		}
+	}
+	servertest.Problem(t, limit(), http.StatusConflict, "too_many_limits")
+	for _, of := range []string{k.ID, free.ID} {
+		_, err := servertest.Answered(b.API.UpdateKey(t.Context(), of, nil, adminclient.KeyPatch{MaxConcurrentRequests: optional.Null[int]()}))
+		servertest.Check(t, err)
+	}
+	if p := limit(); p != nil {
+		t.Errorf("the seventh limit, without slots of keys: %+v", p)
+	}
+	servertest.Problem(t, problemOf(b.API.UpdateKey(t.Context(), k.ID, nil, adminclient.KeyPatch{MaxConcurrentRequests: optional.Of(1)})), http.StatusConflict, "too_many_limits")
+	servertest.Problem(t, problemOf(b.API.CreateKey(t.Context(), a.ID, nil, adminclient.KeyCreate{Name: "n", MaxConcurrentRequests: new(1)})), http.StatusConflict, "too_many_limits")
+	b.CheckLedger()
+}
+
 func TestKeyNotFound(t *testing.T) {
 	t.Parallel()
 	b := start(t)

@@ -8,6 +8,7 @@ import (
 	"modelgateway/controlplane/internal/holding"
 	"modelgateway/controlplane/internal/httpapi/convert"
 	"modelgateway/controlplane/internal/httpapi/gen"
+	"modelgateway/controlplane/internal/key"
 	"modelgateway/shared/wire"
 )
 
@@ -85,7 +86,7 @@ func poolView(p *holding.Pool) gen.Pool {
 			return lease
 		}),
 	}
-	if p.Kind == wire.Limit {
+	if p.KeyID != (key.ID{}) {
 		view.KeyID = convert.Optional(p.KeyID.String())
 	}
 

@@ -1342,9 +1342,12 @@ type EventType string
 // ExplainedNeed Amounts are money; of `slots` they are counts.
 type ExplainedNeed struct {
 	// Available What is not reserved by running requests; absent if the pool is unlimited.
-	Available *string  `json:"available,omitempty"`
-	Enough    bool     `json:"enough"`
-	Pool      PoolKind `json:"pool"`
+	Available *string `json:"available,omitempty"`
+	Enough    bool    `json:"enough"`
+
+	// OfKey Whether it is a pool of the key and not of the account.
+	OfKey bool     `json:"of_key"`
+	Pool  PoolKind `json:"pool"`
 
 	// Reserved What running requests reserve.
 	Reserved  *string `json:"reserved,omitempty"`
@@ -1546,6 +1549,9 @@ type ImportedKey struct {
 	Hash string  `json:"hash"`
 	Hint *string `json:"hint,omitempty"`
 
+	// MaxConcurrentRequests How many requests of the key run at the same time at most, beside the bound of its account; absent for no bound of its own. Further ones are refused with 429.
+	MaxConcurrentRequests *int `json:"max_concurrent_requests,omitempty"`
+
 	// Metadata Up to 50 pairs of texts that the gateway only keeps, with names of at most 40 and values of at most 500 characters. A
 	// change replaces all of them.
 	//
@@ -1616,6 +1622,9 @@ type Key struct {
 	// LastUsedAt When the last request of the key that is settled began, which takes moments after its end; absent if there was none. Of a request whose usage record was dropped it is the beginning of its day (UTC).
 	LastUsedAt *time.Time `json:"last_used_at,omitempty"`
 
+	// MaxConcurrentRequests How many requests of the key run at the same time at most, beside the bound of its account; absent for no bound of its own. Further ones are refused with 429.
+	MaxConcurrentRequests *int `json:"max_concurrent_requests,omitempty"`
+
 	// Metadata Up to 50 pairs of texts that the gateway only keeps, with names of at most 40 and values of at most 500 characters. A
 	// change replaces all of them.
 	//
@@ -1679,6 +1688,9 @@ type KeyCreate struct {
 	// ExternalID Your own id of the key, unique in the account.
 	ExternalID *string `json:"external_id,omitempty"`
 
+	// MaxConcurrentRequests How many requests of the key run at the same time at most, beside the bound of its account; absent for no bound of its own. Further ones are refused with 429.
+	MaxConcurrentRequests *int `json:"max_concurrent_requests,omitempty"`
+
 	// Metadata Up to 50 pairs of texts that the gateway only keeps, with names of at most 40 and values of at most 500 characters. A
 	// change replaces all of them.
 	//
@@ -1724,6 +1736,10 @@ type KeyPatch struct {
 
 	// ExpiresAt From when on the key does not work, or null for never.
 	ExpiresAt optional.Value[time.Time] `json:"expires_at,omitempty,omitzero"`
+
+	// MaxConcurrentRequests How many requests of the key run at the same time at most, beside the bound of its account, or null for no bound of its own.
+	// Further ones are refused with 429. Requests that run already go on; those that began while there was no bound do not count.
+	MaxConcurrentRequests optional.Value[int] `json:"max_concurrent_requests,omitempty,omitzero"`
 
 	// Metadata Up to 50 pairs of texts that the gateway only keeps, with names of at most 40 and values of at most 500 characters. A
 	// change replaces all of them.
@@ -2140,7 +2156,7 @@ type Pool struct {
 	Free Money `json:"free"`
 	ID   int64 `json:"id"`
 
-	// KeyID The key of a spend limit.
+	// KeyID The key of a spend limit, or of slots of a key; absent for a pool of the account.
 	KeyID *string  `json:"key_id,omitempty"`
 	Kind  PoolKind `json:"kind"`
 

@@ -96,6 +96,7 @@ func explanationView(q *explain.Query, e *explain.Explanation) gen.RequestExplan
 func needView(n *explain.Need) gen.ExplainedNeed {
 	view := gen.ExplainedNeed{
 		Pool:      convert.PoolKind(n.Kind),
+		OfKey:     n.OfKey,
 		Wanted:    convert.PoolAmount(n.Kind, n.Amount),
 		Enough:    n.Enough,
 		Unlimited: n.Unlimited,

@@ -105,7 +105,7 @@ func createKeys(ctx context.Context, q *sqlcgen.Queries, rev int64, records []ke
 }
 
 // insertKeys inserts those keys whose id, hash and external id do not exist yet, with their limits and entries in the audit
-// log. It makes three statements, however many keys there are.
+// log. The number of its statements does not depend on the number of keys of an account.
 func insertKeys(ctx context.Context, q *sqlcgen.Queries, rev int64, records []key.Record) (map[ident.UUID]*sqlcgen.ApiKey, error) {
 	rows, err := q.InsertKeys(ctx, newRows(rev, records))
 	if err != nil || len(rows) == 0 {
@@ -126,6 +126,9 @@ func insertKeys(ctx context.Context, q *sqlcgen.Queries, rev int64, records []ke
 		return nil, err
 	}
 	if err := q.InsertLimitPools(ctx, ids); err != nil {
+		return nil, err
+	}
+	if err := addSlots(ctx, q, rows, ids); err != nil {
 		return nil, err
 	}
 	return created, changestore.InsertAuditOfCreated(ctx, q, "key.create", objects, afters)
@@ -271,18 +274,19 @@ func (s *Keys) Update(
 
 		limit := (*int64)(update.Key.SpendLimit)
 		row, err = q.UpdateKey(ctx, sqlcgen.UpdateKeyParams{
-			ID:            row.ID,
-			Name:          update.Key.Name,
-			SpendLimit:    limit,
-			Description:   update.Key.Description,
-			Metadata:      encodeMap(update.Key.Metadata),
-			ExpiresAt:     update.Key.ExpiresAt,
-			ExpiryEventAt: key.NextExpiryEvent(update.Key.ExpiresAt, time.Now()),
-			Paused:        update.Key.Paused,
-			Models:        encodeList(update.Key.Models),
-			Networks:      encodeList(update.Key.Networks),
-			ProjectID:     (*ident.UUID)(update.Key.ProjectID),
-			Revision:      rev,
+			ID:                    row.ID,
+			Name:                  update.Key.Name,
+			SpendLimit:            limit,
+			Description:           update.Key.Description,
+			Metadata:              encodeMap(update.Key.Metadata),
+			ExpiresAt:             update.Key.ExpiresAt,
+			ExpiryEventAt:         key.NextExpiryEvent(update.Key.ExpiresAt, time.Now()),
+			MaxConcurrentRequests: narrow(update.Key.MaxConcurrentRequests),
+			Paused:                update.Key.Paused,
+			Models:                encodeList(update.Key.Models),
+			Networks:              encodeList(update.Key.Networks),
+			ProjectID:             (*ident.UUID)(update.Key.ProjectID),
+			Revision:              rev,
 		})
 		if err != nil {
 			return err
@@ -293,6 +297,9 @@ func (s *Keys) Update(
 			}
 		}
 		if err := setLimit(ctx, q, row.ID, limit); err != nil {
+			return err
+		}
+		if err := setKeySlots(ctx, q, &row, before.MaxConcurrentRequests); err != nil {
 			return err
 		}
 
@@ -442,7 +449,7 @@ func (s *Keys) Sealed(ctx context.Context, id key.ID) (sealed vault.Sealed, err 
 // setLimit sets or removes a key's spend limit. A changed limit can be reached
 // again, so its alarms are evaluated again.
 func setLimit(ctx context.Context, q *sqlcgen.Queries, key ident.UUID, limit *int64) error {
-	row, err := q.LockKeyPool(ctx, key)
+	row, err := q.LockKeyPool(ctx, sqlcgen.LockKeyPoolParams{KeyID: key, Kind: int16(wire.Limit)})
 	if err != nil {
 		return fmt.Errorf("lock limit: %w", err)
 	}
@@ -467,7 +474,8 @@ func toKey(row *sqlcgen.ApiKey) (key.Key, error) {
 		Hint:       row.Hint,
 		SpendLimit: (*money.Nano)(row.SpendLimit),
 		Settings: key.Settings{
-			Description: row.Description,
+			Description:           row.Description,
+			MaxConcurrentRequests: number(row.MaxConcurrentRequests),
 		},
 		Revealable: row.Ciphertext != nil,
 		RotatedAt:  row.RotatedAt,
@@ -515,9 +523,10 @@ func encodeSettings(s *key.Settings) []byte {
 		Models      json.RawMessage `json:"models"`
 		Networks    json.RawMessage `json:"networks"`
 		Project     *string         `json:"project_id"`
+		Slots       *int            `json:"max_concurrent_requests"`
 	}{
 		s.Description, encodeMap(s.Metadata), s.ExpiresAt, key.NextExpiryEvent(s.ExpiresAt, time.Now()), s.Paused,
-		encodeList(s.Models), encodeList(s.Networks), project,
+		encodeList(s.Models), encodeList(s.Networks), project, s.MaxConcurrentRequests,
 	})
 }
 

@@ -71,6 +71,7 @@ func toKeyRecord(row *sqlcgen.LoadKeysRow) *wire.KeyRecord {
 		Active:        row.Active,
 		BalancePool:   wire.PoolID(*row.BalancePool),
 		SlotsPool:     wire.PoolID(*row.SlotsPool),
+		KeySlotsPool:  wire.PoolID(row.KeySlotsPool),
 		LimitPool:     wire.PoolID(row.LimitPool),
 		MaxConcurrent: row.MaxConcurrentRequests,
 		SecretUntilMS: row.SecretUntilMs,
@@ -172,6 +173,7 @@ func (l *Leases) KeyRecord(ctx context.Context, ofAccount *account.ID, ofKey *ke
 		Active:        row.Active,
 		BalancePool:   wire.PoolID(row.BalancePool),
 		SlotsPool:     wire.PoolID(row.SlotsPool),
+		KeySlotsPool:  wire.PoolID(row.KeySlotsPool),
 		LimitPool:     wire.PoolID(row.LimitPool),
 		MaxConcurrent: row.MaxConcurrentRequests,
 	}

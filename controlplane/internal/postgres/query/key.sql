@@ -2,11 +2,11 @@
 -- The arrays have one element for each key. Returns the rows of those keys whose id, hash and external id did not exist. An
 -- empty text or ciphertext, and a negative limit, mean null. Settings are objects with the columns of that name.
 insert into api_keys (id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, revision,
-    description, metadata, expires_at, expiry_event_at, paused, models, networks, project_id)
+    description, metadata, expires_at, max_concurrent_requests, expiry_event_at, paused, models, networks, project_id)
 select k.id, k.account_id, nullif(k.external_id, ''), k.name, k.lookup_hash, nullif(k.pepper_id, ''), nullif(k.ciphertext, ''::bytea),
     nullif(k.cipher_key_id, ''), k.hint, case when k.spend_limit >= 0 then k.spend_limit end, @revision::bigint,
     k.settings ->> 'description', k.settings -> 'metadata', (k.settings ->> 'expires_at')::timestamptz,
-    (k.settings ->> 'expiry_event_at')::timestamptz, (k.settings ->> 'paused')::boolean, k.settings -> 'models', k.settings -> 'networks',
+    (k.settings ->> 'max_concurrent_requests')::integer, (k.settings ->> 'expiry_event_at')::timestamptz, (k.settings ->> 'paused')::boolean, k.settings -> 'models', k.settings -> 'networks',
     (k.settings ->> 'project_id')::uuid
 from (
     select unnest(@ids::uuid[]) as id, unnest(@account_ids::uuid[]) as account_id, unnest(@external_ids::text[]) as external_id,
@@ -26,6 +26,14 @@ select k.account_id, 2, k.id, k.spend_limit is null, coalesce(k.spend_limit, 0),
 from api_keys k
 join pools b on b.account_id = k.account_id and b.kind = 1 and b.key_id is null
 where k.id = any(@key_ids::uuid[]);
+
+-- name: InsertKeySlots :exec
+-- The pools of the slots of new keys that have slots of their own.
+insert into pools (account_id, kind, key_id, total, free)
+select k.account_id, 3, k.id, k.max_concurrent_requests, k.max_concurrent_requests
+from api_keys k
+where k.id = any(@key_ids::uuid[]) and k.max_concurrent_requests is not null
+on conflict do nothing;
 
 -- name: GetKey :one
 select * from api_keys where id = @id;
@@ -56,7 +64,7 @@ limit @row_limit;
 update api_keys
 set name = @name, spend_limit = @spend_limit, description = @description, metadata = @metadata, expires_at = sqlc.narg('expires_at'),
     expiry_event_at = case when expires_at is distinct from sqlc.narg('expires_at') then sqlc.narg('expiry_event_at') else expiry_event_at end,
-    paused = @paused, models = @models, networks = @networks, project_id = sqlc.narg('project_id'), revision = @revision, updated_at = now()
+    max_concurrent_requests = sqlc.narg('max_concurrent_requests'), paused = @paused, models = @models, networks = @networks, project_id = sqlc.narg('project_id'), revision = @revision, updated_at = now()
 where id = @id
 returning *;
 
@@ -112,4 +120,4 @@ group by d.key_id;
 select p.key_id::uuid as key_id, p.id as pool_id, p.settled as spent,
     (select coalesce(sum(l.granted - l.returned - l.charged), 0) from leases l where l.pool_id = p.id)::bigint as reserved
 from pools p
-where p.key_id = any(@key_ids::uuid[]);
+where p.key_id = any(@key_ids::uuid[]) and p.kind = 2;

@@ -50,7 +50,7 @@ select id, kind, unlimited, central, generation, total, free, settled, overrun, 
     coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended,
     attributed, uncovered, expiring, peak, coalesce(next_expiry <= clock_timestamp(), false)::boolean as expiry_due
 from pools
-where account_id = @account_id and kind = @kind and kind <> 2
+where account_id = @account_id and kind = @kind and kind <> 2 and key_id is null
 for no key update;
 
 -- name: LockKeyPool :one
@@ -58,7 +58,7 @@ select id, kind, unlimited, central, generation, total, free, settled, overrun, 
     coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended,
     attributed, uncovered, expiring, peak, coalesce(next_expiry <= clock_timestamp(), false)::boolean as expiry_due
 from pools
-where key_id = @key_id::uuid and kind = 2
+where key_id = @key_id::uuid and kind = @kind
 for no key update;
 
 -- name: ResizePool :exec
@@ -242,6 +242,7 @@ limit 100;
 select w.hash::bytea as lookup_hash, m.cluster_epoch, m.revision, k.id as key_id, k.account_id, k.project_id,
     coalesce(k.revoked_at is null and a.status = 'active', false)::boolean as active,
     b.id as balance_pool, s.id as slots_pool, coalesce(case when l.unlimited then 0 else l.id end, 0)::bigint as limit_pool,
+    coalesce((select c.id from pools c where c.key_id = k.id and c.kind = 3 and k.max_concurrent_requests is not null), 0)::bigint as key_slots_pool,
     coalesce(a.max_concurrent_requests, 0)::bigint as max_concurrent_requests,
     coalesce(a.price_multiplier, 0)::bigint as price_multiplier, coalesce(a.model_multipliers, '{}')::jsonb as model_multipliers,
     k.expires_at, coalesce(k.paused, false)::boolean as paused, coalesce(k.models, '[]')::jsonb as models, coalesce(k.networks, '[]')::jsonb as networks,
@@ -261,13 +262,14 @@ left join api_keys k on k.id = coalesce((select f.id from api_keys f where f.loo
 left join accounts a on a.id = k.account_id
 left join pools b on b.account_id = a.id and b.kind = 1 and b.key_id is null
 left join pools s on s.account_id = a.id and s.kind = 3 and s.key_id is null
-left join pools l on l.key_id = k.id;
+left join pools l on l.key_id = k.id and l.kind = 2;
 
 -- name: ReadKeyRecord :one
 -- The record of one key as LoadKeys has it. Without a key, that of a key of the account that has no spend limit.
 select a.id as account_id, k.id as key_id, k.project_id, (a.status = 'active' and k.revoked_at is null)::boolean as active,
     (a.status = 'suspended')::boolean as suspended,
     b.id as balance_pool, s.id as slots_pool, coalesce(case when l.unlimited then 0 else l.id end, 0)::bigint as limit_pool,
+    coalesce((select c.id from pools c where c.key_id = k.id and c.kind = 3 and k.max_concurrent_requests is not null), 0)::bigint as key_slots_pool,
     coalesce(a.max_concurrent_requests, 0)::bigint as max_concurrent_requests, coalesce(a.price_multiplier, 0)::bigint as price_multiplier,
     coalesce(a.model_multipliers, '{}')::jsonb as model_multipliers,
     k.expires_at, coalesce(k.paused, false)::boolean as paused, coalesce(k.models, '[]')::jsonb as models, coalesce(k.networks, '[]')::jsonb as networks,
@@ -281,7 +283,7 @@ from accounts a
 left join api_keys k on k.id = sqlc.narg('key_id')::uuid and k.account_id = a.id
 join pools b on b.account_id = a.id and b.kind = 1 and b.key_id is null
 join pools s on s.account_id = a.id and s.kind = 3 and s.key_id is null
-left join pools l on l.key_id = k.id
+left join pools l on l.key_id = k.id and l.kind = 2
 where a.id = coalesce(sqlc.narg('account_id')::uuid, (select o.account_id from api_keys o where o.id = sqlc.narg('key_id')))
     and (sqlc.narg('key_id')::uuid is null or k.id is not null);
 
@@ -290,7 +292,7 @@ select b.id as balance_pool, l.id as limit_pool, (b.total - b.settled)::bigint a
     (not l.unlimited)::boolean as limited, l.total as key_limit, l.settled as key_spent,
     (l.total - l.free - l.settled)::bigint as key_reserved
 from pools b
-join pools l on l.key_id = @key_id::uuid and l.account_id = b.account_id
+join pools l on l.key_id = @key_id::uuid and l.account_id = b.account_id and l.kind = 2
 where b.account_id = @account_id::uuid and b.kind = 1 and b.key_id is null;
 
 -- name: UnusableWindows :many

@@ -8,11 +8,15 @@ on conflict (id) do nothing;
 
 -- name: CountLimits :one
 -- How many limits of an account may apply to one request at most, beside the spend limits of keys: those of the account, with those of
--- the key and its project that have the most, or of a project that may still get a key. A revoked key needs none.
+-- the key and its project that have the most, or of a project that may still get a key. The slots of a key count as one. A revoked key
+-- needs none.
 with owned as (
-    select l.project_id, l.key_id, count(*) as n from limits l
-    where l.account_id = @account_id and l.removed_at is null
-    group by l.project_id, l.key_id
+    select x.project_id, x.key_id, count(*) as n from (
+        select l.project_id, l.key_id from limits l where l.account_id = @account_id and l.removed_at is null
+        union all
+        select null::uuid, k.id from api_keys k where k.account_id = @account_id and k.max_concurrent_requests is not null and k.revoked_at is null
+    ) as x
+    group by x.project_id, x.key_id
 )
 select (coalesce((select o.n from owned o where o.project_id is null and o.key_id is null), 0) + greatest(
     coalesce((select max(o.n) from owned o where o.project_id is not null), 0),

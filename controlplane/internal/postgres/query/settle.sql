@@ -12,7 +12,7 @@ select ensure_usage_partitions(now() - interval '1 day', now() + interval '70 da
 select k.id as key_id, k.account_id, b.id as balance_pool, l.id as limit_pool
 from api_keys k
 join pools b on b.account_id = k.account_id and b.kind = 1 and b.key_id is null
-join pools l on l.key_id = k.id
+join pools l on l.key_id = k.id and l.kind = 2
 where k.id = any(@key_ids::uuid[]);
 
 -- name: ProjectsOfEvents :many

@@ -32,7 +32,7 @@ select low_balance_threshold, limit_alert_percent from pools where account_id = 
 -- Locked in the order of ids, as in all transactions.
 select id from pools
 where (account_id = @account_id::uuid and kind = 1 and key_id is null)
-    or key_id = any (array(select k.id from api_keys k where k.account_id = @account_id::uuid))
+    or (kind = 2 and key_id = any (array(select k.id from api_keys k where k.account_id = @account_id::uuid)))
 order by id
 for no key update;
 

@@ -14,7 +14,7 @@ import (
 )
 
 const getKey = `-- name: GetKey :one
-select id, account_id, project_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, expiry_event_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at from api_keys where id = $1
+select id, account_id, project_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, max_concurrent_requests, expiry_event_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at from api_keys where id = $1
 `
 
 func (q *Queries) GetKey(ctx context.Context, id ident.UUID) (ApiKey, error) {
@@ -35,6 +35,7 @@ func (q *Queries) GetKey(ctx context.Context, id ident.UUID) (ApiKey, error) {
 		&i.Description,
 		&i.Metadata,
 		&i.ExpiresAt,
+		&i.MaxConcurrentRequests,
 		&i.ExpiryEventAt,
 		&i.Paused,
 		&i.Models,
@@ -52,7 +53,7 @@ func (q *Queries) GetKey(ctx context.Context, id ident.UUID) (ApiKey, error) {
 }
 
 const getKeyByHash = `-- name: GetKeyByHash :one
-select id, account_id, project_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, expiry_event_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at from api_keys k
+select id, account_id, project_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, max_concurrent_requests, expiry_event_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at from api_keys k
 where k.id = coalesce((select f.id from api_keys f where f.lookup_hash = $1), (select h.key_id from key_hashes h where h.hash = $1))
 `
 
@@ -74,6 +75,7 @@ func (q *Queries) GetKeyByHash(ctx context.Context, lookupHash []byte) (ApiKey, 
 		&i.Description,
 		&i.Metadata,
 		&i.ExpiresAt,
+		&i.MaxConcurrentRequests,
 		&i.ExpiryEventAt,
 		&i.Paused,
 		&i.Models,
@@ -90,13 +92,27 @@ func (q *Queries) GetKeyByHash(ctx context.Context, lookupHash []byte) (ApiKey, 
 	return i, err
 }
 
+const insertKeySlots = `-- name: InsertKeySlots :exec
+insert into pools (account_id, kind, key_id, total, free)
+select k.account_id, 3, k.id, k.max_concurrent_requests, k.max_concurrent_requests
+from api_keys k
+where k.id = any($1::uuid[]) and k.max_concurrent_requests is not null
+on conflict do nothing
+`
+
+// The pools of the slots of new keys that have slots of their own.
+func (q *Queries) InsertKeySlots(ctx context.Context, keyIds []ident.UUID) error {
+	_, err := q.db.Exec(ctx, insertKeySlots, keyIds)
+	return err
+}
+
 const insertKeys = `-- name: InsertKeys :many
 insert into api_keys (id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, revision,
-    description, metadata, expires_at, expiry_event_at, paused, models, networks, project_id)
+    description, metadata, expires_at, max_concurrent_requests, expiry_event_at, paused, models, networks, project_id)
 select k.id, k.account_id, nullif(k.external_id, ''), k.name, k.lookup_hash, nullif(k.pepper_id, ''), nullif(k.ciphertext, ''::bytea),
     nullif(k.cipher_key_id, ''), k.hint, case when k.spend_limit >= 0 then k.spend_limit end, $1::bigint,
     k.settings ->> 'description', k.settings -> 'metadata', (k.settings ->> 'expires_at')::timestamptz,
-    (k.settings ->> 'expiry_event_at')::timestamptz, (k.settings ->> 'paused')::boolean, k.settings -> 'models', k.settings -> 'networks',
+    (k.settings ->> 'max_concurrent_requests')::integer, (k.settings ->> 'expiry_event_at')::timestamptz, (k.settings ->> 'paused')::boolean, k.settings -> 'models', k.settings -> 'networks',
     (k.settings ->> 'project_id')::uuid
 from (
     select unnest($2::uuid[]) as id, unnest($3::uuid[]) as account_id, unnest($4::text[]) as external_id,
@@ -107,7 +123,7 @@ from (
 ) k
 where not exists (select from key_hashes h where h.hash = k.lookup_hash)
 on conflict do nothing
-returning id, account_id, project_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, expiry_event_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at
+returning id, account_id, project_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, max_concurrent_requests, expiry_event_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at
 `
 
 type InsertKeysParams struct {
@@ -164,6 +180,7 @@ func (q *Queries) InsertKeys(ctx context.Context, arg InsertKeysParams) ([]ApiKe
 			&i.Description,
 			&i.Metadata,
 			&i.ExpiresAt,
+			&i.MaxConcurrentRequests,
 			&i.ExpiryEventAt,
 			&i.Paused,
 			&i.Models,
@@ -231,7 +248,7 @@ const keySpending = `-- name: KeySpending :many
 select p.key_id::uuid as key_id, p.id as pool_id, p.settled as spent,
     (select coalesce(sum(l.granted - l.returned - l.charged), 0) from leases l where l.pool_id = p.id)::bigint as reserved
 from pools p
-where p.key_id = any($1::uuid[])
+where p.key_id = any($1::uuid[]) and p.kind = 2
 `
 
 type KeySpendingRow struct {
@@ -337,7 +354,7 @@ func (q *Queries) LastRequestsOfKeys(ctx context.Context, keyIds []ident.UUID) (
 }
 
 const listKeys = `-- name: ListKeys :many
-select id, account_id, project_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, expiry_event_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at from api_keys
+select id, account_id, project_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, max_concurrent_requests, expiry_event_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at from api_keys
 where account_id = $1 and id > $2 and ($3::text = '' or external_id = $3)
     and ($4::uuid is null or project_id = $4)
 order by id
@@ -382,6 +399,7 @@ func (q *Queries) ListKeys(ctx context.Context, arg ListKeysParams) ([]ApiKey, e
 			&i.Description,
 			&i.Metadata,
 			&i.ExpiresAt,
+			&i.MaxConcurrentRequests,
 			&i.ExpiryEventAt,
 			&i.Paused,
 			&i.Models,
@@ -446,7 +464,7 @@ func (q *Queries) LockExpiringKeys(ctx context.Context, arg LockExpiringKeysPara
 }
 
 const lockKey = `-- name: LockKey :one
-select id, account_id, project_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, expiry_event_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at from api_keys where id = $1 for update
+select id, account_id, project_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, max_concurrent_requests, expiry_event_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at from api_keys where id = $1 for update
 `
 
 func (q *Queries) LockKey(ctx context.Context, id ident.UUID) (ApiKey, error) {
@@ -467,6 +485,7 @@ func (q *Queries) LockKey(ctx context.Context, id ident.UUID) (ApiKey, error) {
 		&i.Description,
 		&i.Metadata,
 		&i.ExpiresAt,
+		&i.MaxConcurrentRequests,
 		&i.ExpiryEventAt,
 		&i.Paused,
 		&i.Models,
@@ -507,7 +526,7 @@ func (q *Queries) RetireHashes(ctx context.Context, arg RetireHashesParams) erro
 }
 
 const revokeKey = `-- name: RevokeKey :one
-update api_keys set revoked_at = now(), revision = $1, updated_at = now() where id = $2 returning id, account_id, project_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, expiry_event_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at
+update api_keys set revoked_at = now(), revision = $1, updated_at = now() where id = $2 returning id, account_id, project_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, max_concurrent_requests, expiry_event_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at
 `
 
 type RevokeKeyParams struct {
@@ -533,6 +552,7 @@ func (q *Queries) RevokeKey(ctx context.Context, arg RevokeKeyParams) (ApiKey, e
 		&i.Description,
 		&i.Metadata,
 		&i.ExpiresAt,
+		&i.MaxConcurrentRequests,
 		&i.ExpiryEventAt,
 		&i.Paused,
 		&i.Models,
@@ -557,7 +577,7 @@ set lookup_hash = $1, pepper_id = $2::text, ciphertext = $3::bytea, cipher_key_i
         then date_trunc('milliseconds', clock_timestamp() + make_interval(secs => $7::float8)) end,
     revision = $8, updated_at = now()
 where id = $9
-returning id, account_id, project_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, expiry_event_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at
+returning id, account_id, project_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, max_concurrent_requests, expiry_event_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at
 `
 
 type RotateKeyParams struct {
@@ -600,6 +620,7 @@ func (q *Queries) RotateKey(ctx context.Context, arg RotateKeyParams) (ApiKey, e
 		&i.Description,
 		&i.Metadata,
 		&i.ExpiresAt,
+		&i.MaxConcurrentRequests,
 		&i.ExpiryEventAt,
 		&i.Paused,
 		&i.Models,
@@ -634,24 +655,25 @@ const updateKey = `-- name: UpdateKey :one
 update api_keys
 set name = $1, spend_limit = $2, description = $3, metadata = $4, expires_at = $5,
     expiry_event_at = case when expires_at is distinct from $5 then $6 else expiry_event_at end,
-    paused = $7, models = $8, networks = $9, project_id = $10, revision = $11, updated_at = now()
-where id = $12
-returning id, account_id, project_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, expiry_event_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at
+    max_concurrent_requests = $7, paused = $8, models = $9, networks = $10, project_id = $11, revision = $12, updated_at = now()
+where id = $13
+returning id, account_id, project_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, max_concurrent_requests, expiry_event_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at
 `
 
 type UpdateKeyParams struct {
-	Name          string
-	SpendLimit    *int64
-	Description   string
-	Metadata      []byte
-	ExpiresAt     *time.Time
-	ExpiryEventAt *time.Time
-	Paused        bool
-	Models        []byte
-	Networks      []byte
-	ProjectID     *ident.UUID
-	Revision      int64
-	ID            ident.UUID
+	Name                  string
+	SpendLimit            *int64
+	Description           string
+	Metadata              []byte
+	ExpiresAt             *time.Time
+	ExpiryEventAt         *time.Time
+	MaxConcurrentRequests *int32
+	Paused                bool
+	Models                []byte
+	Networks              []byte
+	ProjectID             *ident.UUID
+	Revision              int64
+	ID                    ident.UUID
 }
 
 func (q *Queries) UpdateKey(ctx context.Context, arg UpdateKeyParams) (ApiKey, error) {
@@ -662,6 +684,7 @@ func (q *Queries) UpdateKey(ctx context.Context, arg UpdateKeyParams) (ApiKey, e
 		arg.Metadata,
 		arg.ExpiresAt,
 		arg.ExpiryEventAt,
+		arg.MaxConcurrentRequests,
 		arg.Paused,
 		arg.Models,
 		arg.Networks,
@@ -685,6 +708,7 @@ func (q *Queries) UpdateKey(ctx context.Context, arg UpdateKeyParams) (ApiKey, e
 		&i.Description,
 		&i.Metadata,
 		&i.ExpiresAt,
+		&i.MaxConcurrentRequests,
 		&i.ExpiryEventAt,
 		&i.Paused,
 		&i.Models,

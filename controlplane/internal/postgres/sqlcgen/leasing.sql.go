@@ -516,6 +516,7 @@ const loadKeys = `-- name: LoadKeys :many
 select w.hash::bytea as lookup_hash, m.cluster_epoch, m.revision, k.id as key_id, k.account_id, k.project_id,
     coalesce(k.revoked_at is null and a.status = 'active', false)::boolean as active,
     b.id as balance_pool, s.id as slots_pool, coalesce(case when l.unlimited then 0 else l.id end, 0)::bigint as limit_pool,
+    coalesce((select c.id from pools c where c.key_id = k.id and c.kind = 3 and k.max_concurrent_requests is not null), 0)::bigint as key_slots_pool,
     coalesce(a.max_concurrent_requests, 0)::bigint as max_concurrent_requests,
     coalesce(a.price_multiplier, 0)::bigint as price_multiplier, coalesce(a.model_multipliers, '{}')::jsonb as model_multipliers,
     k.expires_at, coalesce(k.paused, false)::boolean as paused, coalesce(k.models, '[]')::jsonb as models, coalesce(k.networks, '[]')::jsonb as networks,
@@ -535,7 +536,7 @@ left join api_keys k on k.id = coalesce((select f.id from api_keys f where f.loo
 left join accounts a on a.id = k.account_id
 left join pools b on b.account_id = a.id and b.kind = 1 and b.key_id is null
 left join pools s on s.account_id = a.id and s.kind = 3 and s.key_id is null
-left join pools l on l.key_id = k.id
+left join pools l on l.key_id = k.id and l.kind = 2
 `
 
 type LoadKeysRow struct {
@@ -549,6 +550,7 @@ type LoadKeysRow struct {
 	BalancePool           *int64
 	SlotsPool             *int64
 	LimitPool             int64
+	KeySlotsPool          int64
 	MaxConcurrentRequests int64
 	PriceMultiplier       int64
 	ModelMultipliers      []byte
@@ -581,6 +583,7 @@ func (q *Queries) LoadKeys(ctx context.Context, lookupHashes [][]byte) ([]LoadKe
 			&i.BalancePool,
 			&i.SlotsPool,
 			&i.LimitPool,
+			&i.KeySlotsPool,
 			&i.MaxConcurrentRequests,
 			&i.PriceMultiplier,
 			&i.ModelMultipliers,
@@ -606,7 +609,7 @@ select id, kind, unlimited, central, generation, total, free, settled, overrun, 
     coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended,
     attributed, uncovered, expiring, peak, coalesce(next_expiry <= clock_timestamp(), false)::boolean as expiry_due
 from pools
-where account_id = $1 and kind = $2 and kind <> 2
+where account_id = $1 and kind = $2 and kind <> 2 and key_id is null
 for no key update
 `
 
@@ -758,9 +761,14 @@ select id, kind, unlimited, central, generation, total, free, settled, overrun, 
     coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended,
     attributed, uncovered, expiring, peak, coalesce(next_expiry <= clock_timestamp(), false)::boolean as expiry_due
 from pools
-where key_id = $1::uuid and kind = 2
+where key_id = $1::uuid and kind = $2
 for no key update
 `
+
+type LockKeyPoolParams struct {
+	KeyID ident.UUID
+	Kind  int16
+}
 
 type LockKeyPoolRow struct {
 	ID                  int64
@@ -788,8 +796,8 @@ type LockKeyPoolRow struct {
 	ExpiryDue           bool
 }
 
-func (q *Queries) LockKeyPool(ctx context.Context, keyID ident.UUID) (LockKeyPoolRow, error) {
-	row := q.db.QueryRow(ctx, lockKeyPool, keyID)
+func (q *Queries) LockKeyPool(ctx context.Context, arg LockKeyPoolParams) (LockKeyPoolRow, error) {
+	row := q.db.QueryRow(ctx, lockKeyPool, arg.KeyID, arg.Kind)
 	var i LockKeyPoolRow
 	err := row.Scan(
 		&i.ID,
@@ -1055,7 +1063,7 @@ select b.id as balance_pool, l.id as limit_pool, (b.total - b.settled)::bigint a
     (not l.unlimited)::boolean as limited, l.total as key_limit, l.settled as key_spent,
     (l.total - l.free - l.settled)::bigint as key_reserved
 from pools b
-join pools l on l.key_id = $1::uuid and l.account_id = b.account_id
+join pools l on l.key_id = $1::uuid and l.account_id = b.account_id and l.kind = 2
 where b.account_id = $2::uuid and b.kind = 1 and b.key_id is null
 `
 
@@ -1114,6 +1122,7 @@ const readKeyRecord = `-- name: ReadKeyRecord :one
 select a.id as account_id, k.id as key_id, k.project_id, (a.status = 'active' and k.revoked_at is null)::boolean as active,
     (a.status = 'suspended')::boolean as suspended,
     b.id as balance_pool, s.id as slots_pool, coalesce(case when l.unlimited then 0 else l.id end, 0)::bigint as limit_pool,
+    coalesce((select c.id from pools c where c.key_id = k.id and c.kind = 3 and k.max_concurrent_requests is not null), 0)::bigint as key_slots_pool,
     coalesce(a.max_concurrent_requests, 0)::bigint as max_concurrent_requests, coalesce(a.price_multiplier, 0)::bigint as price_multiplier,
     coalesce(a.model_multipliers, '{}')::jsonb as model_multipliers,
     k.expires_at, coalesce(k.paused, false)::boolean as paused, coalesce(k.models, '[]')::jsonb as models, coalesce(k.networks, '[]')::jsonb as networks,
@@ -1127,7 +1136,7 @@ from accounts a
 left join api_keys k on k.id = $1::uuid and k.account_id = a.id
 join pools b on b.account_id = a.id and b.kind = 1 and b.key_id is null
 join pools s on s.account_id = a.id and s.kind = 3 and s.key_id is null
-left join pools l on l.key_id = k.id
+left join pools l on l.key_id = k.id and l.kind = 2
 where a.id = coalesce($2::uuid, (select o.account_id from api_keys o where o.id = $1))
     and ($1::uuid is null or k.id is not null)
 `
@@ -1146,6 +1155,7 @@ type ReadKeyRecordRow struct {
 	BalancePool           int64
 	SlotsPool             int64
 	LimitPool             int64
+	KeySlotsPool          int64
 	MaxConcurrentRequests int64
 	PriceMultiplier       int64
 	ModelMultipliers      []byte
@@ -1169,6 +1179,7 @@ func (q *Queries) ReadKeyRecord(ctx context.Context, arg ReadKeyRecordParams) (R
 		&i.BalancePool,
 		&i.SlotsPool,
 		&i.LimitPool,
+		&i.KeySlotsPool,
 		&i.MaxConcurrentRequests,
 		&i.PriceMultiplier,
 		&i.ModelMultipliers,

@@ -40,32 +40,33 @@ type AdminToken struct {
 }
 
 type ApiKey struct {
-	ID            ident.UUID
-	AccountID     ident.UUID
-	ProjectID     *ident.UUID
-	ExternalID    *string
-	Name          string
-	LookupHash    []byte
-	PepperID      *string
-	Ciphertext    []byte
-	CipherKeyID   *string
-	Hint          string
-	SpendLimit    *int64
-	Description   string
-	Metadata      []byte
-	ExpiresAt     *time.Time
-	ExpiryEventAt *time.Time
-	Paused        bool
-	Models        []byte
-	Networks      []byte
-	RotationID    *ident.UUID
-	RotatedAt     *time.Time
-	PreviousHint  string
-	PreviousUntil *time.Time
-	RevokedAt     *time.Time
-	Revision      int64
-	CreatedAt     time.Time
-	UpdatedAt     time.Time
+	ID                    ident.UUID
+	AccountID             ident.UUID
+	ProjectID             *ident.UUID
+	ExternalID            *string
+	Name                  string
+	LookupHash            []byte
+	PepperID              *string
+	Ciphertext            []byte
+	CipherKeyID           *string
+	Hint                  string
+	SpendLimit            *int64
+	Description           string
+	Metadata              []byte
+	ExpiresAt             *time.Time
+	MaxConcurrentRequests *int32
+	ExpiryEventAt         *time.Time
+	Paused                bool
+	Models                []byte
+	Networks              []byte
+	RotationID            *ident.UUID
+	RotatedAt             *time.Time
+	PreviousHint          string
+	PreviousUntil         *time.Time
+	RevokedAt             *time.Time
+	Revision              int64
+	CreatedAt             time.Time
+	UpdatedAt             time.Time
 }
 
 type AuditArchive struct {

@@ -987,7 +987,7 @@ func (q *Queries) ListEventsBefore(ctx context.Context, arg ListEventsBeforePara
 const lockAlertPools = `-- name: LockAlertPools :many
 select id from pools
 where (account_id = $1::uuid and kind = 1 and key_id is null)
-    or key_id = any (array(select k.id from api_keys k where k.account_id = $1::uuid))
+    or (kind = 2 and key_id = any (array(select k.id from api_keys k where k.account_id = $1::uuid)))
 order by id
 for no key update
 `

@@ -48,10 +48,14 @@ func NoUnits(r *admission.RefusedError) *apierr.Error {
 			),
 		)
 	case wire.NoSlot:
+		owner := "account"
+		if r.OfKey {
+			owner = "API key"
+		}
 		return apierr.New(
 			http.StatusTooManyRequests,
 			apierr.RateLimitExceeded,
-			"This account has too many concurrent requests. Please try again when one of them has finished.",
+			"This "+owner+" has too many concurrent requests. Please try again when one of them has finished.",
 		)
 	case wire.BalanceReserved:
 		return apierr.New(http.StatusPaymentRequired, apierr.InsufficientQuota,
