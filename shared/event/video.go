@@ -27,7 +27,7 @@ type Video struct {
 	RequestID string `json:"request_id"`
 	AccountID string `json:"account_id"`
 	KeyID     string `json:"key_id"`
-	// ProjectID is the project of the key when the job was created; empty if it was in none.
+	// ProjectID is the project of the key when the job was created; empty if it was in none. The control plane sets it.
 	ProjectID string `json:"project_id,omitempty"`
 	Model     string `json:"model"`
 	// Provider, Route and Credential are those of the call that created the job. They are used to poll it.

@@ -316,6 +316,7 @@ func (a *Admission) tryAcquire(ctx context.Context, r Request) (*Reservation, er
 		key:     r.Key,
 		event:   r.Event,
 	}
+	res.event.ProjectID = r.Key.ProjectID // like the windows, it is that of the record that is admitted
 	var err error
 	if res.needs, res.event.Limits, err = a.appendWindows(&r, r.AppendNeeds(res.room[:0])); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)

@@ -3,6 +3,7 @@ package admission
 import (
 	"net/netip"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -131,5 +132,38 @@ func TestRefusalNamesTheLimit(t *testing.T) {
 		}
 		p.stop(t)
 		drained(t, cp)
+	})
+}
+
+// A key moves to another project while its request waits: the request is decided once more, by the limits of the new project, and its
+// event names that.
+func TestRequestCountsInTheProjectThatItsKeyHasMovedTo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cp := newPlane(t, 1_000_000, 100, 1000)
+		p := newProxy(t, cp, 1)
+		inProject := func(r *Request, project string, id int64) {
+			r.Key.ProjectID = project
+			r.Key.Limits = []limit.Limit{{ID: id, Name: "lim", Scope: limit.Project, Window: limit.Window{Period: limit.Forever}}}
+			addPool(cp, limit.Pool(id, 0), 100, time.Time{})
+		}
+		former, now := limitedRequest("small"), limitedRequest("small")
+		inProject(&former, "prj_former", 11)
+		inProject(&now, "prj_now", 12)
+		p.keys.renewed = now.Key
+		p.Admission.bus = &hookBus{line: p.line, before: sync.OnceFunc(func() { p.keys.stale.Store(true) })}
+		res, err := p.Acquire(t.Context(), former)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := res.Start(); err != nil {
+			t.Fatal(err)
+		}
+		res.Finish(func(e *event.Usage) { e.Cost = 4 })
+		last := p.spool.events[len(p.spool.events)-1]
+		if last.ProjectID != "prj_now" || !slices.Equal(last.Limits, []int64{limit.Pool(12, 0)}) {
+			t.Errorf("the event names project %q and %v; want the new project and its window", last.ProjectID, last.Limits)
+		}
+		p.stop(t)
 	})
 }

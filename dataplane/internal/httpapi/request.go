@@ -262,7 +262,6 @@ func (p *pricedRequest) usageEvent() event.Usage {
 		RequestID:       p.x.id,
 		AccountID:       p.key.AccountID,
 		KeyID:           p.key.KeyID,
-		ProjectID:       p.key.ProjectID,
 		Model:           p.model.ID,
 		Format:          string(p.dialect.Format()),
 		Stream:          p.request.Stream,

@@ -132,7 +132,6 @@ func (v *videoCreation) newJob(choice route.Choice) *event.Video {
 		RequestID:     v.x.id,
 		AccountID:     v.key.AccountID,
 		KeyID:         v.key.KeyID,
-		ProjectID:     v.key.ProjectID,
 		Model:         v.model.ID,
 		Provider:      choice.Provider.ID,
 		Route:         choice.ID,

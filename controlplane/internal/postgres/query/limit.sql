@@ -81,6 +81,9 @@ where p.limit_number = @number and p.id < @before
 order by p.id desc
 limit @row_limit;
 
+-- name: ProjectOfKey :one
+select project_id from api_keys where id = @id and account_id = @account_id;
+
 -- name: LimitsOfKey :many
 -- The limits of a key, its project and its account.
 select number, id, project_id, key_id, models from limits

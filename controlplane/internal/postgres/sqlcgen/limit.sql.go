@@ -421,6 +421,22 @@ func (q *Queries) LockOpenWindows(ctx context.Context, arg LockOpenWindowsParams
 	return items, nil
 }
 
+const projectOfKey = `-- name: ProjectOfKey :one
+select project_id from api_keys where id = $1 and account_id = $2
+`
+
+type ProjectOfKeyParams struct {
+	ID        ident.UUID
+	AccountID ident.UUID
+}
+
+func (q *Queries) ProjectOfKey(ctx context.Context, arg ProjectOfKeyParams) (*ident.UUID, error) {
+	row := q.db.QueryRow(ctx, projectOfKey, arg.ID, arg.AccountID)
+	var project_id *ident.UUID
+	err := row.Scan(&project_id)
+	return project_id, err
+}
+
 const removeLimit = `-- name: RemoveLimit :one
 update limits set removed_at = now(), revision = $1, updated_at = now() where id = $2
 returning number, id, account_id, project_id, key_id, name, amount, period, time_zone, length_seconds, anchor_unix, models, removed_at, revision, created_at, updated_at

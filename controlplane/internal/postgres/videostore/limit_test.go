@@ -278,9 +278,9 @@ func TestVideoJobCountsInTheProjectOfItsKey(t *testing.T) {
 		numbers[id], _ = w.limit(100, limit.Window{Period: limit.Forever}, nil, "[]")
 		w.Exec("update limits set project_id = $1 where number = $2", id, numbers[id])
 	}
-	inside := changed(w.job(), func(v *event.Video) { v.ProjectID = ident.Project.Format(own) })
-	outside := w.job()
-	for _, v := range []*event.Video{inside, outside} {
+	inside, outside := w.job(), changed(w.job(), func(v *event.Video) { v.ProjectID = ident.Project.Format(other) }) // as a stale record says
+	for v, project := range map[*event.Video]*ident.UUID{inside: &own, outside: nil} {
+		w.Exec("update api_keys set project_id = $1 where id = $2", project, w.c.Key)
 		refusal, err := w.Insert(t.Context(), v)
 		storetest.Check(t, err)
 		if refusal != nil {
@@ -298,8 +298,9 @@ func TestVideoJobCountsInTheProjectOfItsKey(t *testing.T) {
 		t.Errorf("%d is settled in the project; want 9", got)
 	}
 	again := func(cost money.Nano) *event.Video {
-		return changed(w.job(), func(v *event.Video) { v.ProjectID, v.ExpectedCost = inside.ProjectID, cost })
+		return changed(w.job(), func(v *event.Video) { v.ExpectedCost = cost })
 	}
+	w.Exec("update api_keys set project_id = $1 where id = $2", own, w.c.Key)
 	if refusal, err := w.Insert(t.Context(), again(91)); err != nil || refusal != nil {
 		t.Fatal(refusal, err)
 	}

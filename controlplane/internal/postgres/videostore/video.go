@@ -51,24 +51,15 @@ func (s *Store) Insert(ctx context.Context, v *event.Video) (refusal *event.Vide
 		}
 	}
 
-	of := windowstore.Owner{Account: arg.AccountID, Key: arg.KeyID}
-	if v.ProjectID != "" {
-		if of.Project, err = ident.Project.Parse(v.ProjectID); err != nil {
-			return nil, err
-		}
-	}
-
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
-		refusal, err = create(ctx, sqlcgen.New(tx), &arg, v, of)
+		refusal, err = create(ctx, sqlcgen.New(tx), &arg, v)
 		return postgres.Translate("record video job", err)
 	})
 	return refusal, err
 }
 
 // create records a job in the current windows of the limits that apply to it, unless it is refused.
-func create(
-	ctx context.Context, q *sqlcgen.Queries, arg *sqlcgen.InsertVideoJobParams, v *event.Video, of windowstore.Owner,
-) (*event.VideoRefusal, error) {
+func create(ctx context.Context, q *sqlcgen.Queries, arg *sqlcgen.InsertVideoJobParams, v *event.Video) (*event.VideoRefusal, error) {
 	most, err := q.LockVideoCreations(ctx, arg.AccountID)
 	if err != nil {
 		return nil, err
@@ -82,6 +73,10 @@ func create(
 		return nil, err
 	}
 
+	of, err := ownerOf(ctx, q, arg, v)
+	if err != nil {
+		return nil, err
+	}
 	windows, err := windowstore.Current(ctx, q, of, v.Model)
 	if err != nil {
 		return nil, err
@@ -100,6 +95,20 @@ func create(
 	}
 
 	return nil, q.InsertVideoJob(ctx, *arg)
+}
+
+// ownerOf sets the project of a job to that of its key, whatever the proxy says: the key may have moved while the proxy prepared the job.
+func ownerOf(ctx context.Context, q *sqlcgen.Queries, arg *sqlcgen.InsertVideoJobParams, v *event.Video) (windowstore.Owner, error) {
+	of := windowstore.Owner{Account: arg.AccountID, Key: arg.KeyID}
+	project, err := q.ProjectOfKey(ctx, sqlcgen.ProjectOfKeyParams{ID: arg.KeyID, AccountID: arg.AccountID})
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return of, fmt.Errorf("find project: %w", err)
+	}
+	v.ProjectID = ""
+	if project != nil {
+		of.Project, v.ProjectID = *project, ident.Project.Format(*project)
+	}
+	return of, nil
 }
 
 // checkUnbilled returns why a further job is refused, or nil. The reasons are in the order of those of a lease batch.
