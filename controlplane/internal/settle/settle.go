@@ -161,8 +161,9 @@ func newItem(session int64, decoded *event.BatchEvent) Item {
 const (
 	ReasonUnknownKey   = "there is no such key"
 	ReasonOtherAccount = "the key belongs to another account"
-	// ReasonUnknownProject is that of an event that names a project that does not exist or is that of another account.
-	ReasonUnknownProject = "the account has no such project"
+	// ReasonOtherProject is that of an event that names a project of another account. One that does not exist was lost with commits,
+	// like the move of the key into it: the request is charged.
+	ReasonOtherProject = "the project belongs to another account"
 	// ReasonUnknownWindow is that of an event that names windows of limits that are not those of its key, project or account.
 	ReasonUnknownWindow = "there is no such window of a limit of the key"
 	ReasonConflict      = "altered duplicate of a settled request"

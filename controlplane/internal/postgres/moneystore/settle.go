@@ -215,8 +215,8 @@ func (t *settleTx) findPools() error {
 			t.quarantineReasons[i], c.Invalid = settle.ReasonUnknownKey, true
 		case row.AccountID != item.AccountID:
 			t.quarantineReasons[i], c.Invalid = settle.ReasonOtherAccount, true
-		case !owners.HasProject(of):
-			t.quarantineReasons[i], c.Invalid = settle.ReasonUnknownProject, true
+		case owners.Foreign(of):
+			t.quarantineReasons[i], c.Invalid = settle.ReasonOtherProject, true
 		case !owners.Own(item.Event.Limits, of):
 			t.quarantineReasons[i], c.Invalid = settle.ReasonUnknownWindow, true
 		default:

@@ -232,8 +232,8 @@ func TestRequestsCountInTheProjectOfTheirAdmission(t *testing.T) {
 		{ident.UUID{}, nil, ""},
 		{now, pool, settle.ReasonUnknownWindow},
 		{ident.UUID{}, pool, settle.ReasonUnknownWindow},
-		{foreign, nil, settle.ReasonUnknownProject},
-		{ident.New(), nil, settle.ReasonUnknownProject},
+		{foreign, nil, settle.ReasonOtherProject},
+		{ident.New(), nil, ""}, // Postgres has lost it with commits
 	} {
 		e := c.Event(s, int64(i+1), 4)
 		e.Limits = tt.limits

@@ -44,9 +44,10 @@ func FindOwners(ctx context.Context, q *sqlcgen.Queries, windows []int64, projec
 	return o, nil
 }
 
-// HasProject reports whether the project is one of the account, or there is none.
-func (o *Owners) HasProject(of Owner) bool {
-	return of.Project.IsZero() || o.projects[of.Project] == of.Account
+// Foreign reports whether the project is one of another account.
+func (o *Owners) Foreign(of Owner) bool {
+	owner, known := o.projects[of.Project]
+	return known && owner != of.Account
 }
 
 // Own reports whether windows are different ones of limits of the account, the project or the key.
