@@ -1742,7 +1742,10 @@ type EventData struct {
 	Percent *int `json:"percent,omitempty"`
 
 	// Period The period of the windows of the limit, as in LimitPeriod.
-	Period     *string `json:"period,omitempty"`
+	Period *string `json:"period,omitempty"`
+
+	// ProjectID The project of a limit of a project.
+	ProjectID  *string `json:"project_id,omitempty"`
 	ProviderID *string `json:"provider_id,omitempty"`
 
 	// Reason The reason of the refusal: `key_rejected` or `quota_exhausted`; or `source_failing` or `source_failed` if it cannot be renewed.
@@ -1757,7 +1760,7 @@ type EventData struct {
 	// ResetsAt When the window ends; absent for one that does not.
 	ResetsAt *time.Time `json:"resets_at,omitempty"`
 
-	// Scope Whose limit it is: `account` or `key`.
+	// Scope Whose limit it is: `account`, `project` or `key`.
 	Scope      *string `json:"scope,omitempty"`
 	SpendLimit *string `json:"spend_limit,omitempty"`
 

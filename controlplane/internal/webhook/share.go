@@ -14,7 +14,7 @@ var shares = [...]int16{50, 80, 100}
 
 // Window is the state of a window of a limit that its alarms are computed from.
 type Window struct {
-	// AccountID is the owner; KeyID is zero for a limit of an account.
+	// AccountID is the owner; KeyID is zero for a limit of an account or a project.
 	AccountID, KeyID ident.UUID
 	Limit            LimitFacts
 	// Amount is the amount of the window, Spent what its requests have cost; both since it was last reset.
@@ -25,11 +25,13 @@ type Window struct {
 
 // LimitFacts identify a limit and one of its windows in an event.
 type LimitFacts struct {
-	ID       string       `json:"limit_id"`
-	Name     string       `json:"limit_name,omitempty"`
-	Scope    limit.Scope  `json:"scope"`
-	Period   limit.Period `json:"period"`
-	StartsAt time.Time    `json:"starts_at"`
+	ID    string      `json:"limit_id"`
+	Name  string      `json:"limit_name,omitempty"`
+	Scope limit.Scope `json:"scope"`
+	// ProjectID is empty unless it is a limit of a project.
+	ProjectID string       `json:"project_id,omitempty"`
+	Period    limit.Period `json:"period"`
+	StartsAt  time.Time    `json:"starts_at"`
 	// ResetsAt is when the window ends; nil if it does not.
 	ResetsAt *time.Time `json:"resets_at,omitempty"`
 }

@@ -76,8 +76,11 @@ func alarmWindow(r *sqlcgen.WindowAlarmsRow) webhook.Window {
 		Spent:  r.Spent,
 		Raised: webhook.AlarmSet(r.RaisedAlarms),
 	}
-	if r.KeyID != nil {
+	switch {
+	case r.KeyID != nil:
 		w.Limit.Scope = limit.Key
+	case r.ProjectID != nil:
+		w.Limit.Scope, w.Limit.ProjectID = limit.Project, projectName(r.ProjectID)
 	}
 	return w
 }

@@ -333,7 +333,7 @@ on conflict (id) do nothing;
 
 -- name: WindowAlarms :many
 -- What the alarms of windows are computed from, without those of removed limits.
-select p.id, p.account_id, l.key_id, l.id as limit_id, l.name, l.period, p.starts_at::timestamptz as starts_at, p.ends_at,
+select p.id, p.account_id, l.project_id, l.key_id, l.id as limit_id, l.name, l.period, p.starts_at::timestamptz as starts_at, p.ends_at,
     (p.total - p.forgiven)::bigint as amount, (p.settled - p.forgiven)::bigint as spent, p.raised_alarms
 from pools p
 join limits l on l.number = p.limit_number

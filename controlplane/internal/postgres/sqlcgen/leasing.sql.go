@@ -1532,7 +1532,7 @@ func (q *Queries) UpsertLeases(ctx context.Context, arg UpsertLeasesParams) erro
 }
 
 const windowAlarms = `-- name: WindowAlarms :many
-select p.id, p.account_id, l.key_id, l.id as limit_id, l.name, l.period, p.starts_at::timestamptz as starts_at, p.ends_at,
+select p.id, p.account_id, l.project_id, l.key_id, l.id as limit_id, l.name, l.period, p.starts_at::timestamptz as starts_at, p.ends_at,
     (p.total - p.forgiven)::bigint as amount, (p.settled - p.forgiven)::bigint as spent, p.raised_alarms
 from pools p
 join limits l on l.number = p.limit_number
@@ -1543,6 +1543,7 @@ order by p.id
 type WindowAlarmsRow struct {
 	ID           int64
 	AccountID    ident.UUID
+	ProjectID    *ident.UUID
 	KeyID        *ident.UUID
 	LimitID      ident.UUID
 	Name         string
@@ -1567,6 +1568,7 @@ func (q *Queries) WindowAlarms(ctx context.Context, ids []int64) ([]WindowAlarms
 		if err := rows.Scan(
 			&i.ID,
 			&i.AccountID,
+			&i.ProjectID,
 			&i.KeyID,
 			&i.LimitID,
 			&i.Name,

@@ -198,3 +198,31 @@ func TestConcurrentSettlementsAlertEachShareOnce(t *testing.T) {
 	}
 	w.CheckNoDeadlock(dbs...)
 }
+
+// The alert of a limit of a project names the project.
+func TestShareOfALimitOfAProjectNamesTheProject(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	db := w.Replica()
+	c, project := w.Customer(10_000, storetest.Unlimited, 5), ident.New()
+	l, pool := w.limit(db, c, 1000, limit.Window{Period: limit.Day, TimeZone: "UTC"})
+	w.Exec("insert into projects (id, account_id, name, revision) values ($1, $2, 'project', 1)", project, c.Account)
+	w.Exec("update limits set project_id = $1 where number = $2", project, l.Number)
+	w.events()
+	e := c.Event(w.Session(leasestore.NewLeases(db), "proxy"), 1, 600)
+	e.ProjectID, e.Limits = ident.Project.Format(project), []int64{pool}
+	w.Settle(db, e)
+	for _, text := range w.events() {
+		if facts, ok := strings.CutPrefix(text, string(webhook.LimitShareSpent)+" "); ok {
+			var f webhook.Facts
+			if err := json.Unmarshal([]byte(facts), &f); err != nil {
+				t.Fatal(err)
+			}
+			if f.Limit.Scope != limit.Project || f.Limit.ProjectID != e.ProjectID {
+				t.Errorf("got %+v; want the project", f.Limit)
+			}
+			return
+		}
+	}
+	t.Error("there is no alert")
+}
