@@ -212,3 +212,34 @@ func TestMessageBetaParameters(t *testing.T) {
 		}
 	}
 }
+
+func TestCacheScopeNeedsItsBeta(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Config{})
+	const scope = `"cache_control":{"type":"ephemeral","scope":"global"}`
+	for name, tt := range map[string]struct {
+		change map[string]string
+		strict bool
+	}{
+		"of the request": {map[string]string{"cache_control": `{"type":"ephemeral","scope":"global"}`}, true},
+		"of the system":  {map[string]string{"system": `[{"type":"text","text":"x",` + scope + `}]`}, true},
+		"of a tool":      {map[string]string{"tools": `[{"name":"f","input_schema":{"type":"object"},` + scope + `}]`}, true},
+		"of a block":     {map[string]string{"messages": `[{"role":"user","content":[{"type":"text","text":"x",` + scope + `}]}]`}, true},
+		"none":           {map[string]string{"system": `[{"type":"text","text":"x","cache_control":{"type":"ephemeral","ttl":"1h"}}]`}, false},
+		"null":           {map[string]string{"cache_control": `{"type":"ephemeral","scope":null}`}, false},
+		"of a schema": {map[string]string{
+			"tools": `[{"name":"f","input_schema":{"type":"object","properties":{` + `"cache_control":{"type":"string","scope":"global"}}}}]`,
+		}, false},
+	} {
+		for beta, want := range map[string]int{"": 400, "context-management-2025-06-27": 400, "prompt-caching-scope-2026-01-05": 200} {
+			if !tt.strict {
+				want = 200
+			}
+			r := b.request(t, http.MethodPost, paths[Messages], bodyOf(Messages, tt.change))
+			r.Header.Set("Anthropic-Beta", beta)
+			if got := do(t, r).StatusCode; got != want {
+				t.Errorf("%s, beta %q: answered %d; want %d", name, beta, got, want)
+			}
+		}
+	}
+}

@@ -20,7 +20,7 @@ func checkNested(f Format, m members, h http.Header) *fault {
 	case Responses:
 		return firstFault(checkInput(m), checkState(m), checkTools(f, m), checkMetadata(f, m))
 	case Messages:
-		return firstFault(checkMessageTurns(m, h), checkThinking(m), checkTools(f, m))
+		return firstFault(checkMessageTurns(m, h), checkThinking(m), checkTools(f, m), checkCacheScopes(m, h))
 	case Images:
 		if m.has("partial_images") && !m.isTrue("stream") {
 			return f.refused("invalid_value", "partial_images", "only possible with stream")
@@ -29,6 +29,49 @@ func checkNested(f Format, m members, h http.Header) *fault {
 		return checkReference(m)
 	}
 	return nil
+}
+
+// checkCacheScopes refuses a scope of a cache breakpoint, wherever one may stand, without the beta feature that knows it.
+func checkCacheScopes(m members, h http.Header) *fault {
+	if enabled("prompt-caching-scope-", h) {
+		return nil
+	}
+	for _, name := range []string{"cache_control", "system", "tools", "messages"} {
+		var value any
+		if json.Unmarshal(m[name], &value) != nil {
+			continue
+		}
+		if at := findScope(map[string]any{name: value}); at != "" {
+			return Messages.unknown(at)
+		}
+	}
+	return nil
+}
+
+// findScope returns the path of a scope in a breakpoint, empty if there is none. Names in the input and in the schema of a
+// tool are the client's own.
+func findScope(value any) string {
+	switch value := value.(type) {
+	case []any:
+		for i, item := range value {
+			if at := findScope(item); at != "" {
+				return fmt.Sprintf("%d.%s", i, at)
+			}
+		}
+	case map[string]any:
+		for name, item := range value {
+			if name == "input" || name == "input_schema" {
+				continue
+			}
+			if breakpoint, ok := item.(map[string]any); ok && name == "cache_control" && breakpoint["scope"] != nil {
+				return name + ".scope"
+			}
+			if at := findScope(item); at != "" {
+				return name + "." + at
+			}
+		}
+	}
+	return ""
 }
 
 func firstFault(faults ...*fault) *fault {
