@@ -126,11 +126,13 @@ func (r *Request) Release() {
 func (r *Request) OwnBody() { r.ownsBody = true }
 
 // EstimateInput estimates the tokens of the prompt from the length of the members that carry it: a quarter of the bytes
-// of its text, rounded up. Media count as perImage tokens each and, unless they are images, as a sixteenth of their bytes
-// in addition: documents and audio are compressed, and base64 makes them longer.
+// of its text, rounded up, and three quarters of those that have no words, because base64 has three tokens for four
+// letters. Media count as perImage tokens each and, unless they are images, as a sixteenth of their bytes in addition:
+// documents and audio are compressed, and base64 makes them longer. Plain text in base64 is not compressed: three sixteenths.
 func (r *Request) EstimateInput(perImage int64) int64 {
 	size := r.promptSize()
-	return EstimateTokens(int64(size.Bytes-size.MediaBytes)) + int64(size.MediaParts)*perImage + int64(size.FileBytes/16)
+	return EstimateTokens(int64(size.Bytes-size.MediaBytes+2*size.DenseBytes)) + int64(size.MediaParts)*perImage +
+		int64(size.FileBytes/16+size.PlainBytes/8)
 }
 
 // TextLength returns how many bytes of text a model has to read at least: those of the prompt without media and tools. Some
@@ -154,7 +156,7 @@ const fileAddressTokens = 100_000
 func (r *Request) MaxFileTokens() (tokens, addressed int64) {
 	size := r.promptSize()
 	addressed = int64(size.FileAddresses) * fileAddressTokens
-	return EstimateTokens(int64(size.FileBytes)) - int64(size.FileBytes/16) + addressed, addressed
+	return EstimateTokens(int64(size.FileBytes)) - int64(size.FileBytes/16+size.PlainBytes/8) + addressed, addressed
 }
 
 // promptSize returns the size of the members that carry the prompt.
@@ -168,6 +170,8 @@ func (r *Request) promptSize() (sum jsonspan.Size) {
 		sum.MediaBytes += m.Size.MediaBytes
 		sum.MediaParts += m.Size.MediaParts
 		sum.FileBytes += m.Size.FileBytes
+		sum.PlainBytes += m.Size.PlainBytes
+		sum.DenseBytes += m.Size.DenseBytes
 		sum.FileAddresses += m.Size.FileAddresses
 	}
 	return sum

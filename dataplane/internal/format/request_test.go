@@ -260,6 +260,9 @@ func TestEstimateInputCountsMediaByNumber(t *testing.T) {
 		{"null", `{"model":"m","text":null}`, 0},
 		{"pictures", `{"model":"m","parts":[` + picture + `,"abc",` + picture + `]}`, 11 + 2*1000},
 		{"a document", `{"model":"m","parts":[` + document + `]}`, 5 + 1000 + 250},
+		{"plain text in base64", `{"model":"m","parts":[` + strings.Replace(document, "application/pdf", "text/plain; p=1 ", 1) + `]}`, 5 + 1000 + 250 + 500},
+		// Public tokenizers make 0.68 (o200k_base) and 0.72 (cl100k_base) tokens a byte of it.
+		{"base64 as text", `{"model":"m","text":"` + strings.Repeat("QUJD", 1000) + `"}`, 3001},
 	}
 	for _, tt := range tests {
 		if got := read(t, tt.body).EstimateInput(1000); got != tt.want {

@@ -1,6 +1,10 @@
 package jsonspan
 
-import "bytes"
+import (
+	"bytes"
+	"encoding/base64"
+	"unicode/utf8"
+)
 
 // Size is the length of a value: how much of it is text that a model may read, and how much is media.
 type Size struct {
@@ -12,7 +16,11 @@ type Size struct {
 	// MediaParts is the number of media.
 	MediaParts int
 	// FileBytes is the part of MediaBytes that is no image: documents and audio, whose tokens grow with their length.
-	FileBytes int
+	// PlainBytes is the part of FileBytes that is plain text in base64, whose tokens are those of a text.
+	FileBytes, PlainBytes int
+	// DenseBytes is the part of the text that has no words, such as base64 and hexadecimal digits: a token of it is much
+	// shorter than one of a word.
+	DenseBytes int
 	// Addresses is the number of MediaParts that are only named by an address, and FileAddresses that of those that are no
 	// images: documents, audio and videos of unknown length.
 	Addresses, FileAddresses int
@@ -64,24 +72,41 @@ func (p place) inside(name []byte, depth int) place {
 	return prose
 }
 
-// addString counts a string if it is media: by its member, and by what it is. Text that only looks like media must not
-// count as media, otherwise a client could hide a prompt from the estimate.
+// addString counts a string that is the value of a member, or an element of a list if name is nil.
 func (s *Size) addString(p place, name, text []byte) {
+	if !s.addMedia(p, name, text) && (p == opaque || !isSealed(name)) {
+		s.DenseBytes += denseBytes(text)
+	}
+}
+
+// isSealed reports whether a member of a message has what only the provider reads: its tokens are those of the text that is
+// encrypted.
+func isSealed(name []byte) bool {
+	switch string(name) {
+	case "encrypted_content", "signature", "thought_signature", "thoughtSignature", "data":
+		return true
+	}
+	return false
+}
+
+// addMedia counts a string if it is media: by its member, and by what it is. Text that only looks like media must not
+// count as media, otherwise a client could hide a prompt from the estimate.
+func (s *Size) addMedia(p place, name, text []byte) bool {
 	switch string(name) {
 	case "url", "data":
 		if p != carrier && p != fileCarrier {
-			return
+			return false
 		}
 	case "image_url", "video_url", "file_url", "file_data", "b64_json":
 		if p == opaque {
-			return
+			return false
 		}
 	case "result": // of an image tool, in the history of a conversation
 		if p != prose || !hasImageBytes(text) {
-			return
+			return false
 		}
 	default:
-		return
+		return false
 	}
 
 	if isAddress(text) {
@@ -89,18 +114,25 @@ func (s *Size) addString(p place, name, text []byte) {
 		if p == fileCarrier || string(name) == "file_url" || string(name) == "video_url" {
 			s.FileAddresses++
 		}
-	} else {
-		isImage, isFile := classify(text)
-		if !isImage && !isFile {
-			return
-		}
-		if isFile {
-			s.FileBytes += len(text)
-		}
+	} else if !s.addFile(text) {
+		return false
 	}
 
 	s.MediaBytes += len(text)
 	s.MediaParts++
+	return true
+}
+
+// addFile counts a text that is an image, a document or audio, and reports whether it is.
+func (s *Size) addFile(text []byte) bool {
+	isImage, isFile := classify(text)
+	if isFile {
+		s.FileBytes += len(text)
+		if isPlainText(text) {
+			s.PlainBytes += len(text)
+		}
+	}
+	return isImage || isFile
 }
 
 // endObject corrects the sizes at the end of an object with the type kind, as written, nil if it has none. before are the
@@ -112,7 +144,9 @@ func (s *Size) endObject(p place, before *Size, kind []byte) {
 	case kind == nil:
 	case p == carrier:
 		if string(kind) == `"text"` {
+			dense := before.DenseBytes + s.MediaBytes - before.MediaBytes // it looks like base64, and is read as it is
 			*s = *before
+			s.DenseBytes = dense
 		}
 	case p == prose && s.Addresses > before.Addresses:
 		switch text, _ := Text(nil, kind); string(text) {
@@ -195,3 +229,89 @@ func isAlphabet(b []byte) bool {
 	}
 	return true
 }
+
+// isPlainText reports whether a file in base64 begins with text.
+func isPlainText(text []byte) bool {
+	if rest, isURL := bytes.CutPrefix(text, []byte("data:")); isURL {
+		header, content, _ := bytes.Cut(rest[:min(len(rest), maxMediaType+plainSample)], []byte(","))
+		if bytes.HasPrefix(header, []byte("text/")) {
+			return true
+		}
+		text = content
+	}
+
+	var begin [plainSample / 4 * 3]byte
+	n, _ := base64.StdEncoding.Decode(begin[:], text[:min(len(text)/4*4, plainSample)])
+	if n == 0 || bytes.HasPrefix(begin[:n], []byte("%PDF")) {
+		return false
+	}
+	return !bytes.ContainsFunc(begin[:n], func(r rune) bool {
+		return r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == utf8.RuneError
+	})
+}
+
+// plainSample is how much of a file isPlainText reads, a multiple of four. A letter of several bytes at its end would be
+// taken for none, so it reads ASCII text only.
+const plainSample = 64
+
+// denseRun is how long a run of letters and digits without a space is that has no words: longer than words and names.
+const denseRun = 32
+
+// denseBytes returns how many bytes of a text are in runs of base64, hexadecimal digits or the like. It reads one byte of
+// each denseRun bytes and, where that could be in a run, its surroundings.
+func denseBytes(text []byte) (n int) {
+	for at, end := denseRun-1, 0; at < len(text); {
+		if !dense[text[at]] {
+			at += denseRun
+			continue
+		}
+
+		start := at
+		for start > end && dense[text[start-1]] {
+			start--
+		}
+
+		end = denseEnd(text, start, at+1)
+
+		if run := text[start:end]; len(run) >= denseRun && hasLetters(run) {
+			n += len(run)
+		}
+		at = end + denseRun
+	}
+	return n
+}
+
+// denseEnd returns the end of the run that begins at start and has text[end-1].
+func denseEnd(text []byte, start, end int) int {
+	for end < len(text) {
+		switch {
+		case end-start >= 2*denseRun && end+7 < len(text) &&
+			dense[text[end]] && dense[text[end+3]] && dense[text[end+5]] && dense[text[end+7]]:
+			end += 8 // prose has no run as long as this, so samples do
+		case dense[text[end]], text[end] == '\\' && end+1 < len(text) && text[end+1] == '/':
+			end++
+		default:
+			return end
+		}
+	}
+	return end
+}
+
+// hasLetters reports whether a run is more than a line of dashes, by its first bytes.
+func hasLetters(run []byte) bool {
+	letters := 0
+	for _, c := range run[:denseRun] {
+		if c|0x20 >= 'a' && c|0x20 <= 'z' || isDigit(c) {
+			letters++
+		}
+	}
+	return letters > denseRun/2
+}
+
+// dense are the letters of base64 in either alphabet.
+var dense = func() (set [256]bool) {
+	for c := range set {
+		set[c] = isAlphabet([]byte{byte(c)}) && c != '\\'
+	}
+	return set
+}()

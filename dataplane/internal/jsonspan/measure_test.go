@@ -62,7 +62,7 @@ func TestSizeCountsMediaSeparately(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			want := Size{Bytes: len(tt.raw), MediaBytes: tt.media, MediaParts: tt.parts, FileBytes: tt.files}
-			withoutAddresses := func(s Size) Size { s.Addresses, s.FileAddresses = 0, 0; return s }
+			withoutAddresses := func(s Size) Size { s.Addresses, s.FileAddresses, s.PlainBytes, s.DenseBytes = 0, 0, 0, 0; return s }
 			if got := withoutAddresses(measure("messages", []byte(tt.raw))); got != want {
 				t.Errorf("measure = %+v; want %+v", got, want)
 			}
@@ -73,13 +73,74 @@ func TestSizeCountsMediaSeparately(t *testing.T) {
 			if it, _ := o.Get("messages"); withoutAddresses(it.Size) != want {
 				t.Errorf("Member.Size = %+v; want %+v", it.Size, want)
 			}
-			if tools, _ := o.Get("tools"); tools.Size != (Size{Bytes: len(tt.raw)}) {
+			if tools, _ := o.Get("tools"); withoutAddresses(tools.Size) != (Size{Bytes: len(tt.raw)}) {
 				t.Errorf("the Size of tools = %+v; want text only", tools.Size)
 			}
 			if last, _ := o.Get("last"); last.Size != (Size{Bytes: 1}) {
 				t.Errorf("the next member's Size = %+v; want one byte", last.Size)
 			}
 		})
+	}
+}
+
+func TestTextWithoutWordsIsDense(t *testing.T) {
+	t.Parallel()
+	base64 := strings.Repeat("QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVo0Njc4", 40) // 1600 bytes
+	for name, tt := range map[string]struct {
+		raw  string
+		want int
+	}{
+		"words":             {`[{"role":"user","content":"` + strings.Repeat("the internationalisation of a name ", 99) + `"}]`, 0},
+		"code":              {`[{"role":"user","content":"` + strings.Repeat(`if err := s.handler.ServeHTTP(w,r);err!=nil{\n`, 99) + `"}]`, 0},
+		"a table":           {`[{"role":"user","content":"` + strings.Repeat("-", 999) + `"}]`, 0},
+		"Chinese":           {`[{"role":"user","content":"` + strings.Repeat("这是一个没有空格的句子", 99) + `"}]`, 0},
+		"base64 alone":      {`[{"role":"user","content":"` + base64 + `"}]`, 1600},
+		"base64 in a part":  {`[{"role":"user","content":[{"type":"text","text":"` + base64 + `"}]}]`, 1600},
+		"base64 of an URL":  {`[{"role":"user","content":[{"type":"text","text":"data:image/png;base64,` + base64 + `"}]}]`, 1600},
+		"between words":     {`[{"role":"user","content":"` + strings.Repeat("some words ", 99) + base64 + strings.Repeat(" and more", 99) + `"}]`, 1600},
+		"in lines of 76":    {`[{"role":"user","content":"` + strings.Repeat(base64[:76]+`\n`, 20) + `"}]`, 20*76 + 19}, // and the n of each line but the last
+		"escaped slashes":   {`[{"role":"user","content":"` + strings.Repeat(base64[:40]+`\/`, 20) + `"}]`, 20 * 42},
+		"hexadecimal":       {`[{"role":"user","content":"` + strings.Repeat("0123456789abcdef", 20) + `"}]`, 320},
+		"in a list":         {`["` + base64 + `"]`, 1600},
+		"arguments":         {`[{"role":"assistant","tool_calls":[{"function":{"arguments":"{\"data\":\"` + base64 + `\"}"}}]}]`, 1600},
+		"an image":          {`[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,` + base64 + `"}}]}]`, 0},
+		"encrypted":         {`[{"type":"reasoning","encrypted_content":"` + base64 + `"}]`, 0},
+		"redacted thinking": {`[{"role":"assistant","content":[{"type":"redacted_thinking","data":"` + base64 + `"}]}]`, 0},
+		"a plain source":    {`[{"role":"user","content":[{"type":"document","source":{"type":"text","media_type":"text/plain","data":"` + base64 + `"}}]}]`, 1600},
+	} {
+		if got := measure("messages", []byte(tt.raw)); got.DenseBytes < tt.want || got.DenseBytes > tt.want+tt.want/50 {
+			t.Errorf("%s: %d dense bytes of %d; want %d", name, got.DenseBytes, got.Bytes, tt.want)
+		}
+		var o Object
+		if err := o.Parse([]byte(`{"messages":` + tt.raw + `,"last":1}`)); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		got, _ := o.Get("messages")
+		if want := measure("messages", []byte(tt.raw)); got.Size != want {
+			t.Errorf("%s: the member has %+v; want %+v", name, got.Size, want)
+		}
+	}
+}
+
+func TestPlainTextFilesAreToldFromOthers(t *testing.T) {
+	t.Parallel()
+	const words, pdf = "VGhlIHF1aWNrIGJyb3duIGZveCBqdW1wcyBvdmVyIHRoZSBsYXp5IGRvZy4g", "JVBERi0xLjcKJeLjz9MKMSAwIG9iago8PC9UeXBlIC9DYXRhbG9nPj4KZW5kb2Jq"
+	for name, tt := range map[string]struct {
+		data  string
+		plain bool
+	}{
+		"typed":     {"data:text/plain;base64," + words, true},
+		"untyped":   {words, true},
+		"markdown":  {"data:application/octet-stream;base64," + words, true},
+		"PDF":       {"data:application/pdf;base64," + pdf, false},
+		"bare PDF":  {pdf, false},
+		"binary":    {"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8gISIjJCUmJygpKissLS4v", false},
+		"too short": {"QQ==", true},
+	} {
+		size := measure("messages", []byte(`[{"role":"user","content":[{"type":"input_file","file_data":"`+tt.data+`"}]}]`))
+		if want := map[bool]int{true: size.FileBytes}[tt.plain]; size.PlainBytes != want || size.FileBytes != len(tt.data) {
+			t.Errorf("%s: %+v; want %d bytes of plain text", name, size, want)
+		}
 	}
 }
 
@@ -95,7 +156,7 @@ func measure(name string, raw []byte) Size {
 func (s *Size) walk(p place, name, raw []byte, depth int) {
 	switch KindOf(raw) {
 	case KindString:
-		if name != nil && len(raw) > 1 { // a text that is not JSON may end anywhere
+		if len(raw) > 1 { // a text that is not JSON may end anywhere
 			s.addString(p, name, raw[1:len(raw)-1])
 		}
 	case KindArray:

@@ -62,6 +62,8 @@ func (o *Object) scanObject(i, depth int) int {
 					MediaBytes:    o.sizes.MediaBytes - before.MediaBytes,
 					MediaParts:    o.sizes.MediaParts - before.MediaParts,
 					FileBytes:     o.sizes.FileBytes - before.FileBytes,
+					PlainBytes:    o.sizes.PlainBytes - before.PlainBytes,
+					DenseBytes:    o.sizes.DenseBytes - before.DenseBytes,
 					Addresses:     o.sizes.Addresses - before.Addresses,
 					FileAddresses: o.sizes.FileAddresses - before.FileAddresses,
 				},
@@ -134,6 +136,9 @@ func (o *Object) scanArray(i, depth int) int {
 		if i = o.scanValue(start, depth+1); i < 0 {
 			o.prependPath("", "["+strconv.Itoa(n)+"]")
 			return -1
+		}
+		if body[start] == '"' {
+			o.sizes.addString(o.place, nil, body[start+1:i-1])
 		}
 
 		i = SkipSpace(body, i)
