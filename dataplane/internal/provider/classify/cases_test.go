@@ -101,7 +101,7 @@ func TestCasesAreClassifiedAsExpected(t *testing.T) {
 		"cases.jsonl":     692,
 		"collected.jsonl": 189,
 		"heldout.jsonl":   246,
-		"kinds.jsonl":     512,
+		"kinds.jsonl":     514,
 		"unseen.jsonl":    198,
 		"fresh.jsonl":     214,
 		"public.jsonl":    535,
