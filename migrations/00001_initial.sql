@@ -908,6 +908,20 @@ create table routes (
 );
 create index routes_model_idx on routes (model_id);
 
+-- What providers charge the operator. The newest version of a route is in force. The rows outlive the route: usage that is
+-- settled late needs the version of its time.
+create table provider_prices (
+    version bigint generated always as identity primary key,
+    route_id text not null,
+    -- null: the price is unknown from then on
+    sheet jsonb,
+    effective_from timestamptz not null,
+    created_at timestamptz not null default now()
+);
+create index provider_prices_route_idx on provider_prices (route_id, version);
+create trigger provider_prices_append_only before update or delete or truncate on provider_prices
+    for each statement execute function reject_change();
+
 create table model_grants (
     account_id uuid not null references accounts (id),
     model_id text not null references models (id),
@@ -1304,7 +1318,7 @@ create table commit_markers (
 -- +goose Down
 drop function keep_traffic_partitions(timestamptz);
 drop table traffic_coverage, traffic_minutes, traffic_hours, traffic_refusals, console_sessions, commit_markers, replicas, rotations, data_keys, idempotency_keys, audit_log, audit_archives, admin_tokens, webhook_attempts,
-    webhook_deliveries, webhook_events, webhook_secrets, webhook_endpoints, outbox, video_jobs, model_grants, routes, scheduled_prices,
+    webhook_deliveries, webhook_events, webhook_secrets, webhook_endpoints, outbox, video_jobs, model_grants, provider_prices, routes, scheduled_prices,
     model_prices, models, provider_credentials, providers, quarantine, ledger_check_sums, ledger_check_state, ledger_checks, usage_daily_models, usage_weekly;
 drop function update_rollups(usage_daily[]);
 drop table usage_daily, usage_months, usage_records, credits, ledger_entries, ledger_transactions, lease_responses, leases, proxy_sessions, pools, limits,

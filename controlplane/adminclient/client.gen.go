@@ -46,6 +46,7 @@ const (
 	CatalogChangeKindModel          CatalogChangeKind = "model"
 	CatalogChangeKindPrice          CatalogChangeKind = "price"
 	CatalogChangeKindProvider       CatalogChangeKind = "provider"
+	CatalogChangeKindProviderPrice  CatalogChangeKind = "provider_price"
 	CatalogChangeKindRoute          CatalogChangeKind = "route"
 	CatalogChangeKindScheduledPrice CatalogChangeKind = "scheduled_price"
 	CatalogChangeKindSettings       CatalogChangeKind = "settings"
@@ -1237,6 +1238,9 @@ type CatalogRoute struct {
 	// Provider The id of a provider of the catalog.
 	Provider string `json:"provider"`
 
+	// ProviderPrice What the provider charges the operator on this route, in the system's currency. From it the provider cost of each request is computed. Accounts and proxies do not get it. Absent: unknown.
+	ProviderPrice *CatalogPrice `json:"provider_price,omitempty"`
+
 	// UpstreamModel The name of the model at the provider.
 	UpstreamModel string `json:"upstream_model"`
 
@@ -1276,6 +1280,9 @@ type CatalogRoutePatch struct {
 
 	// Provider The id of a provider of the catalog.
 	Provider *string `json:"provider,omitempty"`
+
+	// ProviderPrice What the provider charges the operator on this route, in the system's currency. From it the provider cost of each request is computed. Accounts and proxies do not get it. Absent: unknown.
+	ProviderPrice *CatalogPrice `json:"provider_price,omitempty"`
 
 	// UpstreamModel The name of the model at the provider.
 	UpstreamModel *string `json:"upstream_model,omitempty"`

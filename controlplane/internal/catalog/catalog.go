@@ -89,8 +89,10 @@ type Model struct {
 	// Scheduled are the future prices, earliest first.
 	Scheduled []Scheduled
 	// Routes are keyed by id.
-	Routes    map[string]catalogkv.Route
-	CreatedAt time.Time
+	Routes map[string]catalogkv.Route
+	// ProviderSheets are the provider's prices in force, by the id of the route; those of routes without one are missing.
+	ProviderSheets map[string]price.Sheet
+	CreatedAt      time.Time
 }
 
 // Entry is an entry of the catalog's KV bucket; a nil Payload deletes it.

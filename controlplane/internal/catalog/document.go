@@ -97,6 +97,8 @@ type RouteEntry struct {
 	Enabled       *bool                                 `json:"enabled,omitempty"`
 	FirstToken    Duration                              `json:"first_token_timeout,omitzero"`
 	Params        map[catalogkv.Format]catalogkv.Params `json:"params,omitempty"`
+	// ProviderPrice is what the provider charges the operator. Proxies and accounts do not get it.
+	ProviderPrice *PriceEntry `json:"provider_price,omitempty"`
 }
 
 // PriceEntry is a price sheet. Prices are in the system's currency, per million tokens, per image,

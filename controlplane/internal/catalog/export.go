@@ -83,7 +83,12 @@ func exportModel(m Model) ModelEntry {
 	}
 
 	for _, id := range slices.Sorted(maps.Keys(m.Routes)) {
-		e.Routes = append(e.Routes, exportRoute(m.Routes[id]))
+		route := routeView(m.Routes[id])
+		if sheet, known := m.ProviderSheets[id]; known {
+			price := priceEntry(&sheet)
+			route.ProviderPrice = &price
+		}
+		e.Routes = append(e.Routes, route)
 	}
 
 	slices.SortStableFunc(e.Routes, func(a, b RouteEntry) int {
@@ -96,7 +101,8 @@ func exportModel(m Model) ModelEntry {
 	return e
 }
 
-func exportRoute(r catalogkv.Route) RouteEntry {
+// routeView returns a route without the provider's price, whose changes are shown on their own.
+func routeView(r catalogkv.Route) RouteEntry {
 	return RouteEntry{
 		ID:            r.ID,
 		Provider:      r.Provider,

@@ -23,7 +23,7 @@ providers:
 models:
   - {id: m, type: video, display_name: M, owned_by: us, context_window: 9, max_output_tokens: 8, reserve_output_tokens: 7, default_seconds: 6,
      enabled: false, public: false, price: {seconds: [{price: "0.10"}, {size: big, price: "0.20"}]}, params: {videos: {size: {policy: reject}}},
-     routes: [{id: r, provider: p, upstream_model: up, formats: [videos], addresses: {videos: {path: "/{model}"}}, priority: 1, weight: 2, enabled: false, first_token_timeout: 20s, params: {videos: {size: {policy: reject}}}}]}
+     routes: [{id: r, provider: p, upstream_model: up, formats: [videos], addresses: {videos: {path: "/{model}"}}, priority: 1, weight: 2, enabled: false, first_token_timeout: 20s, provider_price: {seconds: [{price: "0.05"}]}, params: {videos: {size: {policy: reject}}}}]}
 grants: []
 `)
 	for _, entry := range []any{applied.Settings, applied.Providers[0], applied.Models[0], applied.Models[0].Routes[0]} {
@@ -44,7 +44,7 @@ grants: []
 	}
 	for id := range want.models {
 		m := want.models[id]
-		state.Models[id] = Model{Spec: m.spec, Sheet: m.sheet, Routes: map[string]catalogkv.Route{}}
+		state.Models[id] = Model{Spec: m.spec, Sheet: m.sheet, Routes: map[string]catalogkv.Route{}, ProviderSheets: m.providerSheets}
 		for _, r := range m.routes {
 			state.Models[id].Routes[r.ID] = r
 		}

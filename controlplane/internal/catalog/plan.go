@@ -37,7 +37,8 @@ const (
 // contain a secret.
 type Change struct {
 	Action Action `json:"action"`
-	// Kind is "settings", "provider", "credential", "model", "price", "route", "grant" or "maintenance".
+	// Kind is "settings", "provider", "credential", "model", "price", "route", "provider_price", "grant" or
+	// "maintenance".
 	Kind   string `json:"kind"`
 	ID     string `json:"id"`
 	Before any    `json:"before,omitempty"`
@@ -66,6 +67,7 @@ type Plan struct {
 	Schedule          []NewScheduled
 	Unschedule        []PriceID
 	Routes            []ModelRoute
+	ProviderPrices    []NewProviderPrice
 	RemoveRoutes      []string
 	// Grants are the new models of all accounts whose grants change.
 	Grants map[account.ID][]string
@@ -87,6 +89,12 @@ type NewCredential struct {
 type NewPrice struct {
 	Model string
 	Sheet price.Sheet
+}
+
+// NewProviderPrice is a new version of the provider's price of a route. Without a Sheet, the price is unknown from then on.
+type NewProviderPrice struct {
+	Route string
+	Sheet *price.Sheet
 }
 
 // NewScheduled is a new scheduled price of a model.
@@ -296,11 +304,30 @@ func (p *Plan) model(state *State, t targetModel) {
 		switch {
 		case !known:
 			p.Routes = append(p.Routes, ModelRoute{spec.ID, after})
-			p.note(Create, "route", id, nil, exportRoute(after))
+			p.note(Create, "route", id, nil, routeView(after))
 		case !same(route, after):
 			p.Routes = append(p.Routes, ModelRoute{spec.ID, after})
-			p.note(Update, "route", id, exportRoute(route), exportRoute(after))
+			p.note(Update, "route", id, routeView(route), routeView(after))
 		}
+		p.providerPrice(id, before.ProviderSheets, t.providerSheets)
+	}
+}
+
+// providerPrice replaces the price of a route's provider, if it differs.
+func (p *Plan) providerPrice(route string, before, after map[string]price.Sheet) {
+	old, had := before[route]
+	sheet, has := after[route]
+	old.Version = 0
+	switch {
+	case !has && had:
+		p.ProviderPrices = append(p.ProviderPrices, NewProviderPrice{Route: route})
+		p.note(Remove, "provider_price", route, priceEntry(&old), nil)
+	case has && !had:
+		p.ProviderPrices = append(p.ProviderPrices, NewProviderPrice{route, &sheet})
+		p.note(Create, "provider_price", route, nil, priceEntry(&sheet))
+	case has && !same(old, sheet):
+		p.ProviderPrices = append(p.ProviderPrices, NewProviderPrice{route, &sheet})
+		p.note(Update, "provider_price", route, priceEntry(&old), priceEntry(&sheet))
 	}
 }
 
@@ -318,7 +345,8 @@ func (p *Plan) removals(state *State, t *target) {
 		for _, id := range slices.Sorted(maps.Keys(before.Routes)) {
 			if !kept[id] {
 				p.RemoveRoutes = append(p.RemoveRoutes, id)
-				p.note(Remove, "route", id, exportRoute(before.Routes[id]), nil)
+				p.note(Remove, "route", id, routeView(before.Routes[id]), nil)
+				p.providerPrice(id, before.ProviderSheets, nil)
 			}
 		}
 		if _, stays := t.models[model]; !stays {

@@ -53,6 +53,8 @@ type targetModel struct {
 	spec   catalogkv.Model
 	sheet  price.Sheet
 	routes map[string]catalogkv.Route
+	// providerSheets are the prices of the providers, by the id of the route.
+	providerSheets map[string]price.Sheet
 }
 
 var (
@@ -320,8 +322,15 @@ func (b *builder) model(path string, e *ModelEntry) {
 	}
 
 	for i := range e.Routes {
-		r := b.route(validation.Index(validation.Member(path, "routes"), i), e, &e.Routes[i])
+		at := validation.Index(validation.Member(path, "routes"), i)
+		r := b.route(at, e, &e.Routes[i])
 		m.routes[r.ID] = r
+		if p := e.Routes[i].ProviderPrice; p != nil {
+			if m.providerSheets == nil {
+				m.providerSheets = map[string]price.Sheet{}
+			}
+			m.providerSheets[r.ID] = b.sheet(validation.Member(at, "provider_price"), e.Type, p)
+		}
 	}
 
 	b.target.models[e.ID] = m

@@ -51,6 +51,7 @@ const (
 	CatalogChangeKindModel          CatalogChangeKind = "model"
 	CatalogChangeKindPrice          CatalogChangeKind = "price"
 	CatalogChangeKindProvider       CatalogChangeKind = "provider"
+	CatalogChangeKindProviderPrice  CatalogChangeKind = "provider_price"
 	CatalogChangeKindRoute          CatalogChangeKind = "route"
 	CatalogChangeKindScheduledPrice CatalogChangeKind = "scheduled_price"
 	CatalogChangeKindSettings       CatalogChangeKind = "settings"

@@ -117,7 +117,7 @@ func loadCatalog(ctx context.Context, q *sqlcgen.Queries) (*catalog.State, error
 	l := loader{ctx: ctx, q: q, state: &catalog.State{
 		Providers: map[string]catalog.Provider{}, Models: map[string]catalog.Model{}, Grants: map[account.ID][]string{},
 	}}
-	for _, step := range []func() error{l.settings, l.providers, l.credentials, l.models, l.scheduled, l.routes, l.grants} {
+	for _, step := range []func() error{l.settings, l.providers, l.credentials, l.models, l.scheduled, l.routes, l.providerPrices, l.grants} {
 		if err := step(); err != nil {
 			return nil, err
 		}
@@ -206,7 +206,11 @@ func (l *loader) credentials() error {
 func (l *loader) models() error {
 	rows, err := l.q.ListModels(l.ctx)
 	for _, row := range rows {
-		m := catalog.Model{Routes: map[string]catalogkv.Route{}, CreatedAt: row.CreatedAt}
+		m := catalog.Model{
+			Routes:         map[string]catalogkv.Route{},
+			ProviderSheets: map[string]price.Sheet{},
+			CreatedAt:      row.CreatedAt,
+		}
 		if err := errors.Join(json.Unmarshal(row.Spec, &m.Spec), json.Unmarshal(row.Sheet, &m.Sheet)); err != nil {
 			return fmt.Errorf("read model %s: %w", row.ID, err)
 		}
@@ -272,6 +276,19 @@ func (l *loader) routes() error {
 	return err
 }
 
+func (l *loader) providerPrices() error {
+	rows, err := l.q.ListProviderPrices(l.ctx)
+	for _, row := range rows {
+		var sheet price.Sheet
+		if err := json.Unmarshal(row.Sheet, &sheet); err != nil {
+			return fmt.Errorf("read provider price %d: %w", row.Version, err)
+		}
+		sheet.Version = row.Version
+		l.state.Models[row.ModelID].ProviderSheets[row.RouteID] = sheet
+	}
+	return err
+}
+
 func (l *loader) grants() error {
 	rows, err := l.q.ListGrants(l.ctx)
 	for _, row := range rows {
@@ -290,7 +307,7 @@ func writePlan(ctx context.Context, q *sqlcgen.Queries, rev int64, p *catalog.Pl
 		rev:  rev,
 		plan: p,
 	}
-	for _, step := range []func() error{w.settings, w.providers, w.credentials, w.models, w.routes, w.removals, w.grants} {
+	for _, step := range []func() error{w.settings, w.providers, w.credentials, w.models, w.routes, w.providerPrices, w.removals, w.grants} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -444,6 +461,23 @@ func (w *planWriter) routes() error {
 			Spec:       text,
 		}
 		if err := w.q.PutRoute(w.ctx, row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *planWriter) providerPrices() error {
+	for _, p := range w.plan.ProviderPrices {
+		row := sqlcgen.InsertProviderPriceParams{RouteID: p.Route}
+		if p.Sheet != nil {
+			text, err := json.Marshal(p.Sheet)
+			if err != nil {
+				return fmt.Errorf("encode provider price of %s: %w", p.Route, err)
+			}
+			row.Sheet = text
+		}
+		if err := w.q.InsertProviderPrice(w.ctx, row); err != nil {
 			return err
 		}
 	}

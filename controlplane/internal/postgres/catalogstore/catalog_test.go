@@ -132,6 +132,58 @@ func TestPriceVersions(t *testing.T) {
 	}
 }
 
+// The provider's prices are versions of their own, end with their route, and are not published to proxies.
+func TestProviderPriceVersions(t *testing.T) {
+	t.Parallel()
+	s, db := catalogService(t)
+	versions := func() (all []bool) {
+		rows, err := db.Pool().Query(t.Context(), "select sheet is not null from provider_prices order by version")
+		storetest.Check(t, err)
+		all, err = pgx.CollectRows(rows, pgx.RowTo[bool])
+		storetest.Check(t, err)
+		return all
+	}
+	with := func(member string) string {
+		return strings.Replace(sampleCatalog, "{provider: p, upstream_model: v,", "{provider: p, upstream_model: v, "+member, 1)
+	}
+	const cheap, dear = "provider_price: {input: 0.5, output: 1},", "provider_price: {input: 3, output: 1},"
+	for _, step := range []struct {
+		document string
+		changes  []catalog.Action
+		versions []bool
+	}{
+		{sampleCatalog, nil, []bool{}},
+		{with(cheap), []catalog.Action{catalog.Create}, []bool{true}},
+		{with(cheap), nil, []bool{true}},
+		{with(dear), []catalog.Action{catalog.Update}, []bool{true, true}},
+		{sampleCatalog, []catalog.Action{catalog.Remove}, []bool{true, true, false}},
+		{sampleCatalog, nil, []bool{true, true, false}},
+		{with(dear), []catalog.Action{catalog.Create}, []bool{true, true, false, true}},
+		{"currency: USD", []catalog.Action{catalog.Remove}, []bool{true, true, false, true, false}},
+		{sampleCatalog, nil, []bool{true, true, false, true, false}},
+	} {
+		changes, _, err := apply(t.Context(), s, step.document)
+		storetest.Check(t, err)
+		var actions []catalog.Action
+		for i := range changes {
+			if changes[i].Kind == "provider_price" {
+				actions = append(actions, changes[i].Action)
+			}
+		}
+		if diff := cmp.Diff([]any{step.changes, step.versions}, []any{actions, versions()}); diff != "" {
+			t.Errorf("changes and versions after %s (-want +got):\n%s", step.document, diff)
+		}
+		for _, e := range takeOutbox(t, db) {
+			if strings.Contains(string(e.Payload), "500000000") || strings.Contains(string(e.Payload), "3000000000") {
+				t.Errorf("the provider's price was published: %s", e.Payload)
+			}
+		}
+	}
+	if _, err := db.Pool().Exec(t.Context(), "update provider_prices set sheet = null"); err == nil {
+		t.Error("a provider's price was rewritten")
+	}
+}
+
 // Documents that are applied at the same time are applied one after the other.
 func TestConcurrentApplies(t *testing.T) {
 	t.Parallel()

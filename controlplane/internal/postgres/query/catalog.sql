@@ -106,6 +106,21 @@ insert into model_prices (model_id, sheet, effective_from) values (@model_id, @s
 insert into routes (id, model_id, provider_id, spec) values (@id, @model_id, @provider_id, @spec)
 on conflict (id) do update set model_id = excluded.model_id, provider_id = excluded.provider_id, spec = excluded.spec;
 
+-- name: ListProviderPrices :many
+-- The provider's price in force of each route that has one: the newest version.
+select r.id as route_id, r.model_id, p.version, p.sheet
+from routes r
+join lateral (
+    select version, sheet from provider_prices
+    where route_id = r.id
+    order by version desc
+    limit 1
+) p on p.sheet is not null
+order by r.id;
+
+-- name: InsertProviderPrice :exec
+insert into provider_prices (route_id, sheet, effective_from) values (@route_id, @sheet, clock_timestamp());
+
 -- name: RemoveRoutes :exec
 delete from routes where id = any(@ids::text[]);
 

@@ -266,6 +266,20 @@ func (q *Queries) InsertPrice(ctx context.Context, arg InsertPriceParams) error 
 	return err
 }
 
+const insertProviderPrice = `-- name: InsertProviderPrice :exec
+insert into provider_prices (route_id, sheet, effective_from) values ($1, $2, clock_timestamp())
+`
+
+type InsertProviderPriceParams struct {
+	RouteID string
+	Sheet   []byte
+}
+
+func (q *Queries) InsertProviderPrice(ctx context.Context, arg InsertProviderPriceParams) error {
+	_, err := q.db.Exec(ctx, insertProviderPrice, arg.RouteID, arg.Sheet)
+	return err
+}
+
 const insertScheduledPrice = `-- name: InsertScheduledPrice :exec
 insert into scheduled_prices (id, model_id, sheet, effective_from) values ($1, $2, $3, $4)
 on conflict (id) do nothing
@@ -433,6 +447,51 @@ func (q *Queries) ListPrices(ctx context.Context, modelID string) ([]ListPricesR
 			&i.Sheet,
 			&i.EffectiveFrom,
 			&i.CreatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const listProviderPrices = `-- name: ListProviderPrices :many
+select r.id as route_id, r.model_id, p.version, p.sheet
+from routes r
+join lateral (
+    select version, sheet from provider_prices
+    where route_id = r.id
+    order by version desc
+    limit 1
+) p on p.sheet is not null
+order by r.id
+`
+
+type ListProviderPricesRow struct {
+	RouteID string
+	ModelID string
+	Version int64
+	Sheet   []byte
+}
+
+// The provider's price in force of each route that has one: the newest version.
+func (q *Queries) ListProviderPrices(ctx context.Context) ([]ListProviderPricesRow, error) {
+	rows, err := q.db.Query(ctx, listProviderPrices)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListProviderPricesRow
+	for rows.Next() {
+		var i ListProviderPricesRow
+		if err := rows.Scan(
+			&i.RouteID,
+			&i.ModelID,
+			&i.Version,
+			&i.Sheet,
 		); err != nil {
 			return nil, err
 		}

@@ -356,6 +356,14 @@ type ProviderCredential struct {
 	CreatedAt            time.Time
 }
 
+type ProviderPrice struct {
+	Version       int64
+	RouteID       string
+	Sheet         []byte
+	EffectiveFrom time.Time
+	CreatedAt     time.Time
+}
+
 type ProxySession struct {
 	ID                 int64
 	Name               string
