@@ -1069,8 +1069,11 @@ type CatalogPrice struct {
 	// ServerTool A decimal in the account's currency.
 	//
 	// Examples: 12.34
-	ServerTool *Money        `json:"server_tool,omitempty"`
-	Tiers      []CatalogTier `json:"tiers,omitempty"`
+	ServerTool *Money `json:"server_tool,omitempty"`
+
+	// ServiceTiers Prices of service tiers besides the default one, for text models. Requests may ask for those that have prices here.
+	ServiceTiers []CatalogServiceTier `json:"service_tiers,omitempty"`
+	Tiers        []CatalogTier        `json:"tiers,omitempty"`
 }
 
 // CatalogProvider defines model for CatalogProvider.
@@ -1370,6 +1373,81 @@ type CatalogSecondary struct {
 
 // CatalogSecondaryKind defines model for CatalogSecondary.Kind.
 type CatalogSecondaryKind string
+
+// CatalogServiceTier The prices of tokens in a service tier. None of the default tier's prices applies in it, so it needs every line and every
+// length of input (`tiers`) that the default one has.
+type CatalogServiceTier struct {
+	// AudioIn A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	AudioIn *Money `json:"audio_in,omitempty"`
+
+	// AudioOut A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	AudioOut *Money `json:"audio_out,omitempty"`
+
+	// CacheWrite12H A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	CacheWrite12H *Money `json:"cache_write_12h,omitempty"`
+
+	// CacheWrite1H A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	CacheWrite1H *Money `json:"cache_write_1h,omitempty"`
+
+	// CacheWrite30M A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	CacheWrite30M *Money `json:"cache_write_30m,omitempty"`
+
+	// CacheWrite5M A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	CacheWrite5M *Money `json:"cache_write_5m,omitempty"`
+
+	// CacheWriteOther A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	CacheWriteOther *Money `json:"cache_write_other,omitempty"`
+
+	// CachedInput A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	CachedInput *Money `json:"cached_input,omitempty"`
+
+	// ImageIn A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	ImageIn *Money `json:"image_in,omitempty"`
+
+	// ImageOut A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	ImageOut *Money `json:"image_out,omitempty"`
+
+	// Input A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Input Money `json:"input"`
+
+	// Name What requests and answers call it: `priority`, `flex`, `scale`, or `fast` for the fast mode of the messages format. The default one has other names (`default`, `standard`, `on_demand`), which are refused here.
+	//
+	// Examples: priority
+	Name string `json:"name"`
+
+	// Output A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Output Money `json:"output"`
+
+	// Reasoning A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Reasoning *Money        `json:"reasoning,omitempty"`
+	Tiers     []CatalogTier `json:"tiers,omitempty"`
+}
 
 // CatalogSettings defines model for CatalogSettings.
 type CatalogSettings struct {
@@ -3919,7 +3997,7 @@ type UsageDetail struct {
 	Status    UsageStatus `json:"status"`
 	Stream    bool        `json:"stream"`
 
-	// Usage Quantities by kind, with size and quality of pictures and video.
+	// Usage Quantities by kind, with size and quality of pictures and video, and `service_tier`, whose prices apply, if the model has prices for several.
 	Usage    map[string]interface{} `json:"usage"`
 	VideoJob *string                `json:"video_job,omitempty"`
 }
@@ -4023,7 +4101,7 @@ type UsageRecord struct {
 	Status    UsageStatus `json:"status"`
 	Stream    bool        `json:"stream"`
 
-	// Usage Quantities by kind, with size and quality of pictures and video.
+	// Usage Quantities by kind, with size and quality of pictures and video, and `service_tier`, whose prices apply, if the model has prices for several.
 	Usage    map[string]interface{} `json:"usage"`
 	VideoJob *string                `json:"video_job,omitempty"`
 }

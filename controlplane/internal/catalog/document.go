@@ -105,9 +105,11 @@ type RouteEntry struct {
 // per second or per call.
 type PriceEntry struct {
 	RateEntry
-	Tiers   []TierEntry `json:"tiers,omitempty"`
-	Images  []UnitEntry `json:"images,omitempty"`
-	Seconds []UnitEntry `json:"seconds,omitempty"`
+	Tiers []TierEntry `json:"tiers,omitempty"`
+	// ServiceTiers are the prices of tokens in other service tiers than the default one.
+	ServiceTiers []ServiceTierEntry `json:"service_tiers,omitempty"`
+	Images       []UnitEntry        `json:"images,omitempty"`
+	Seconds      []UnitEntry        `json:"seconds,omitempty"`
 	// ServerTool is the price of a call of a tool that the provider runs. Zero makes such tools free; without it the
 	// model has none.
 	ServerTool *Amount `json:"server_tool,omitempty"`
@@ -122,6 +124,13 @@ type SecondaryEntry struct {
 	Model string `json:"model,omitempty"`
 	RateEntry
 	Images []UnitEntry `json:"images,omitempty"`
+}
+
+// ServiceTierEntry has the prices of a service tier. None of the price's own rates applies in it.
+type ServiceTierEntry struct {
+	Name string `json:"name"`
+	RateEntry
+	Tiers []TierEntry `json:"tiers,omitempty"`
 }
 
 // TierEntry replaces rates if the input is longer than AboveInput tokens.

@@ -38,6 +38,7 @@ func (r *RateEntry) lines() []struct {
 func (b *builder) sheet(path string, t catalogkv.Type, e *PriceEntry) price.Sheet {
 	s := price.Sheet{
 		Rates:   b.rates(path, &e.RateEntry),
+		Tiers:   b.tiers(path, e.Tiers),
 		Images:  b.units(validation.Member(path, "images"), e.Images),
 		Seconds: b.units(validation.Member(path, "seconds"), e.Seconds),
 	}
@@ -47,14 +48,11 @@ func (b *builder) sheet(path string, t catalogkv.Type, e *PriceEntry) price.Shee
 		s.FreeServerTool = s.ServerTool == 0
 	}
 
-	for i := range e.Tiers {
-		at := validation.Index(validation.Member(path, "tiers"), i)
-		tier := price.Tier{AboveInput: e.Tiers[i].AboveInput, Rates: b.rates(at, &e.Tiers[i].RateEntry)}
-		rising := tier.AboveInput > 0 && (i == 0 || tier.AboveInput > e.Tiers[i-1].AboveInput)
-		b.refuse(!rising, at, "above_input", "must be positive and greater than that of the tier before")
-		b.refuse(len(tier.Rates) == 0, at, "", "names no price")
-		s.Tiers = append(s.Tiers, tier)
+	for i := range e.ServiceTiers {
+		at := validation.Index(validation.Member(path, "service_tiers"), i)
+		s.ServiceTiers = append(s.ServiceTiers, b.serviceTier(at, e, &s, i))
 	}
+	b.refuse(len(e.ServiceTiers) > 0 && t != catalogkv.Text, path, "service_tiers", "are for text models only")
 
 	for i := range e.Secondary {
 		s.Secondary = append(s.Secondary, b.second(validation.Index(validation.Member(path, "secondary"), i), e, i))
@@ -71,6 +69,39 @@ func (b *builder) sheet(path string, t catalogkv.Type, e *PriceEntry) price.Shee
 	}
 
 	return s
+}
+
+// tiers converts the prices for long inputs.
+func (b *builder) tiers(path string, entries []TierEntry) []price.Tier {
+	var tiers []price.Tier
+	for i := range entries {
+		at := validation.Index(validation.Member(path, "tiers"), i)
+		tier := price.Tier{AboveInput: entries[i].AboveInput, Rates: b.rates(at, &entries[i].RateEntry)}
+		rising := tier.AboveInput > 0 && (i == 0 || tier.AboveInput > entries[i-1].AboveInput)
+		b.refuse(!rising, at, "above_input", "must be positive and greater than that of the tier before")
+		b.refuse(len(tier.Rates) == 0, at, "", "names no price")
+		tiers = append(tiers, tier)
+	}
+	return tiers
+}
+
+// serviceTier converts the prices of a service tier of a sheet. They must be complete: a price that was forgotten would be that
+// of plain input or output, or that of short inputs, which may be far lower than what the provider asks for.
+func (b *builder) serviceTier(path string, e *PriceEntry, s *price.Sheet, i int) price.ServiceTier {
+	entry := &e.ServiceTiers[i]
+	t := price.ServiceTier{Name: entry.Name, Rates: b.rates(path, &entry.RateEntry), Tiers: b.tiers(path, entry.Tiers)}
+	if err := price.CheckServiceTierName(t.Name); err != nil {
+		b.refuse(true, path, "name", "%v", err)
+	}
+	same := func(other ServiceTierEntry) bool { return other.Name == entry.Name }
+	b.refuse(slices.ContainsFunc(e.ServiceTiers[:i], same), path, "name", "is the name of another entry")
+	for _, line := range t.MissingLines(s) {
+		b.refuse(true, path, string(line), "is needed, because the default service tier has a price for it")
+	}
+	if above := t.MissingLength(s); above > 0 {
+		b.refuse(true, path, "tiers", "need an entry above_input %d, because the default service tier has one", above)
+	}
+	return t
 }
 
 // sheet converts the price of a model of a type. The error is validation.Errors.
@@ -155,9 +186,14 @@ func hasDefault(entries []UnitEntry) bool {
 func PriceEntryOf(s *price.Sheet) PriceEntry { return priceEntry(s) }
 
 func priceEntry(s *price.Sheet) PriceEntry {
-	e := PriceEntry{RateEntry: rateEntry(s.Rates), Images: unitEntries(s.Images), Seconds: unitEntries(s.Seconds)}
-	for _, t := range s.Tiers {
-		e.Tiers = append(e.Tiers, TierEntry{AboveInput: t.AboveInput, RateEntry: rateEntry(t.Rates)})
+	e := PriceEntry{
+		RateEntry: rateEntry(s.Rates),
+		Tiers:     tierEntries(s.Tiers),
+		Images:    unitEntries(s.Images),
+		Seconds:   unitEntries(s.Seconds),
+	}
+	for _, t := range s.ServiceTiers {
+		e.ServiceTiers = append(e.ServiceTiers, ServiceTierEntry{Name: t.Name, RateEntry: rateEntry(t.Rates), Tiers: tierEntries(t.Tiers)})
 	}
 
 	if s.HasServerToolPrice() {
@@ -175,6 +211,14 @@ func priceEntry(s *price.Sheet) PriceEntry {
 	}
 
 	return e
+}
+
+func tierEntries(tiers []price.Tier) []TierEntry {
+	var entries []TierEntry
+	for _, t := range tiers {
+		entries = append(entries, TierEntry{AboveInput: t.AboveInput, RateEntry: rateEntry(t.Rates)})
+	}
+	return entries
 }
 
 func rateEntry(rates price.Rates) RateEntry {

@@ -173,6 +173,22 @@ func TestInvalidDocumentReportsFieldErrors(t *testing.T) {
 			[]string{"models[0].price.server_tool", "models[0].price.tiers[1].above_input", "models[0].price.tiers[1]"},
 		},
 		{
+			"service tiers", `currency: USD
+models:
+- id: m
+  type: text
+  price:
+    {input: 1, cached_input: 1, output: 1, tiers: [{above_input: 5, input: 1}], service_tiers: [
+      {name: flex, input: 1, cached_input: 1, output: 1, tiers: [{above_input: 5, input: 2}]}, {name: default, input: 1, output: -1, tiers: [{above_input: 6, input: 1}]}, {name: flex}]}
+- {id: i, type: image, price: {input: 1, output: 1, images: [{price: 1}], service_tiers: [{name: flex, input: 1, output: 1}]}}`,
+			[]string{
+				"models[0].price.service_tiers[1].name", "models[0].price.service_tiers[1].cached_input", "models[0].price.service_tiers[1].output",
+				"models[0].price.service_tiers[1].tiers", "models[0].price.service_tiers[2].name", "models[0].price.service_tiers[2].input",
+				"models[0].price.service_tiers[2].cached_input", "models[0].price.service_tiers[2].output", "models[0].price.service_tiers[2].tiers",
+				"models[1].price.service_tiers",
+			},
+		},
+		{
 			"routes", text(", routes: [{provider: q, priority: -1, weight: -1}]"),
 			[]string{"models[0].routes[0].provider", "models[0].routes[0].upstream_model", "models[0].routes[0].formats", "models[0].routes[0].priority", "models[0].routes[0].weight"},
 		},
@@ -267,7 +283,8 @@ image_in: "9.00"
 image_out: "10.00"
 `
 	entry := parse(t, "currency: USD\nmodels:\n- id: m\n  type: text\n  price:\n    "+strings.ReplaceAll(strings.TrimSpace(all), "\n", "\n    ")+
-		"\n    tiers: [{above_input: 7, input: \"0.50\"}]\n    images: [{size: s, quality: q, price: \"0.04\"}]\n    seconds: [{price: \"0.10\"}]\n    server_tool: \"0.01\"\n").Models[0].Price
+		"\n    tiers: [{above_input: 7, input: \"0.50\"}]\n    service_tiers:\n    - name: priority\n      "+strings.ReplaceAll(all, "\n", "\n      ")+
+		"tiers: [{above_input: 7, input: \"2.50\"}]\n    images: [{size: s, quality: q, price: \"0.04\"}]\n    seconds: [{price: \"0.10\"}]\n    server_tool: \"0.01\"\n").Models[0].Price
 	b := builder{}
 	sheet := b.sheet("price", catalogkv.Text, &entry)
 	if err := sheet.Validate(); err != nil || len(b.invalid) != 0 {

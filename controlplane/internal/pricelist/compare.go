@@ -191,7 +191,7 @@ func merge(before, list *catalog.PriceEntry) (after catalog.PriceEntry, kept []s
 	for _, name := range slices.Sorted(maps.Keys(old)) {
 		if _, has := members[name]; !has {
 			members[name] = old[name]
-			if name != "server_tool" && name != "secondary" { // no list has these
+			if name != "server_tool" && name != "secondary" && name != "service_tiers" { // they are not read of a list
 				kept = append(kept, name)
 			}
 		}

@@ -237,8 +237,8 @@ func (m *member) rest() {
 // otherPrices has the reasons for prices that the gateway does not use, by a part of their names.
 var otherPrices = []struct{ part, reason string }{
 	{"_batches", "the gateway has no batch API"},
-	{"_priority", "the gateway uses the default service tier"},
-	{"_flex", "the gateway uses the default service tier"},
+	{"_priority", "prices of service tiers are not imported"},
+	{"_flex", "prices of service tiers are not imported"},
 	{"search_context", "the gateway refuses server tools that have no price in the catalog"},
 	{"_pixel", "images are priced by size and quality"},
 }

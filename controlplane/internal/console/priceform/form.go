@@ -97,10 +97,14 @@ func New(r *kit.Request, currency string, t adminclient.CatalogModelType, inForc
 	f.units("price.seconds", currency+" per second of video", t != adminclient.CatalogModelTypeVideo)
 	f.add(currency+" per call", true, kit.Field{Name: "price.server_tool", Label: "call of a tool that the provider runs"})
 
-	for i := range f.entries("price.tiers") + 1 {
-		at, group := fmt.Sprintf("price.tiers[%d]", i), fmt.Sprintf("Tier %d for long prompts, %s", i+1, per)
-		f.add(group, true, kit.Field{Name: at + ".above_input", Label: "above input tokens", Kind: "number"})
-		f.tokens(at, group, true)
+	f.tiers("price", "", per)
+	if t == "" || t == adminclient.CatalogModelTypeText {
+		for i := range f.entries("price.service_tiers") + 1 {
+			at, group := fmt.Sprintf("price.service_tiers[%d]", i), fmt.Sprintf("Service tier %d, ", i+1)
+			f.add(group+per, true, kit.Field{Name: at + ".name", Label: "name", Placeholder: "priority, flex, scale or fast"})
+			f.tokens(at, group+per, true)
+			f.tiers(at, group, per)
+		}
 	}
 
 	for i := range f.entries("price.secondary") + 1 {
@@ -143,6 +147,16 @@ func (f *Fields) add(group string, seldom bool, field kit.Field) {
 func (f *Fields) tokens(path, group string, seldom bool) {
 	for _, line := range tokenLines {
 		f.add(group, seldom || !line.usual, kit.Field{Name: path + "." + line.member, Label: line.name})
+	}
+}
+
+// tiers adds the fields of the prices for long prompts below a path.
+func (f *Fields) tiers(path, group, per string) {
+	path += ".tiers"
+	for i := range f.entries(path) + 1 {
+		at, group := fmt.Sprintf("%s[%d]", path, i), fmt.Sprintf("%sTier %d for long prompts, %s", group, i+1, per)
+		f.add(group, true, kit.Field{Name: at + ".above_input", Label: "above input tokens", Kind: "number"})
+		f.tokens(at, group, true)
 	}
 }
 

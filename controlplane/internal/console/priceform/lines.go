@@ -51,13 +51,23 @@ func tokenPrices(values map[string]string, path, suffix string) []Line {
 	return all
 }
 
+// tierPrices returns the lines of the prices of tokens below a path, and those for long inputs.
+func tierPrices(values map[string]string, path, suffix string, tiers []adminclient.CatalogTier) []Line {
+	all := tokenPrices(values, path, suffix)
+	for i := range tiers {
+		above := fmt.Sprintf("%s, above %d input tokens", suffix, tiers[i].AboveInput)
+		all = append(all, tokenPrices(values, fmt.Sprintf("%s.tiers[%d]", path, i), above)...)
+	}
+	return all
+}
+
 // Lines returns the lines of a price in the order of a receipt.
 func Lines(p *adminclient.CatalogPrice) []Line {
 	values := textsOf(p)
-	all := tokenPrices(values, "price", "")
-	for i := range p.Tiers {
-		suffix := fmt.Sprintf(", above %d input tokens", p.Tiers[i].AboveInput)
-		all = append(all, tokenPrices(values, fmt.Sprintf("price.tiers[%d]", i), suffix)...)
+	all := tierPrices(values, "price", "", p.Tiers)
+	for i := range p.ServiceTiers {
+		tier := &p.ServiceTiers[i]
+		all = append(all, tierPrices(values, fmt.Sprintf("price.service_tiers[%d]", i), ", "+tier.Name, tier.Tiers)...)
 	}
 
 	all = append(all, unitLines("image", perImage, p.Images)...)

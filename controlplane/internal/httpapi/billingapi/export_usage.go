@@ -94,7 +94,7 @@ var usageHeader = slices.Concat([]any{
 	"reservation",
 	"currency",
 	"video_job",
-}, kindColumns(), []any{"size", "quality"})
+}, kindColumns(), []any{"size", "quality", "service_tier"})
 
 // kindColumns names the columns of the kinds of usage.
 func kindColumns() []any {
@@ -138,5 +138,5 @@ func usageRow(w *spreadsheet.Writer, r *usage.Record, currency string) {
 		cells = append(cells, spreadsheet.Int(*count))
 	}
 
-	w.Row(append(cells, u.Size, u.Quality)...)
+	w.Row(append(cells, u.Size, u.Quality, u.ServiceTier)...)
 }
