@@ -81,6 +81,7 @@ type (
 type chatAnswer struct {
 	id           string
 	model        string
+	tier         string
 	created      int64
 	plan         textPlan
 	d            *directives
@@ -93,6 +94,7 @@ func (x *exchange) chat() error {
 	a := &chatAnswer{
 		id:      x.id("chatcmpl-"),
 		model:   x.answerModel(),
+		tier:    x.serviceTier("default"),
 		created: x.sim.cfg.Now().Unix(),
 		plan:    planText(Chat, x.members, x.d),
 		d:       x.d,
@@ -129,6 +131,17 @@ func (x *exchange) answerModel() string {
 	return x.entry.Model
 }
 
+// serviceTier returns the service tier of the answer.
+func (x *exchange) serviceTier(byDefault string) string {
+	if x.d.tier != "" {
+		return x.d.tier
+	}
+	if asked := x.members.text("service_tier", "auto"); asked != "auto" && asked != "standard_only" {
+		return asked
+	}
+	return byDefault
+}
+
 func (x *exchange) streaming() bool { return x.entry.Stream && !x.d.plainJSON }
 
 // sendJSON sends a whole answer and records its output and usage in the journal.
@@ -149,7 +162,7 @@ func (a *chatAnswer) completion() chatCompletion {
 		Object:      "chat.completion",
 		Created:     a.created,
 		Model:       a.model,
-		ServiceTier: "default",
+		ServiceTier: a.tier,
 	}
 	for i := range a.plan.choices {
 		c.Choices = append(c.Choices, chatChoice{Index: i, Message: a.message(), FinishReason: a.finishReason()})

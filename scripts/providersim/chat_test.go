@@ -228,6 +228,7 @@ func TestChatVariants(t *testing.T) {
 		{"reasoning outside", "out=2,reasoning=5,reasoning_outside", `"completion_tokens":2,"total_tokens":15`},
 		{"reasoning shown", "out=2,reasoning=2,reasoning_content", `"reasoning_content":"amber birch"`},
 		{"other model", "model=dated-model", `"model":"dated-model"`},
+		{"other service tier", "tier=flex", `"service_tier":"flex"`},
 		{"padded words", "out=1,word_bytes=9", `"content":"amberambe"`},
 	}
 	for _, tt := range tests {
@@ -279,6 +280,38 @@ func TestChatObfuscationCanBeOff(t *testing.T) {
 		change["stream_options"] = fmt.Sprintf(`{"include_obfuscation":%t}`, obscure)
 		if got := strings.Contains(b.stream(t, Chat, change)[1].data, "obfuscation"); got != obscure {
 			t.Errorf("obfuscation is %t; want %t", got, obscure)
+		}
+	}
+}
+
+// An answer is in the service tier that was asked for, unless a directive downgrades it.
+func TestAnswersNameTheirServiceTier(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		format             Format
+		list, member, asks string
+		want               string
+	}{
+		{Chat, "", "service_tier", "auto", `"service_tier":"default"`},
+		{Chat, "", "service_tier", "priority", `"service_tier":"priority"`},
+		{Chat, "tier=default", "service_tier", "priority", `"service_tier":"default"`},
+		{Responses, "", "service_tier", "auto", `"service_tier":"default"`},
+		{Responses, "", "service_tier", "flex", `"service_tier":"flex"`},
+		{Responses, "tier=default", "service_tier", "flex", `"service_tier":"default"`},
+		{Messages, "", "service_tier", "auto", `"service_tier":"standard"`},
+		{Messages, "tier=priority", "service_tier", "auto", `"service_tier":"priority"`},
+		{Messages, "", "speed", "fast", `"speed":"fast"`},
+		{Messages, "tier=standard", "speed", "fast", `"speed":"standard"`},
+	} {
+		b := setup(t, Config{})
+		list := tt.list
+		if list == "" {
+			list = "out=1"
+		}
+		change := model(list)
+		change[tt.member] = `"` + tt.asks + `"`
+		if _, body := b.ask(t, tt.format, change); !strings.Contains(body, tt.want) {
+			t.Errorf("%s %s %q: %s does not contain %s", tt.format, tt.list, tt.asks, body, tt.want)
 		}
 	}
 }

@@ -160,7 +160,7 @@ func (a *chatAnswer) chunk(choice int64, delta json.RawMessage) chatChunk {
 		Object:      "chat.completion.chunk",
 		Created:     a.created,
 		Model:       a.model,
-		ServiceTier: "default",
+		ServiceTier: a.tier,
 		Choices:     []chunkChoice{{Index: choice, Delta: delta}},
 	}
 	if a.includeUsage && !a.d.noUsage && !a.d.usageInChoice && !a.d.xGroq {

@@ -28,7 +28,7 @@ type directives struct {
 	noImage                                   bool
 	images, polls, seconds, content           int64
 	fail, expired, foreign, lostCreate        bool
-	answerModel                               string
+	answerModel, tier                         string
 }
 
 func newDirectives(cfg Config) *directives {
@@ -63,6 +63,11 @@ var directiveTable = []directive{
 	{"retry_after", "=X Retry-After header of the error answer", text(func(d *directives) *string { return &d.retryAfter })},
 	{"header", "=Name:Value extra header of the answer", text(func(d *directives) *string { return &d.header })},
 	{"lacks", "=X+Y members of a request that are unknown", text(func(d *directives) *string { return &d.lacks })},
+	{
+		"tier",
+		"=X text formats: service tier named in the answer instead of the requested one; messages without the fast mode",
+		text(func(d *directives) *string { return &d.tier }),
+	},
 	{"model", "=X model named in the answer instead of the requested one", text(func(d *directives) *string { return &d.answerModel })},
 
 	{"delay", "=D pause before the first byte of the answer", duration(func(d *directives) *time.Duration { return &d.delay })},

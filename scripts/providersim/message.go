@@ -42,6 +42,7 @@ type (
 		CacheCreation    *cacheCreation   `json:"cache_creation,omitempty"`
 		OutputTokens     int64            `json:"output_tokens"`
 		ServiceTier      string           `json:"service_tier,omitempty"`
+		Speed            string           `json:"speed,omitempty"`
 		InferenceGeo     string           `json:"inference_geo,omitempty"`
 		OutputDetails    *thinkingTokens  `json:"output_tokens_details,omitempty"`
 		ServerToolUse    *json.RawMessage `json:"server_tool_use,omitempty"`
@@ -62,8 +63,10 @@ type messageAnswer struct {
 	id        string
 	requestID string
 	model     string
-	plan      textPlan
-	d         *directives
+	// tier and speed are those of the usage; speed is empty if the request has none.
+	tier, speed string
+	plan        textPlan
+	d           *directives
 }
 
 func (x *exchange) messages() error {
@@ -71,9 +74,15 @@ func (x *exchange) messages() error {
 		id:        x.id("msg_"),
 		requestID: x.entry.RequestID,
 		model:     x.answerModel(),
+		tier:      x.serviceTier("standard"),
+		speed:     x.members.text("speed", ""),
 		plan:      planText(Messages, x.members, x.d),
 		d:         x.d,
 	}
+	if a.speed != "" && x.d.tier != "" {
+		a.speed = "standard"
+	}
+
 	x.entry.AnswerID = a.id
 	if x.streaming() {
 		return x.play(a)
@@ -86,7 +95,7 @@ func (x *exchange) messages() error {
 	if !a.d.noUsage {
 		whole.Usage = a.finalUsage()
 		whole.Usage.CacheCreation = &cacheCreation{Ephemeral5m: a.plan.cacheWrite}
-		whole.Usage.ServiceTier, whole.Usage.InferenceGeo = "standard", "not_available"
+		whole.Usage.ServiceTier, whole.Usage.Speed, whole.Usage.InferenceGeo = a.tier, a.speed, "not_available"
 		none := json.RawMessage("null")
 		whole.Usage.ServerToolUse = &none
 		usage = whole.Usage
@@ -117,7 +126,8 @@ func (a *messageAnswer) start() message {
 			CacheReadTokens:  &c.CachedInput,
 			CacheCreation:    &cacheCreation{Ephemeral5m: c.CacheWrite5m},
 			OutputTokens:     min(1, c.Output),
-			ServiceTier:      "standard",
+			ServiceTier:      a.tier,
+			Speed:            a.speed,
 			InferenceGeo:     "not_available",
 		}
 	}

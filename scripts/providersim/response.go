@@ -93,6 +93,7 @@ const summary = "Considered the request."
 type responseAnswer struct {
 	id        string
 	model     string
+	tier      string
 	created   int64
 	m         members
 	plan      textPlan
@@ -105,6 +106,7 @@ func (x *exchange) responses() error {
 	a := &responseAnswer{
 		id:        x.id("resp_"),
 		model:     x.answerModel(),
+		tier:      x.serviceTier("default"),
 		created:   x.sim.cfg.Now().Unix(),
 		m:         x.members,
 		plan:      planText(Responses, x.members, x.d),
@@ -163,9 +165,7 @@ func (a *responseAnswer) object() responseObject {
 func (a *responseAnswer) withStatus(status string) responseObject {
 	o := a.object()
 	o.Status = status
-	if o.ServiceTier == "auto" {
-		o.ServiceTier = "default"
-	}
+	o.ServiceTier = a.tier
 	return o
 }
 

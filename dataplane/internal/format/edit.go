@@ -126,6 +126,7 @@ func (r *Request) listEdits(t *Target) {
 			e.DropAt(i)
 		case string(m.Name) == "model":
 			e.ReplaceAt(i, e.Quote(t.Model))
+		case t.asksForTier(m, r.obj.Body()):
 		default:
 			e.apply(i, t.Policy.params[string(m.Name)], m.Value.Of(r.obj.Body()), t)
 		}
@@ -136,6 +137,9 @@ func (r *Request) listEdits(t *Target) {
 	}
 
 	for _, row := range t.Policy.forced {
+		if len(row.tiersFor(r.Value(row.Name), t.Rules.Sheet)) > 0 {
+			continue // the client's own member: without it, the answer would be one that it has not asked for
+		}
 		if e.Adds(row.added, t) {
 			e.Set(row.Name, row.raw)
 		} else {
@@ -157,6 +161,15 @@ func (r *Request) listEdits(t *Target) {
 
 	r.editInclude(e, t, filter)
 	r.depart(e, t)
+}
+
+// asksForTier reports whether a member asks for a service tier with prices. It is sent as it is.
+func (t *Target) asksForTier(m *jsonspan.Member, body []byte) bool {
+	if len(t.Policy.tiered) == 0 {
+		return false
+	}
+	row := t.Policy.params[string(m.Name)]
+	return row != nil && len(row.tiersFor(m.Value.Of(body), t.Rules.Sheet)) > 0
 }
 
 // lowerLimits replaces the output limits of the request, which are above that of the model.

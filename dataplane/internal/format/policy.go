@@ -67,6 +67,9 @@ type Param struct { //nolint:recvcheck // with returns a changed copy
 	// Priced has values, as JSON text, that are accepted only if the model has a rate of its own for a line of tokens,
 	// whatever the policy allows: they cost more than the line that would apply without it.
 	Priced map[string]price.Line
+	// Tiers has values that ask for service tiers: their names, "auto" for the choice of the provider, or * for any name. They
+	// are accepted, and sent whatever Action says, if the model has prices for the tier. An override empties it.
+	Tiers []string
 	// Otherwise says what happens to provider-run tools that Allow does not list, or that have no price, if the request
 	// offers them to the model without demanding a call: Drop leaves them out, anything else refuses the request.
 	Otherwise Action
@@ -85,8 +88,10 @@ type Param struct { //nolint:recvcheck // with returns a changed copy
 type Policy struct {
 	params map[string]*Param
 	// nested has the rows for the members of a parameter, by its name.
-	nested   map[string]map[string]*Param
-	forced   []*Param
+	nested map[string]map[string]*Param
+	forced []*Param
+	// tiered has the rows with Tiers.
+	tiered   []*Param
 	required []*Param
 }
 
@@ -113,6 +118,9 @@ func NewPolicy(params ...Param) *Policy {
 		row := p.params[name]
 		if row.Action == Force {
 			p.forced = append(p.forced, row)
+		}
+		if len(row.Tiers) > 0 {
+			p.tiered = append(p.tiered, row)
 		}
 		if row.Required {
 			p.required = append(p.required, row)
@@ -197,7 +205,7 @@ var actions = map[string]Action{
 // with returns the row changed by an override.
 func (row Param) with(change catalogkv.Param) Param {
 	row.Action = actions[change.Policy]
-	row.Value, row.Allow, row.Deny = string(change.Value), nil, nil
+	row.Value, row.Allow, row.Deny, row.Tiers = string(change.Value), nil, nil, nil
 	for _, value := range change.Allow {
 		row.Allow = append(row.Allow, string(value))
 	}

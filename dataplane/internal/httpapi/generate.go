@@ -75,6 +75,8 @@ type generationRequest struct {
 	firstToken time.Duration
 	// asked reports whether the client asks for the cost; stored, whether the outcome is stored.
 	asked, stored bool
+	// hasOddTier reports whether the answer names a service tier that it cannot be in.
+	hasOddTier bool
 	// foreignItem is the encrypted item that the account of an earlier call could not verify; zero if there is none.
 	foreignItem uint64
 }
@@ -162,6 +164,10 @@ func (g *generationRequest) charge(e *event.Usage) (ok bool) {
 
 	if e.Usage.ServerToolRequests > 0 && !g.sheet.HasServerToolPrice() {
 		g.alarmUnpriced("server_tool") // the count stays in the usage, for the operator's books
+	}
+
+	if g.hasOddTier {
+		g.alarmUnpriced("service_tier") // charged at the dearest tier that the request has asked for
 	}
 
 	if len(g.sheet.Rates) > 0 {

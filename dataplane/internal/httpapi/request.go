@@ -10,6 +10,7 @@ import (
 	"modelgateway/dataplane/internal/auth"
 	"modelgateway/dataplane/internal/catalog"
 	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/httpapi/policy"
 	"modelgateway/dataplane/internal/httpapi/quote"
 	"modelgateway/dataplane/internal/httpapi/refused"
 	"modelgateway/dataplane/internal/httpapi/upload"
@@ -160,7 +161,8 @@ func (p *pricedRequest) quoted() error {
 
 	p.candidates = candidates
 	var err error
-	if p.quote, err = quote.Of(p.dialect.Format(), p.request, p.model, p.sheet, p.pricedCatalog.Settings.ImageInputTokens); err != nil {
+	tiers := p.request.ServiceTiers(p.policy, p.rules)
+	if p.quote, err = quote.Of(p.dialect.Format(), p.request, p.model, p.sheet, p.pricedCatalog.Settings.ImageInputTokens, tiers); err != nil {
 		return apierr.New(http.StatusBadRequest, apierr.InvalidRequest, "The request is too large to be priced.").WithCause(err)
 	}
 
@@ -185,7 +187,7 @@ func (p *pricedRequest) checkParameters() ([]*catalog.Route, *apierr.Error) {
 	all := p.model.Routes[f]
 	refused := p.request.Check(p.policy, p.rules)
 	leavesOut := p.request.LeavesOut()
-	if !slices.ContainsFunc(all, func(r *catalog.Route) bool { return len(r.Params[f]) > 0 }) {
+	if !slices.ContainsFunc(all, func(r *catalog.Route) bool { return policy.IsOwn(r, f) }) {
 		return all, refused
 	}
 
@@ -193,7 +195,7 @@ func (p *pricedRequest) checkParameters() ([]*catalog.Route, *apierr.Error) {
 	first := refused
 	for _, r := range all {
 		refusal, partial := refused, leavesOut
-		if len(r.Params[f]) > 0 {
+		if policy.IsOwn(r, f) {
 			refusal = p.request.Check(p.policyOf(p.pricedCatalog, r), p.rules)
 			partial = p.request.LeavesOut()
 		}

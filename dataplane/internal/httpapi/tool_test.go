@@ -74,7 +74,7 @@ func TestCallsOfToolsWithoutAPriceRaiseAnAlarm(t *testing.T) {
 		t.Errorf("got event %+v", e)
 	}
 	if err := testutil.GatherAndCompare(g.metrics, strings.NewReader(`
-# HELP mgw_unpriced_usage_total Answers whose provider reported usage without a price, by kind: server_tool for calls of tools, the kind of a secondary model, or a line (audio_in, audio_out, cache_write_1h, cache_write_12h) that is charged at the rate of plain input or output. Above zero, the operator pays for something that no client is fully charged for.
+# HELP mgw_unpriced_usage_total Answers whose provider reported usage without a price, by kind: server_tool for calls of tools, the kind of a secondary model, or a line (audio_in, audio_out, cache_write_1h, cache_write_12h) that is charged at the rate of plain input or output, or service_tier for an answer in a service tier that the request has not asked for or that has no price. Above zero, the operator pays for something that no client is fully charged for.
 # TYPE mgw_unpriced_usage_total counter
 mgw_unpriced_usage_total{kind="server_tool"} 1
 `), "mgw_unpriced_usage_total"); err != nil {

@@ -28,6 +28,10 @@ func (r *relay) usage(complete bool) (price.Usage, usagereport.Reason) {
 		usage.Size, usage.Quality = cmp.Or(usage.Size, r.request.Size), cmp.Or(usage.Quality, r.request.Quality)
 	}
 
+	var known bool
+	usage.ServiceTier, known = r.quote.Tier(evidence.ServiceTier, &usage, r.sheet)
+	r.hasOddTier = !known
+
 	return usage, doubt
 }
 

@@ -61,14 +61,19 @@ func newEntry(m *catalog.Model, sheet *price.Sheet, currency string) entry {
 // pricing returns the prices of a sheet times its multiplier, as exact decimal strings with their unit in the name.
 func pricing(sheet *price.Sheet, currency string) map[string]string {
 	p := map[string]string{"currency": currency}
-	for line, rate := range sheet.Rates {
-		p[string(line)+"_per_million_tokens"] = sheet.Multiplier.FormatRate(rate)
-	}
-
-	for _, tier := range sheet.Tiers {
-		for line, rate := range tier.Rates {
-			p[fmt.Sprintf("%s_per_million_tokens_above_%d_input_tokens", line, tier.AboveInput)] = sheet.Multiplier.FormatRate(rate)
+	tokens := func(prefix string, rates price.Rates, tiers []price.Tier) {
+		for line, rate := range rates {
+			p[prefix+string(line)+"_per_million_tokens"] = sheet.Multiplier.FormatRate(rate)
 		}
+		for _, tier := range tiers {
+			for line, rate := range tier.Rates {
+				p[fmt.Sprintf("%s%s_per_million_tokens_above_%d_input_tokens", prefix, line, tier.AboveInput)] = sheet.Multiplier.FormatRate(rate)
+			}
+		}
+	}
+	tokens("", sheet.Rates, sheet.Tiers)
+	for _, tier := range sheet.ServiceTiers {
+		tokens(tier.Name+"_", tier.Rates, tier.Tiers)
 	}
 
 	units := func(unit string, prices []price.UnitPrice) {

@@ -42,6 +42,8 @@ type Evidence struct {
 	// Unreadable reports whether there was a report that could not be read, Ambiguous whether the report has several
 	// meanings, of which the cheapest was taken.
 	Unreadable, Ambiguous bool
+	// ServiceTier is the service tier that the answer names, empty for none.
+	ServiceTier string
 	// Tokens is the estimate of the delivered output, Chars the number of its characters.
 	Tokens, Chars int64
 	// Hidden is the part of the reported output that only a total has.

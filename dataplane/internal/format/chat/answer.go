@@ -216,6 +216,8 @@ func (a *reader) member(text []byte, c *jsonspan.ObjectCursor, w *jsonspan.Splic
 		c.SetEnd(answer.DropCosts(w, text, c.Start()))
 		e, ok := jsonspan.Find(c.Value(), "error")
 		p.failed = p.failed || ok && jsonspan.KindOf(e) != jsonspan.KindNull
+	case "service_tier":
+		a.SetServiceTier(c.Value())
 	case "timings":
 		p.timings = c.Value()
 	case "obfuscation":

@@ -58,6 +58,12 @@ var policy = format.NewPolicy(append([]format.Param{
 	// Storage, and services in addition to the answer.
 	{Name: "moderation", Action: format.Reject},
 	{Name: "prompt_cache_retention", Action: format.Drop},
-	{Name: "service_tier", Action: format.Force, Value: `"default"`, Allow: []string{`"auto"`, `"default"`}},
+	{
+		Name:   "service_tier",
+		Action: format.Force,
+		Value:  `"default"`,
+		Allow:  []string{`"auto"`, `"default"`},
+		Tiers:  []string{"*"},
+	},
 	{Name: "store", Action: format.Force, Value: `false`},
 }, format.CacheOptions...)...)

@@ -15,6 +15,7 @@ var betas = []struct{ place, name string }{
 	{"context_management", "context-management-2025-06-27"},
 	{"output_config.effort", "effort-2025-11-24"},
 	{"output_config.task_budget", "task-budgets-2026-03-13"},
+	{"speed", "fast-mode-2026-02-01"},
 	{"output_format", "structured-outputs-2025-12-15"},
 	{"cache_control.scope", "prompt-caching-scope-2026-01-05"},
 	// So do blocks anywhere, and tools.
@@ -54,7 +55,7 @@ func beta(r *format.Request, p *format.Policy) string {
 	for i, row := range betas {
 		top, _, _ := strings.Cut(row.place, "[]")
 		top, _, _ = strings.Cut(top, ".")
-		if r.Betas&(1<<i) == 0 || p.Row(top).Action != format.Forward {
+		if r.Betas&(1<<i) == 0 || p.Row(top).Action != format.Forward && row.place != "speed" {
 			continue
 		}
 		if !slices.Contains(names, row.name) {
@@ -78,6 +79,10 @@ func readBetas(r *format.Request) {
 		if r.Value(name) != nil {
 			r.Betas |= betasOf[name]
 		}
+	}
+
+	if r.Text("speed") == format.FastTier {
+		r.Betas |= betasOf["speed"]
 	}
 
 	r.Betas |= scopeBeta("cache_control", r.Value("cache_control"))

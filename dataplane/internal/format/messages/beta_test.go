@@ -66,12 +66,13 @@ func TestForwardedMembersNameTheBetaFeaturesTheyNeed(t *testing.T) {
 	}
 }
 
-// Some beta features store conversations, let others pay or change the price.
+// Some beta features store conversations, let others pay or change the price. That of the fast mode does so, too, but a request
+// for it is refused unless the model has prices for it.
 func TestNoBetaFeatureChangesStateOrPrice(t *testing.T) {
 	t.Parallel()
 	never := []string{
 		"message-threads", "server-side-fallback", "fallback-credit", "advisor-tool", "mcp-", "files-api", "skills", "code-execution", "user-profiles", "managed-agents",
-		"oauth", "fast-mode", "context-1m", "output-300k", "compact",
+		"oauth", "context-1m", "output-300k", "compact",
 	}
 	for _, row := range betas {
 		if slices.ContainsFunc(never, func(prefix string) bool { return strings.HasPrefix(row.name, prefix) }) {

@@ -73,6 +73,12 @@ var policy = format.NewPolicy(
 		Action: format.Force,
 		Value:  `"standard_only"`,
 		Allow:  []string{`"auto"`, `"standard_only"`},
+		Tiers:  []string{"auto"},
 	},
-	format.Param{Name: "speed", Action: format.Reject, Allow: []string{`"standard"`}},
+	format.Param{
+		Name:   "speed",
+		Action: format.Reject,
+		Allow:  []string{`"standard"`},
+		Tiers:  []string{format.FastTier},
+	},
 )

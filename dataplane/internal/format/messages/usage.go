@@ -14,6 +14,13 @@ import (
 func (a *reader) report(raw []byte) (ok bool) {
 	iterations := a.iterations
 	for name, value := range jsonspan.Members(raw) {
+		switch string(name) {
+		case "service_tier":
+			a.SetServiceTier(value)
+		case "speed":
+			speed, _ := jsonspan.Text(nil, value)
+			a.IsFast = string(speed) == format.FastTier || a.IsFast && len(speed) == 0
+		}
 		if string(name) != "iterations" || jsonspan.KindOf(value) == jsonspan.KindNull {
 			continue
 		}

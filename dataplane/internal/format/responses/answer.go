@@ -324,6 +324,8 @@ func (a *reader) response(w *jsonspan.Splicer, text []byte, at int) (p responseP
 			if c.Kind() == jsonspan.KindArray {
 				p.output = c.Value()
 			}
+		case "service_tier":
+			a.SetServiceTier(c.Value())
 		case "usage":
 			c.SetEnd(answer.DropCosts(w, text, c.Start()))
 			p.usage = c.Value()

@@ -57,5 +57,11 @@ var policy = format.NewPolicy(append([]format.Param{
 	{Name: "moderation", Action: format.Reject},
 	{Name: "multi_agent", Action: format.Reject},
 	{Name: "prompt_cache_retention", Action: format.Drop},
-	{Name: "service_tier", Action: format.Force, Value: `"default"`, Allow: []string{`"auto"`, `"default"`}},
+	{
+		Name:   "service_tier",
+		Action: format.Force,
+		Value:  `"default"`,
+		Allow:  []string{`"auto"`, `"default"`},
+		Tiers:  []string{"*"},
+	},
 }, format.CacheOptions...)...)

@@ -146,7 +146,8 @@ func New(reg prometheus.Registerer) *Metrics {
 			Name: "mgw_unpriced_usage_total",
 			Help: "Answers whose provider reported usage without a price, by kind: server_tool for calls of tools, the kind of a " +
 				"secondary model, or a " +
-				"line (audio_in, audio_out, cache_write_1h, cache_write_12h) that is charged at the rate of plain input or output. " +
+				"line (audio_in, audio_out, cache_write_1h, cache_write_12h) that is charged at the rate of plain input or output, " +
+				"or service_tier for an answer in a service tier that the request has not asked for or that has no price. " +
 				"Above zero, the " +
 				"operator pays for something that no client is fully charged for.",
 		}, []string{"kind"}),

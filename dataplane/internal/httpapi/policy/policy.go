@@ -2,6 +2,7 @@
 package policy
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -44,6 +45,15 @@ func (p *Cache) OfModel(snapshot *catalog.Snapshot, m *catalog.Model, d format.D
 	return p.compile(snapshot, policyKey{model: m, format: f}, d.Policy(), overrides)
 }
 
+// IsOwn reports whether a route has a policy of its own in a format: its own parameters, or a provider without service tiers.
+func IsOwn(r *catalog.Route, f catalogkv.Format) bool {
+	return len(r.Params[f]) > 0 || lacksTiers(r, f)
+}
+
+func lacksTiers(r *catalog.Route, f catalogkv.Format) bool {
+	return slices.Contains(format.Departures[r.Provider.Kind][f].Removed, "service_tier")
+}
+
 // OfRoute returns the model's policy in a format with the overrides of the route.
 func (p *Cache) OfRoute(
 	snapshot *catalog.Snapshot,
@@ -52,11 +62,10 @@ func (p *Cache) OfRoute(
 	f catalogkv.Format,
 	ofModel *format.Policy,
 ) *format.Policy {
-	overrides := r.Params[f]
-	if len(overrides) == 0 {
+	if !IsOwn(r, f) {
 		return ofModel
 	}
-	return p.compile(snapshot, policyKey{m, r, f}, ofModel, overrides)
+	return p.compile(snapshot, policyKey{m, r, f}, ofModel, r.Params[f])
 }
 
 func (p *Cache) compile(snapshot *catalog.Snapshot, key policyKey, base *format.Policy, overrides catalogkv.Params) *format.Policy {
@@ -65,6 +74,9 @@ func (p *Cache) compile(snapshot *catalog.Snapshot, key policyKey, base *format.
 		return compiled.(*format.Policy)
 	}
 	compiled := base.With(overrides)
+	if key.route != nil && lacksTiers(key.route, key.format) {
+		compiled = compiled.WithoutServiceTiers()
+	}
 	set.compiled.Store(key, compiled)
 	return compiled
 }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 
 	"modelgateway/dataplane/internal/catalog"
 	"modelgateway/dataplane/internal/format"
@@ -22,6 +23,8 @@ type Quote struct {
 	Text int64
 	// Usage is the usage that the reservation covers. Its input covers documents and audio as if they were plain text.
 	Usage price.Usage
+	// Tiers are the service tiers in which the request may be answered. Usage is in the dearest of them.
+	Tiers format.ServiceTiers
 	// Cost is the price of Usage. Reserve is the same, but zero for a video, which reserves nothing.
 	Cost, Reserve money.Nano
 }
@@ -30,9 +33,17 @@ type Quote struct {
 const defaultImageInputTokens = 1000
 
 // Of returns the quote of a request for a model at the prices of a sheet. tokensPerImage is the estimate for an image in
-// a prompt; zero: the default. The error is that of price.Cost for a usage beyond all bounds.
-func Of(f catalogkv.Format, r *format.Request, m *catalog.Model, sheet *price.Sheet, tokensPerImage int64) (Quote, error) {
-	q := Quote{Input: r.EstimateInput(cmp.Or(tokensPerImage, defaultImageInputTokens)), Text: r.TextLength()}
+// a prompt; zero: the default. tiers are the service tiers in which the request may be answered. The error is that of
+// price.Cost for a usage beyond all bounds.
+func Of(
+	f catalogkv.Format,
+	r *format.Request,
+	m *catalog.Model,
+	sheet *price.Sheet,
+	tokensPerImage int64,
+	tiers format.ServiceTiers,
+) (Quote, error) {
+	q := Quote{Input: r.EstimateInput(cmp.Or(tokensPerImage, defaultImageInputTokens)), Text: r.TextLength(), Tiers: tiers}
 	input := q.Input
 	if files, addressed := r.MaxFileTokens(); files > 0 {
 		q.Input += addressed
@@ -43,7 +54,7 @@ func Of(f catalogkv.Format, r *format.Request, m *catalog.Model, sheet *price.Sh
 
 	q.Usage = expectedUsage(f, r, m, sheet, input)
 	var err error
-	if q.Cost, err = price.Cost(&q.Usage, sheet); err != nil {
+	if q.Usage.ServiceTier, q.Cost, err = price.Dearest(&q.Usage, sheet, tiers.Others); err != nil {
 		return q, fmt.Errorf("quote: %w", err)
 	}
 	if f.Type() != catalogkv.Video {
@@ -51,6 +62,26 @@ func Of(f catalogkv.Format, r *format.Request, m *catalog.Model, sheet *price.Sh
 	}
 
 	return q, nil
+}
+
+// Tier returns the service tier at whose prices a usage is charged, if the answer names one, or none: the one that it names
+// or, if it names none, the one that was asked for. If the answer cannot be in the tier that it names, because that has no
+// price or the request has not asked for it, it is the dearest one in which it can be, and ok is false. It is empty for a sheet
+// with the default tier only.
+func (q *Quote) Tier(named string, u *price.Usage, sheet *price.Sheet) (tier string, ok bool) {
+	switch {
+	case len(sheet.ServiceTiers) == 0:
+		return "", true
+	case named == "":
+		return cmp.Or(q.Tiers.Asked, price.DefaultTier), true
+	case named == price.DefaultTier || slices.Contains(q.Tiers.Others, named):
+		return named, true
+	}
+	tier, _, err := price.Dearest(u, sheet, q.Tiers.Others)
+	if err != nil { // then the usage has no price in any tier
+		tier = q.Tiers.Asked
+	}
+	return cmp.Or(tier, price.DefaultTier), false
 }
 
 func expectedUsage(f catalogkv.Format, r *format.Request, m *catalog.Model, sheet *price.Sheet, input int64) price.Usage {

@@ -30,6 +30,9 @@ type Base struct {
 	Audio, Images, ToolImages, Calls int64
 	// Now is how far a stream is.
 	Now format.Progress
+	// Tier is the service tier that the answer names, and IsFast whether it says that it was made in the fast mode.
+	Tier   string
+	IsFast bool
 
 	id      []byte
 	failure []byte
@@ -109,12 +112,30 @@ func (b *Base) Usage() (usage price.Usage, reported bool) { return b.Total, b.Re
 func (b *Base) DeliveredTokens() int64 { return format.EstimateTokens(b.Delivered.Bytes) }
 
 func (b *Base) Evidence() usagereport.Evidence {
+	tier := b.Tier
+	if b.IsFast {
+		tier = format.FastTier
+	}
 	return usagereport.Evidence{
-		Unreadable: b.Unreadable,
-		Ambiguous:  b.Ambiguous,
-		Tokens:     b.DeliveredTokens(),
-		Chars:      b.Delivered.Chars,
-		Hidden:     b.Counts.Hidden(),
+		ServiceTier: tier,
+		Unreadable:  b.Unreadable,
+		Ambiguous:   b.Ambiguous,
+		Tokens:      b.DeliveredTokens(),
+		Chars:       b.Delivered.Chars,
+		Hidden:      b.Counts.Hidden(),
+	}
+}
+
+// SetServiceTier notes the service tier that an answer names. Providers have several names for the default one; a stream may
+// begin with what was asked for, which then is none.
+func (b *Base) SetServiceTier(raw []byte) {
+	name, _ := jsonspan.Text(nil, raw)
+	switch string(name) {
+	case "", "auto":
+	case price.DefaultTier, "standard", "standard_only", "on_demand":
+		b.Tier = price.DefaultTier
+	default:
+		b.Tier = format.Label(name)
 	}
 }
 
