@@ -166,6 +166,12 @@ func TestVideoIsRefusedBecauseOfOpenJobs(t *testing.T) {
 			apiError{Status: 403, Code: "spend_limit_exceeded", Final: true},
 			"The rest of the spend limit lim_3 of this API key's project is needed for open video jobs", "project lim_3 ",
 		},
+		{
+			event.VideoRefusal{Reason: event.VideoLimit, Scope: limit.Account, LimitID: "lim_4", ResetsMS: 1792000000999},
+			apiError{Status: 403, Code: "spend_limit_exceeded", Final: true},
+			"Nothing is left of the spend limit lim_4 of this account for a video job: 0.00 remains until 2026-10-14T17:46:40Z.",
+			"account lim_4 2026-10-14T17:46:40Z",
+		},
 		{event.VideoRefusal{Reason: event.VideoBalance, Left: -1, Expected: 3e9}, apiError{Status: 402, Code: "insufficient_quota", Final: true}, "0.00 remains, they are expected to cost 3.00", "  "},
 		{event.VideoRefusal{Reason: "of a later release"}, apiError{Status: 503, Code: "service_unavailable", RetryAfter: "1"}, "", "  "},
 	} {

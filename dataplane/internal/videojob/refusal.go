@@ -38,41 +38,34 @@ func (e *RefusedError) Public() *apierr.Error {
 		public.RetryAfter = retryAfter
 		return public
 	case event.VideoKeyLimit:
-		return apierr.New(
-			http.StatusForbidden,
-			apierr.SpendLimitExceeded,
-			fmt.Sprintf(
-				"The rest of this API key's spend limit is needed for its open video jobs: %s remains, they are expected to cost %s.",
-				max(e.Left, 0),
-				e.Expected,
-			),
-		)
+		return apierr.New(http.StatusForbidden, apierr.SpendLimitExceeded, e.short("this API key's spend limit", "its "))
 	case event.VideoLimit:
 		return apierr.New(
 			http.StatusForbidden,
 			apierr.SpendLimitExceeded,
-			fmt.Sprintf(
-				"The rest of the spend limit %s of this %s is needed for open video jobs: %s remains%s, they are expected to cost %s.",
-				e.LimitID,
-				owners[e.Scope],
-				max(e.Left, 0),
-				e.until(),
-				e.Expected,
-			),
+			e.short(fmt.Sprintf("the spend limit %s of this %s", e.LimitID, owners[e.Scope]), ""),
 		)
 	case event.VideoBalance:
-		return apierr.New(
-			http.StatusPaymentRequired,
-			apierr.InsufficientQuota,
-			fmt.Sprintf(
-				"The rest of the balance is needed for open video jobs: %s remains, they are expected to cost %s.",
-				max(e.Left, 0),
-				e.Expected,
-			),
-		)
+		return apierr.New(http.StatusPaymentRequired, apierr.InsufficientQuota, e.short("the balance", ""))
 	default:
 		return nil
 	}
+}
+
+// short says that what is left of something is spent, or needed for open jobs, which whose precedes.
+func (e *RefusedError) short(of, whose string) string {
+	left := max(e.Left, 0)
+	if e.Expected == 0 {
+		return fmt.Sprintf("Nothing is left of %s for a video job: %s remains%s.", of, left, e.until())
+	}
+	return fmt.Sprintf(
+		"The rest of %s is needed for %sopen video jobs: %s remains%s, they are expected to cost %s.",
+		of,
+		whose,
+		left,
+		e.until(),
+		e.Expected,
+	)
 }
 
 // ResetsAt returns when the window of the limit ends, the zero time if it does not.

@@ -134,7 +134,8 @@ func checkUnbilled(
 
 	for i := range rows {
 		r := &rows[i]
-		if r.Unlimited || r.ExpectedCost == 0 || r.ExpectedCost < r.Remaining {
+		// What is spent may not show at the proxy yet, which may still hold idle units of it.
+		if free := r.ExpectedCost == 0 && v.ExpectedCost == 0; r.Unlimited || free || r.ExpectedCost < r.Remaining {
 			continue
 		}
 		refusal := &event.VideoRefusal{Left: money.Nano(r.Remaining), Expected: money.Nano(r.ExpectedCost), ResetsMS: r.EndMs}

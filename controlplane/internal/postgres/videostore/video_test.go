@@ -295,6 +295,8 @@ func TestFurtherVideoJobIsRefusedWhenUnbilledJobsCostAllThatIsLeft(t *testing.T)
 		want           *event.VideoRefusal
 	}{
 		{"no open job, and almost nothing is left", 1, 1, nil, nil, nil},
+		{"no open job, and nothing is left", 0, storetest.Unlimited, nil, nil, &event.VideoRefusal{Reason: event.VideoBalance}},
+		{"no open job, and the key limit is spent", 10, 0, nil, nil, &event.VideoRefusal{Reason: event.VideoKeyLimit, Scope: limit.Key}},
 		{"open jobs cost less than the balance", 100, storetest.Unlimited, nil, []money.Nano{60, 39}, nil},
 		{"open jobs cost the balance", 100, storetest.Unlimited, nil, []money.Nano{60, 40}, &event.VideoRefusal{Reason: event.VideoBalance, Left: 100, Expected: 100}},
 		{"one open job costs more than the balance", 1, storetest.Unlimited, nil, []money.Nano{6}, &event.VideoRefusal{Reason: event.VideoBalance, Left: 1, Expected: 6}},

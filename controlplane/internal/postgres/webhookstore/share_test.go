@@ -103,7 +103,7 @@ func TestSharesOfAWindowAreAlertedOnce(t *testing.T) {
 	amount(2000)
 	spend(850)
 	want("80 % again, of a raised limit")
-	if _, _, err := store.Reset(t.Context(), l.ID); err != nil {
+	if _, _, err := store.Reset(t.Context(), l.ID, ident.New()); err != nil {
 		t.Fatal(err)
 	}
 	spend(1700)
