@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/adminclient/optional"
 	"modelgateway/shared/money"
 )
 
@@ -113,6 +114,10 @@ func (d *Demo) fillCustomers(ctx context.Context) error {
 		}
 	}
 
+	if err := d.fillProject(ctx, d.customers[0]); err != nil {
+		return fmt.Errorf("project: %w", err)
+	}
+
 	for _, c := range []*customer{d.customers[0], d.customers[1]} {
 		if _, err := d.api.GrantModel(ctx, c.id, previewModel, nil); err != nil {
 			return err
@@ -120,6 +125,32 @@ func (d *Demo) fillCustomers(ctx context.Context) error {
 	}
 
 	return nil
+}
+
+// fillProject gives a customer a project with a limit of a month, and puts its first key into it.
+func (d *Demo) fillProject(ctx context.Context, c *customer) error {
+	external := "demo-project"
+	found, err := d.api.ListProjects(ctx, c.id, &adminclient.ListProjectsParams{ExternalID: &external})
+	if err != nil || len(found.Value.Data) > 0 {
+		return err
+	}
+
+	made, err := d.api.CreateProject(ctx, c.id, nil, adminclient.ProjectCreate{Name: "storefront", ExternalID: &external})
+	if err != nil {
+		return err
+	}
+	_, err = d.api.CreateLimit(ctx, c.id, nil, adminclient.LimitCreate{
+		ProjectID: &made.Value.ID,
+		Name:      new("a month"),
+		Amount:    "5000.00",
+		Window:    adminclient.LimitPeriod{Period: adminclient.LimitPeriodPeriodMonth, TimeZone: new("UTC")},
+	})
+	if err != nil {
+		return err
+	}
+
+	_, err = d.api.UpdateKey(ctx, c.issued[0].id, nil, adminclient.KeyPatch{ProjectID: optional.Of(made.Value.ID)})
+	return err
 }
 
 func (d *Demo) createAccount(ctx context.Context, c *customer, external string) error {

@@ -239,3 +239,55 @@ func TestAccountIsSuspendedAndResumed(t *testing.T) {
 		}
 	}
 }
+
+// A project is created, has keys, limits and usage on its page, and is deleted when no key that works is in it.
+func TestProjectOfAnAccount(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	a, k := w.account("Example")
+	b := w.signedIn(bootstrapToken)
+	at := "/console/accounts/" + a.ID + "/projects"
+	if _, page := b.get(at); !strings.Contains(page, "has no projects") {
+		t.Errorf("without projects: %s", page)
+	}
+	answer, page := b.post(at+"/new", "name", "Web shop", "description", "The search")
+	project := answer.Header.Get("Location")
+	if answer.StatusCode != http.StatusSeeOther || !strings.HasPrefix(project, "/console/projects/prj_") {
+		t.Fatalf("got %d %q %s", answer.StatusCode, project, page)
+	}
+	project, _, _ = strings.Cut(project, "?")
+	id := strings.TrimPrefix(project, "/console/projects/")
+	_, err := w.api.CreateLimit(t.Context(), a.ID, nil, adminclient.LimitCreate{
+		ProjectID: &id, Name: new("of a month"), Amount: "12.5", Window: adminclient.LimitPeriod{Period: adminclient.LimitPeriodPeriodMonth, TimeZone: new("UTC")},
+	})
+	check(t, err)
+	if _, page := b.get("/console/keys/" + k.ID + "/edit"); !strings.Contains(page, "Web shop") {
+		t.Errorf("the form of the key does not offer the project: %s", page)
+	}
+	if answer, page := b.post("/console/keys/"+k.ID+"/edit", "name", "production", "project_id", id); answer.StatusCode != http.StatusSeeOther {
+		t.Fatalf("the move of the key: got %d %s", answer.StatusCode, page)
+	}
+	for path, want := range map[string]string{
+		at: "The search", project: "production", "/console/keys/" + k.ID: "Web shop", project + "/edit": "Save", project + "/delete": "are removed with it",
+		"/console/usage?by=project&project_id=" + id: "No request of these days", "/console/accounts/" + a.ID + "/keys/new?project_id=" + id: "Web shop",
+	} {
+		if answer, page := b.get(path); answer.StatusCode != http.StatusOK || !strings.Contains(page, want) {
+			t.Errorf("%s: got %d without %q: %s", path, answer.StatusCode, want, page)
+		}
+	}
+	if _, page := b.get(project); !strings.Contains(page, "of a month") || !strings.Contains(page, "project.create") {
+		t.Errorf("the page has no limit or no change: %s", page)
+	}
+	if answer, page := b.post(project+"/delete", "confirmation", "Web shop"); answer.StatusCode == http.StatusSeeOther || !strings.Contains(page, "not revoked is in the project") {
+		t.Errorf("deleted with a key: got %d %s", answer.StatusCode, page)
+	}
+	if answer, page := b.post("/console/keys/"+k.ID+"/edit", "name", "production", "project_id", ""); answer.StatusCode != http.StatusSeeOther {
+		t.Fatalf("the key leaves: got %d %s", answer.StatusCode, page)
+	}
+	if answer, page := b.post(project+"/delete", "confirmation", "Web shop"); answer.StatusCode != http.StatusSeeOther {
+		t.Errorf("deleted: got %d %s", answer.StatusCode, page)
+	}
+	if _, page := b.get(project); !strings.Contains(page, "deleted") {
+		t.Errorf("the page of the deleted project: %s", page)
+	}
+}

@@ -44,11 +44,13 @@ import (
 	"modelgateway/controlplane/internal/postgres/usagestore"
 	"modelgateway/controlplane/internal/postgres/videostore"
 	"modelgateway/controlplane/internal/postgres/webhookstore"
+	"modelgateway/controlplane/internal/project"
 	"modelgateway/controlplane/internal/propagation"
 	"modelgateway/controlplane/internal/rotation"
 	"modelgateway/controlplane/internal/search"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/controlplane/internal/signin"
+	"modelgateway/controlplane/internal/spendlimit"
 	"modelgateway/controlplane/internal/statement"
 	"modelgateway/controlplane/internal/traffic"
 	"modelgateway/controlplane/internal/usage"
@@ -163,6 +165,10 @@ func newAPI(t testing.TB, db *postgres.DB, now func() time.Time) (http.Handler, 
 		Keys: key.NewService(key.Config{
 			Store: accountstore.NewKeys(db), Announcer: proxies{}, Hasher: hasher, Peppers: []string{hasher.ID()}, Vault: keys, Log: log,
 			ConfirmTimeout: time.Second, RevokeTimeout: time.Second,
+		}),
+		Projects: project.NewService(accountstore.NewProjects(db)),
+		Limits: spendlimit.NewService(spendlimit.Config{
+			Store: accountstore.NewSpendLimits(db), Announcer: proxies{}, Log: log, ConfirmTimeout: time.Second,
 		}),
 		Explainer: &explain.Service{Store: leasestore.NewLeases(db), Holdings: holdings, Catalog: catalogs, Proxies: proxies{}},
 		Holdings:  holdings, Search: search.NewService(accountstore.NewSearch(db), []*apikey.Hasher{hasher}),

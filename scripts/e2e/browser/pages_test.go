@@ -123,7 +123,16 @@ func seldom(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	owner, err := r.Admin.ListAccounts(t.Context(), &adminclient.ListAccountsParams{ExternalID: new("demo-1")})
+	if err != nil || len(owner.Value.Data) != 1 {
+		t.Fatalf("got %v, %v; want the first account of the demo", owner, err)
+	}
+	projects, err := r.Admin.ListProjects(t.Context(), owner.Value.Data[0].ID, nil)
+	if err != nil || len(projects.Value.Data) == 0 {
+		t.Fatalf("got %v, %v; want a project", projects, err)
+	}
 	return []string{
+		"/console/projects/" + projects.Value.Data[0].ID,
 		"/console/requests/" + usage.Value.Data[0].RequestID,
 		"/console/accounts/" + usage.Value.Data[0].AccountID + "/ledger",
 		"/console/money/checks/" + check.Value.ID,

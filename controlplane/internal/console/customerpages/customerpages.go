@@ -1,4 +1,4 @@
-// Package customerpages has the pages of the console about accounts, keys and usage.
+// Package customerpages has the pages of the console about accounts, projects, keys and usage.
 package customerpages
 
 import (
@@ -27,6 +27,7 @@ func Section(apiURL string) kit.Section {
 				{Pattern: "GET /console/accounts", Scope: kit.Read, Handle: listAccounts},
 				{Pattern: "GET /console/accounts/{id}", Scope: kit.Read, Handle: showAccount},
 				{Pattern: "GET /console/accounts/{id}/keys", Scope: kit.Read, Handle: accountKeys},
+				{Pattern: "GET /console/accounts/{id}/projects", Scope: kit.Read, Handle: accountProjects},
 				{Pattern: "GET /console/accounts/{id}/usage", Scope: kit.Read, Handle: accountUsage},
 				{Pattern: "GET /console/accounts/{id}/credits", Scope: kit.Read, Handle: accountCredits},
 				{Pattern: "GET /console/accounts/{id}/ledger", Scope: kit.Read, Handle: accountLedger},
@@ -36,6 +37,7 @@ func Section(apiURL string) kit.Section {
 				{Pattern: "GET /console/accounts/{id}/money", Scope: kit.Observe, Handle: accountPools},
 				{Pattern: "GET /console/accounts/{id}/changes", Scope: kit.Observe, Handle: accountChanges},
 				{Pattern: "GET /console/keys/{id}", Scope: kit.Read, Handle: showKey},
+				{Pattern: "GET /console/projects/{id}", Scope: kit.Read, Handle: showProject},
 				{Pattern: "GET /console/usage", Scope: kit.Read, Handle: showUsage},
 				{Pattern: "GET /console/connect", Scope: kit.Read, Handle: connect.show},
 			},
@@ -48,6 +50,9 @@ func Section(apiURL string) kit.Section {
 			kit.FormRoutes("/console/accounts/{id}/models/withdraw", kit.Cabinet, withdraw),
 			kit.FormRoutes("/console/accounts/{id}/keys/new", kit.Cabinet, issueKey),
 			kit.FormRoutes("/console/accounts/{id}/keys/import", kit.Cabinet, importKeys),
+			kit.FormRoutes("/console/accounts/{id}/projects/new", kit.Cabinet, newProject),
+			kit.FormRoutes("/console/projects/{id}/edit", kit.Cabinet, editProject),
+			kit.FormRoutes("/console/projects/{id}/delete", kit.Cabinet, deleteProject),
 			kit.FormRoutes("/console/keys/{id}/edit", kit.Cabinet, editKey),
 			kit.FormRoutes("/console/keys/{id}/rotate", kit.Cabinet, rotateKey),
 			kit.FormRoutes("/console/keys/{id}/revoke", kit.Cabinet, revokeKey),

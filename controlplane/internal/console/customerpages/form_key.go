@@ -32,6 +32,15 @@ func issueKey(r *kit.Request) (*kit.Form, error) {
 	}
 
 	a := now.Value
+	fields := settingsFields(&adminclient.Key{})
+	project, hasProjects, err := projectField(r, a.ID, kit.Optional(r.Text("project_id")))
+	if err != nil {
+		return nil, err
+	}
+	if hasProjects {
+		fields = slices.Insert(fields, 0, project)
+	}
+
 	return &kit.Form{
 		Title:   "Issue a key for " + a.Name,
 		Crumbs:  keysOf(a),
@@ -42,7 +51,7 @@ func issueKey(r *kit.Request) (*kit.Form, error) {
 			{Name: "name", Label: "Name", Required: true, Hint: "Such as production: it helps to recognize the key."},
 			{Name: "external_id", Label: "External id", Mono: true, Hint: "The key's id in your own systems, unique in the account."},
 			{Name: "spend_limit", Label: "Spend limit", Mono: true, Unit: a.Balance.Currency, Hint: limitHint},
-		}, settingsFields(&adminclient.Key{})...),
+		}, fields...),
 		Effects: []string{"The next page shows the secret, once. It works at every proxy at once."},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
 			body, err := newKey(in)
@@ -81,6 +90,7 @@ func newKey(in *kit.Input) (adminclient.KeyCreate, error) {
 		Name:                  in.Text("name"),
 		ExternalID:            in.Optional("external_id"),
 		SpendLimit:            in.Optional("spend_limit"),
+		ProjectID:             in.Optional("project_id"),
 		Description:           in.Optional("description"),
 		ExpiresAt:             expires,
 		Paused:                new(in.Checked("paused")),
@@ -144,6 +154,15 @@ func editKey(r *kit.Request) (*kit.Form, error) {
 		limit = *k.SpendLimit
 	}
 
+	fields := settingsFields(k)
+	project, hasProjects, err := projectField(r, a.ID, k.ProjectID)
+	if err != nil {
+		return nil, err
+	}
+	if hasProjects {
+		fields = slices.Insert(fields, 0, project)
+	}
+
 	back := kit.Path("keys", k.ID)
 	return &kit.Form{
 		Title:   "Change " + k.Name,
@@ -162,12 +181,15 @@ func editKey(r *kit.Request) (*kit.Form, error) {
 				Value: limit,
 				Hint:  limitHint + " Spent so far: " + k.Spent + " " + a.Balance.Currency + ".",
 			},
-		}, settingsFields(k)...),
+		}, fields...),
 		Effects: []string{"Running requests end as they began: the change concerns requests that begin afterwards."},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
 			patch := adminclient.KeyPatch{Name: in.Optional("name"), SpendLimit: optional.Null[string]()}
 			if to := in.Text("spend_limit"); to != "" {
 				patch.SpendLimit = optional.Of(to)
+			}
+			if hasProjects {
+				readProject(in, &patch)
 			}
 			if err := readSettings(in, &patch); err != nil {
 				return nil, err

@@ -19,6 +19,7 @@ type head struct {
 var tabs = []struct{ end, text, scope string }{
 	{"", "Summary", kit.Read},
 	{"keys", "Keys", kit.Read},
+	{"projects", "Projects", kit.Read},
 	{"usage", "Usage", kit.Read},
 	{"credits", "Credits", kit.Read},
 	{"ledger", "Ledger", kit.Read},

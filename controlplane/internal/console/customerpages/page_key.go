@@ -9,6 +9,8 @@ import (
 type keyView struct {
 	*adminclient.Key
 	Account *adminclient.Account
+	// Project is nil for a key that is in none.
+	Project *adminclient.Project
 	// Bar shows the spend limit; empty without one.
 	Bar []view.Part
 	// Left is what the key may still spend, and Share the percentage that is spent or held; -1 without a limit.
@@ -33,6 +35,13 @@ func showKey(r *kit.Request) (*kit.Page, error) {
 	}
 
 	data := &keyView{Key: k, Account: owner.Value, Share: -1}
+	if k.ProjectID != nil {
+		in, err := r.API.GetProject(r.Context(), *k.ProjectID)
+		if err != nil {
+			return nil, err
+		}
+		data.Project = in.Value
+	}
 	if k.SpendLimit != nil {
 		used := view.Add(k.Spent, k.Reserved)
 		data.Left, data.Share = view.Sub(*k.SpendLimit, used), view.Share(used, *k.SpendLimit)

@@ -13,8 +13,8 @@ import (
 type pivotView struct {
 	// Filter are the values of the filter bar. To is the last day, which is included.
 	Filter struct {
-		AccountID, KeyID, Model, From, To string
-		By                                []string
+		AccountID, ProjectID, KeyID, Model, From, To string
+		By                                           []string
 	}
 	Groups []choice
 	List   *adminclient.UsageTotalList
@@ -28,7 +28,7 @@ type pivotView struct {
 	Export string
 	// Providers has the cost by day and provider; nil if the page is about some requests only.
 	Providers *kit.Chart
-	// Names are the names of accounts and keys by their ids.
+	// Names are the names of accounts, projects and keys by their ids.
 	Names map[string]string
 }
 
@@ -42,6 +42,7 @@ type choice struct {
 var dimensions = []choice{
 	{Value: "day", Text: "Day"},
 	{Value: "account", Text: "Account"},
+	{Value: "project", Text: "Project"},
 	{Value: "key", Text: "Key"},
 	{Value: "model", Text: "Model"},
 }
@@ -54,7 +55,7 @@ func pivot(r *kit.Request, account string) (*pivotView, string, error) {
 	p := &pivotView{ByAccount: account == ""}
 	f := &p.Filter
 	today := time.Now().UTC()
-	f.AccountID, f.KeyID, f.Model, f.By = account, r.Text("key_id"), r.Text("model"), r.Form["by"]
+	f.AccountID, f.ProjectID, f.KeyID, f.Model, f.By = account, r.Text("project_id"), r.Text("key_id"), r.Text("model"), r.Form["by"]
 	if account == "" {
 		f.AccountID = r.Text("account_id")
 	}
@@ -78,6 +79,7 @@ func pivot(r *kit.Request, account string) (*pivotView, string, error) {
 
 	params := &adminclient.GetUsageTotalsParams{
 		AccountID: kit.Optional(f.AccountID),
+		ProjectID: kit.Optional(f.ProjectID),
 		KeyID:     kit.Optional(f.KeyID),
 		Model:     kit.Optional(f.Model),
 		From:      kit.Optional(f.From),
@@ -104,8 +106,8 @@ func pivot(r *kit.Request, account string) (*pivotView, string, error) {
 	p.List, p.Pages = answer.Value, kit.PagesOf(r, answer.Value.NextCursor)
 	p.Chart = len(params.GroupBy) == 1 && p.By("day") && len(p.List.Data) > 1
 
-	command := kit.Command("usage-totals get", "--group-by", strings.Join(f.By, ","), "--account-id", f.AccountID, "--key-id", f.KeyID,
-		"--model", f.Model, "--from", f.From, "--to", after)
+	command := kit.Command("usage-totals get", "--group-by", strings.Join(f.By, ","), "--account-id", f.AccountID,
+		"--project-id", f.ProjectID, "--key-id", f.KeyID, "--model", f.Model, "--from", f.From, "--to", after)
 
 	params.GroupBy, params.Cursor, params.Limit = nil, nil, nil
 	sum, err := r.API.GetUsageTotals(r.Context(), params)
@@ -120,16 +122,16 @@ func pivot(r *kit.Request, account string) (*pivotView, string, error) {
 		"requests",
 		"export",
 	) + "?" +
-		kit.Query("account_id", f.AccountID, "key_id", f.KeyID, "model", f.Model, "from", f.From, "to", after)
+		kit.Query("account_id", f.AccountID, "project_id", f.ProjectID, "key_id", f.KeyID, "model", f.Model, "from", f.From, "to", after)
 	p.Names, err = names(r, p.List.Data)
 	return p, command, err
 }
 
-// names returns the names of the accounts and keys of totals by their ids.
+// names returns the names of the accounts, projects and keys of totals by their ids.
 func names(r *kit.Request, totals []adminclient.UsageTotal) (map[string]string, error) {
 	var ids []string
 	for _, t := range totals {
-		for _, id := range []*string{t.AccountID, t.KeyID} {
+		for _, id := range []*string{t.AccountID, t.ProjectID, t.KeyID} {
 			if id != nil {
 				ids = append(ids, *id)
 			}
@@ -180,7 +182,7 @@ func showUsage(r *kit.Request) (*kit.Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f := &p.Filter; f.AccountID+f.KeyID+f.Model == "" && p.Sum != nil {
+	if f := &p.Filter; f.AccountID+f.ProjectID+f.KeyID+f.Model == "" && p.Sum != nil {
 		if err := p.byProvider(r); err != nil {
 			return nil, err
 		}

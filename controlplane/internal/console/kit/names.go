@@ -16,7 +16,7 @@ const (
 	lookups = 4
 )
 
-// Names looks up the names of accounts and keys by their ids. Those that do not exist, and those beyond a bound, have none.
+// Names looks up the names of accounts, projects and keys by their ids. Those that do not exist, and those beyond a bound, have none.
 func Names(r *Request, ids []string) (map[string]string, error) {
 	found := map[string]string{}
 	for _, id := range ids {
@@ -48,12 +48,18 @@ func Names(r *Request, ids []string) (map[string]string, error) {
 func nameOf(r *Request, id string) (string, error) {
 	var name string
 	var err error
-	if strings.HasPrefix(id, "key_") {
+	switch {
+	case strings.HasPrefix(id, "key_"):
 		var answer *adminclient.Response[adminclient.Key]
 		if answer, err = r.API.GetKey(r.Context(), id); err == nil {
 			name = answer.Value.Name
 		}
-	} else {
+	case strings.HasPrefix(id, "prj_"):
+		var answer *adminclient.Response[adminclient.Project]
+		if answer, err = r.API.GetProject(r.Context(), id); err == nil {
+			name = answer.Value.Name
+		}
+	default:
 		var answer *adminclient.Response[adminclient.Account]
 		if answer, err = r.API.GetAccount(r.Context(), id); err == nil {
 			name = answer.Value.Name

@@ -186,6 +186,7 @@ func exportRequests(r *kit.Request) (*kit.Page, error) {
 	format := adminclient.ExportFormatCSV
 	export, err := r.API.ExportUsage(r.Context(), &adminclient.ExportUsageParams{
 		AccountID: params.AccountID,
+		ProjectID: kit.Optional(r.Text("project_id")),
 		KeyID:     params.KeyID,
 		Model:     params.Model,
 		From:      params.From,

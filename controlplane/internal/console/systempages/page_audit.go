@@ -45,7 +45,8 @@ func listAudit(r *kit.Request) (*kit.Page, error) {
 
 	var ids []string
 	for i := range answer.Value.Data {
-		if object := answer.Value.Data[i].Object; strings.HasPrefix(object, "acc_") || strings.HasPrefix(object, "key_") {
+		object := answer.Value.Data[i].Object
+		if kind, _, _ := strings.Cut(object, "_"); kind == "acc" || kind == "prj" || kind == "key" {
 			ids = append(ids, object)
 		}
 	}
