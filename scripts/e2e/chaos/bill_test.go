@@ -11,7 +11,8 @@ import (
 )
 
 // checkBills compares the charges, row by row, with the answers that clients got and with the
-// journal of the provider. Every complete answer is charged once, as the provider reported it.
+// journal of the provider. Every complete answer is charged once, as the provider reported it. A cost that an answer has told is
+// what is charged.
 // Nothing is charged that the provider did not serve. In the end nothing is reserved, and
 // ledger, pools and usage records agree.
 func checkBills(t *testing.T, l *load, asked []request, credit money.Nano) {
@@ -63,8 +64,28 @@ func checkBills(t *testing.T, l *load, asked []request, credit money.Nano) {
 	if balance != credit-total {
 		t.Errorf("the balance is %v; want %v, the credit less the %v of the usage records", balance, credit-total, total)
 	}
+	checkTold(t, asked, charged)
 	checkInvariants(t, l.r)
 	t.Logf("%d requests, %d of them answered; %d charged: %v", len(asked), whole, len(usage), statuses)
+}
+
+// checkTold compares the costs that answers have told, whole ones or not, with what is charged.
+func checkTold(t *testing.T, asked []request, charged map[string]adminclient.UsageRecord) {
+	t.Helper()
+	told := 0
+	for _, q := range asked {
+		if q.told == "" {
+			continue
+		}
+		told++
+		u, found := charged[q.id]
+		cost, err := money.Parse(q.told)
+		booked, wrong := money.Parse(u.Cost)
+		if !found || err != nil || wrong != nil || cost != booked {
+			t.Errorf("%v tells a cost of %s; charged %q", q, q.told, u.Cost)
+		}
+	}
+	t.Logf("%d answers tell their cost", told)
 }
 
 // checkInvariants checks the invariants over all accounts and leases: ledger, pools and usage

@@ -39,6 +39,9 @@ func TestChaos_kill9_midstream(t *testing.T) {
 	}
 	asked := l.finish()
 	for _, q := range asked {
+		if answered(q) && q.told == "" {
+			t.Errorf("the answer does not tell its cost: %v", q)
+		}
 		if q.proxy != 0 && !answeredOrUndecided(q) {
 			t.Errorf("a proxy that was not killed did not answer: %v", q)
 		}

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"regexp"
 	"sync"
 	"testing"
 	"time"
@@ -49,6 +51,8 @@ type request struct {
 	whole bool
 	// id is the request id of the gateway, answerID the id of the provider's answer.
 	id, answerID string
+	// told is the cost in the answer, empty if it has none.
+	told string
 }
 
 func (q request) String() string {
@@ -148,7 +152,13 @@ func (l *load) finish() []request {
 func (l *load) ask(ctx context.Context, proxy int, stream bool) request {
 	q := request{proxy: proxy, stream: stream, began: time.Now()}
 	body := map[string]any{"model": l.model, "messages": []any{map[string]any{"role": "user", "content": "Are you still there?"}}, "stream": stream}
-	answer, err := l.r.Try(ctx, rig.Request{Proxy: proxy, Path: "/v1/chat/completions", Key: l.account.Key, Body: body})
+	answer, err := l.r.Try(ctx, rig.Request{
+		Proxy:  proxy,
+		Path:   "/v1/chat/completions",
+		Key:    l.account.Key,
+		Header: http.Header{"X-Include-Cost": {"1"}},
+		Body:   body,
+	})
 	if answer == nil {
 		return q
 	}
@@ -159,6 +169,9 @@ func (l *load) ask(ctx context.Context, proxy int, stream bool) request {
 		q.whole = err == nil && json.Unmarshal(answer.Body, &failed) == nil
 		q.code = failed.Error.Code
 		return q
+	}
+	if found := toldCost.FindSubmatch(answer.Body); found != nil {
+		q.told = string(found[1])
 	}
 	var first struct{ ID string }
 	if stream {
@@ -173,6 +186,9 @@ func (l *load) ask(ctx context.Context, proxy int, stream bool) request {
 	q.answerID = first.ID
 	return q
 }
+
+// toldCost finds the cost in an answer, which may have broken off behind it.
+var toldCost = regexp.MustCompile(`"cost":([0-9.]+),"cost_currency"`)
 
 func answered(q request) bool { return q.status == 200 && q.whole }
 
