@@ -82,17 +82,16 @@ func forms(hidden []string) (all []string) {
 		if err != nil { // texts always marshal
 			panic(err)
 		}
-		for _, form := range []string{
+		all = append(
+			all,
 			text,
-			strings.Trim(string(quoted), `"`),
+			string(quoted[1:len(quoted)-1]),
 			url.QueryEscape(text),
 			url.PathEscape(text),
 			base64.RawStdEncoding.EncodeToString([]byte(text)),
 			base64.RawURLEncoding.EncodeToString([]byte(text)),
 			hex.EncodeToString([]byte(text)),
-		} {
-			all = append(all, form)
-		}
+		)
 	}
 	return all
 }
