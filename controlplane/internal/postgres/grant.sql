@@ -4,10 +4,10 @@ revoke all on all tables in schema public from {role};
 grant select, insert, update, delete on all tables in schema public to {role};
 grant usage, select on all sequences in schema public to {role};
 -- After a loss of commits the control plane raises the ids that may be in use (RaiseIDs).
-grant update on sequence proxy_sessions_id_seq, pools_id_seq, model_prices_version_seq, quarantine_id_seq to {role};
+grant update on sequence proxy_sessions_id_seq, pools_id_seq, model_prices_version_seq, provider_prices_version_seq, quarantine_id_seq to {role};
 
 -- Append-only tables and the record of migrations. Usage records are in partitions, which are tables of their own.
-revoke update, delete on ledger_transactions, ledger_entries, usage_records, model_prices, audit_log from {role};
+revoke update, delete on ledger_transactions, ledger_entries, usage_records, model_prices, provider_prices, audit_log from {role};
 revoke insert, update, delete on goose_db_version from {role};
 do $$
 declare

@@ -166,7 +166,7 @@ func TestRuntimeRoleCannotChangeSchemaOrHistory(t *testing.T) {
 		"truncate idempotency_keys", "insert into goose_db_version (version_id, is_applied) values (9, true)",
 		"update ledger_entries set amount = 0", "delete from ledger_transactions", "delete from audit_log", "update audit_log set actor = 'x'",
 		"delete from usage_records", "delete from usage_records_" + month, "delete from usage_records_" + later,
-		"truncate usage_records_" + later, "select setval('audit_log_id_seq', 1)", "update model_prices set sheet = '{}'",
+		"truncate usage_records_" + later, "select setval('audit_log_id_seq', 1)", "update model_prices set sheet = '{}'", "update provider_prices set sheet = '{}'",
 	} {
 		if got := code(t, runtime, refused); got != insufficientPrivilege {
 			t.Errorf("%s: code %q; want it refused for lack of privilege", refused, got)
@@ -175,7 +175,7 @@ func TestRuntimeRoleCannotChangeSchemaOrHistory(t *testing.T) {
 	// The owner, and a control plane that serves as the owner, are kept from it by triggers.
 	for _, refused := range []string{
 		"truncate ledger_entries, ledger_transactions, credits", "truncate usage_records", "truncate usage_records_" + later,
-		"truncate audit_log", "truncate model_prices", "delete from ledger_entries", "update audit_log set actor = 'x'",
+		"truncate audit_log", "truncate model_prices", "truncate provider_prices", "delete from ledger_entries", "update audit_log set actor = 'x'",
 	} {
 		if got := code(t, owner, refused); got != restrictViolation {
 			t.Errorf("%s as the owner: code %q; want it refused as append-only", refused, got)

@@ -76,6 +76,11 @@ func TestLostPriceVersionsAreNotReused(t *testing.T) {
 	price := func() (version int64) {
 		t.Helper()
 		storetest.Check(t, w.SQL.QueryRow(t.Context(), "insert into model_prices (model_id, sheet, effective_from) values ('m', '{}', now()) returning version").Scan(&version))
+		var ofProvider int64
+		storetest.Check(t, w.SQL.QueryRow(t.Context(), "insert into provider_prices (route_id, sheet, effective_from) values ('r', '{}', now()) returning version").Scan(&ofProvider))
+		if ofProvider != version {
+			t.Errorf("the provider's price has version %d; want %d, as many were given out as of the model's", ofProvider, version)
+		}
 		return version
 	}
 	price()

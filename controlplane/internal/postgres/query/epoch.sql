@@ -60,10 +60,11 @@ set cluster_epoch = @cluster_epoch, revision = @revision, lost_at = clock_timest
 );
 
 -- name: RaiseIDs :exec
--- The greatest price version and quarantine id are not known outside of Postgres, so they are raised by more than the
+-- The greatest price versions and quarantine id are not known outside of Postgres, so they are raised by more than the
 -- number that can have been lost.
 select setval('proxy_sessions_id_seq', @session::bigint), setval('pools_id_seq', @pool::bigint),
     setval('model_prices_version_seq', coalesce(pg_sequence_last_value('model_prices_version_seq'), 0) + 1048576),
+    setval('provider_prices_version_seq', coalesce(pg_sequence_last_value('provider_prices_version_seq'), 0) + 1048576),
     setval('quarantine_id_seq', coalesce(pg_sequence_last_value('quarantine_id_seq'), 0) + 1048576);
 
 -- name: FenceAllSessions :exec

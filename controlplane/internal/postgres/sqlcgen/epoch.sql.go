@@ -250,6 +250,7 @@ func (q *Queries) NewestRecord(ctx context.Context) (NewestRecordRow, error) {
 const raiseIDs = `-- name: RaiseIDs :exec
 select setval('proxy_sessions_id_seq', $1::bigint), setval('pools_id_seq', $2::bigint),
     setval('model_prices_version_seq', coalesce(pg_sequence_last_value('model_prices_version_seq'), 0) + 1048576),
+    setval('provider_prices_version_seq', coalesce(pg_sequence_last_value('provider_prices_version_seq'), 0) + 1048576),
     setval('quarantine_id_seq', coalesce(pg_sequence_last_value('quarantine_id_seq'), 0) + 1048576)
 `
 
@@ -258,7 +259,7 @@ type RaiseIDsParams struct {
 	Pool    int64
 }
 
-// The greatest price version and quarantine id are not known outside of Postgres, so they are raised by more than the
+// The greatest price versions and quarantine id are not known outside of Postgres, so they are raised by more than the
 // number that can have been lost.
 func (q *Queries) RaiseIDs(ctx context.Context, arg RaiseIDsParams) error {
 	_, err := q.db.Exec(ctx, raiseIDs, arg.Session, arg.Pool)
