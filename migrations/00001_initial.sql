@@ -513,6 +513,10 @@ create table usage_records (
     settled_at timestamptz not null default clock_timestamp(),
     -- the routes that were tried or skipped; null if the first one served the request
     attempts jsonb,
+    -- what the provider charges the operator, and by which version of its price; null if it is unknown. The version is null, too, if
+    -- no route was called
+    provider_cost bigint check (provider_cost >= 0),
+    provider_price_version bigint,
     primary key (request_id)
 ) partition by range (request_id);
 -- Most of the cost of settling a record is the cost of its indexes. There is no index by account: the records of an account

@@ -3978,11 +3978,19 @@ type UsageDetail struct {
 	PriceVersion    int64      `json:"price_version"`
 
 	// ProjectID The project of the key when the request was admitted; absent for none.
-	ProjectID         *string `json:"project_id,omitempty"`
-	Provider          *string `json:"provider,omitempty"`
-	ProviderRequestID *string `json:"provider_request_id,omitempty"`
-	Receipt           Receipt `json:"receipt"`
-	RequestID         string  `json:"request_id"`
+	ProjectID *string `json:"project_id,omitempty"`
+	Provider  *string `json:"provider,omitempty"`
+
+	// ProviderCost What the provider charges the operator for the usage, by `provider_price` of the route at the time of the request; an estimate if `estimated`. Absent if it is unknown. It is the operator's: do not show it to customers.
+	//
+	// Examples: 12.34
+	ProviderCost *Money `json:"provider_cost,omitempty"`
+
+	// ProviderPriceVersion The version of `provider_price`; absent if no route was called.
+	ProviderPriceVersion *int64  `json:"provider_price_version,omitempty"`
+	ProviderRequestID    *string `json:"provider_request_id,omitempty"`
+	Receipt              Receipt `json:"receipt"`
+	RequestID            string  `json:"request_id"`
 
 	// Reservation A decimal in the account's currency.
 	//
@@ -4083,10 +4091,18 @@ type UsageRecord struct {
 	PriceVersion    int64      `json:"price_version"`
 
 	// ProjectID The project of the key when the request was admitted; absent for none.
-	ProjectID         *string `json:"project_id,omitempty"`
-	Provider          *string `json:"provider,omitempty"`
-	ProviderRequestID *string `json:"provider_request_id,omitempty"`
-	RequestID         string  `json:"request_id"`
+	ProjectID *string `json:"project_id,omitempty"`
+	Provider  *string `json:"provider,omitempty"`
+
+	// ProviderCost What the provider charges the operator for the usage, by `provider_price` of the route at the time of the request; an estimate if `estimated`. Absent if it is unknown. It is the operator's: do not show it to customers.
+	//
+	// Examples: 12.34
+	ProviderCost *Money `json:"provider_cost,omitempty"`
+
+	// ProviderPriceVersion The version of `provider_price`; absent if no route was called.
+	ProviderPriceVersion *int64  `json:"provider_price_version,omitempty"`
+	ProviderRequestID    *string `json:"provider_request_id,omitempty"`
+	RequestID            string  `json:"request_id"`
 
 	// Reservation A decimal in the account's currency.
 	//

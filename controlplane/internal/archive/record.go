@@ -38,10 +38,16 @@ type usageLine struct {
 	Cost              string       `json:"cost"`
 	Reservation       string       `json:"reservation"`
 	VideoJob          string       `json:"video_job,omitempty"`
+	ProviderCost      string       `json:"provider_cost,omitempty"`
+	ProviderVersion   int64        `json:"provider_price_version,omitempty"`
 }
 
 // EncodeUsage returns a usage record as a line of a file, without the line end.
 func EncodeUsage(r *usage.Record) ([]byte, error) {
+	provider := ""
+	if r.ProviderCost != nil {
+		provider = r.ProviderCost.String()
+	}
 	line, err := json.Marshal(usageLine{
 		RequestID:         r.RequestID.String(),
 		AccountID:         r.AccountID.String(),
@@ -68,6 +74,8 @@ func EncodeUsage(r *usage.Record) ([]byte, error) {
 		Cost:              r.Cost.String(),
 		Reservation:       r.Reservation.String(),
 		VideoJob:          r.VideoJob,
+		ProviderCost:      provider,
+		ProviderVersion:   r.ProviderPriceVersion,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("archive: encode usage of %s: %w", r.RequestID, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
@@ -32,6 +33,8 @@ type Facts interface {
 	// Owners reports for each publisher whether the session is one of its proxy. Unknown sessions are left out: their
 	// proxies register them again after a loss of commits.
 	Owners(ctx context.Context, publishers []Publisher) (map[Publisher]bool, error)
+	// ProviderPrices returns the providers' prices of routes that were in force at any time of a span, oldest first.
+	ProviderPrices(ctx context.Context, routes []string, from, to time.Time) (map[string][]ProviderPrice, error)
 }
 
 // knownFacts keeps facts that do not change: the price versions that were read,

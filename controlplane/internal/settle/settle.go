@@ -57,6 +57,8 @@ type Item struct {
 	// Reviewed means that an operator has decided that the event is to be charged: it may be implausible, and its request
 	// need not hold a lease.
 	Reviewed bool
+	// Provider is what the request cost the operator.
+	Provider ProviderCost
 }
 
 // Result is the outcome of a settlement.
@@ -216,6 +218,9 @@ func (s *Settler) Settle(ctx context.Context, items []Item) (Result, error) {
 	}
 
 	if err := s.check(ctx, items); err != nil {
+		return Result{}, err
+	}
+	if err := s.addProviderCosts(ctx, items); err != nil {
 		return Result{}, err
 	}
 

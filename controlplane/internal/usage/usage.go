@@ -74,6 +74,10 @@ type Record struct {
 	PriceMultiplier price.Multiplier
 	VideoJob        string
 	SettledAt       time.Time
+	// ProviderCost is what the provider charges the operator, by the version of its price; nil if it is unknown. The version is
+	// zero if no route was called.
+	ProviderCost         *money.Nano
+	ProviderPriceVersion int64
 	// Attempts are the routes that were tried or skipped; empty if the first one served the request.
 	Attempts []Attempt
 }

@@ -94,6 +94,8 @@ var usageHeader = slices.Concat([]any{
 	"reservation",
 	"currency",
 	"video_job",
+	"provider_cost",
+	"provider_price_version",
 }, kindColumns(), []any{"size", "quality", "service_tier"})
 
 // kindColumns names the columns of the kinds of usage.
@@ -103,6 +105,21 @@ func kindColumns() []any {
 		columns[i] = string(k.Line)
 	}
 	return columns
+}
+
+// providerCell is empty if the provider cost is unknown: that is not zero.
+func providerCell(r *usage.Record) any {
+	if r.ProviderCost == nil {
+		return ""
+	}
+	return spreadsheet.Raw(r.ProviderCost.String())
+}
+
+func versionCell(version int64) any {
+	if version == 0 {
+		return ""
+	}
+	return spreadsheet.Int(version)
 }
 
 func usageRow(w *spreadsheet.Writer, r *usage.Record, currency string) {
@@ -133,6 +150,8 @@ func usageRow(w *spreadsheet.Writer, r *usage.Record, currency string) {
 		spreadsheet.Raw(r.Reservation.String()),
 		currency,
 		r.VideoJob,
+		providerCell(r),
+		versionCell(r.ProviderPriceVersion),
 	)
 	for _, count := range u.Counts() {
 		cells = append(cells, spreadsheet.Int(*count))

@@ -179,6 +179,13 @@ func usageView(r *usage.Record) (gen.UsageRecord, error) {
 		VideoJob:          convert.Optional(r.VideoJob),
 		SettledAt:         r.SettledAt,
 	}
+	if r.ProviderCost != nil {
+		cost := r.ProviderCost.String()
+		view.ProviderCost = &cost
+	}
+	if r.ProviderPriceVersion != 0 {
+		view.ProviderPriceVersion = &r.ProviderPriceVersion
+	}
 	if r.HTTPStatus != 0 {
 		view.HTTPStatus = &r.HTTPStatus
 	}

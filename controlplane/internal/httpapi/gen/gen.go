@@ -3452,10 +3452,18 @@ type UsageRecord struct {
 	PriceVersion    int64      `json:"price_version"`
 
 	// ProjectID The project of the key when the request was admitted; absent for none.
-	ProjectID         *string `json:"project_id,omitempty"`
-	Provider          *string `json:"provider,omitempty"`
-	ProviderRequestID *string `json:"provider_request_id,omitempty"`
-	RequestID         string  `json:"request_id"`
+	ProjectID *string `json:"project_id,omitempty"`
+	Provider  *string `json:"provider,omitempty"`
+
+	// ProviderCost A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	ProviderCost *Money `json:"provider_cost,omitempty"`
+
+	// ProviderPriceVersion The version of `provider_price`; absent if no route was called.
+	ProviderPriceVersion *int64  `json:"provider_price_version,omitempty"`
+	ProviderRequestID    *string `json:"provider_request_id,omitempty"`
+	RequestID            string  `json:"request_id"`
 
 	// Reservation A decimal in the account's currency.
 	//

@@ -17,10 +17,11 @@ import (
 const copyRecords = `copy usage_records (request_id, session_id, seq, account_id, key_id, project_id, model, format, provider, route,
 	provider_request_id, status,
 	http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, cost, reservation, video_job,
-	price_multiplier, transaction_id, settled_at, attempts) from stdin (format binary)`
+	price_multiplier, transaction_id, settled_at, attempts, provider_cost,
+	provider_price_version) from stdin (format binary)`
 
 // recordFields is the number of columns.
-const recordFields = 29
+const recordFields = 31
 
 // recordCopy encodes records in the binary format of COPY while Postgres stores
 // the previous ones. It is written by hand because encoding arrays of parameters
@@ -87,10 +88,19 @@ func (c *recordCopy) append(b row, item *settle.Item) row {
 	}
 
 	if b = b.micros(microsOf(c.settledAt)); len(e.Attempts) == 0 {
-		return b.null()
+		b = b.null()
+	} else {
+		b = b.jsonb(e.AppendAttempts)
 	}
 
-	return b.jsonb(e.AppendAttempts)
+	switch p := item.Provider; {
+	case !p.Known:
+		return b.null().null()
+	case p.Version == 0:
+		return b.bigint(int64(p.Cost)).null()
+	default:
+		return b.bigint(int64(p.Cost)).bigint(p.Version)
+	}
 }
 
 // row is binary COPY data: each field is a length and bytes.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
@@ -27,6 +28,29 @@ func (s *Settlement) PriceVersions(ctx context.Context, versions []int64) (map[i
 		}
 		sheet.Version = r.Version
 		found[r.Version] = settle.PriceVersion{Model: r.ModelID, Sheet: sheet}
+	}
+	return found, nil
+}
+
+func (s *Settlement) ProviderPrices(
+	ctx context.Context,
+	routes []string,
+	from, to time.Time,
+) (map[string][]settle.ProviderPrice, error) {
+	rows, err := s.db.Queries().ProviderPrices(ctx, sqlcgen.ProviderPricesParams{Routes: routes, FromTime: from, ToTime: to})
+	if err != nil {
+		return nil, postgres.Translate("read provider prices", err)
+	}
+	found := map[string][]settle.ProviderPrice{}
+	for _, r := range rows {
+		p := settle.ProviderPrice{Version: r.Version, Since: r.EffectiveFrom}
+		if r.Sheet != nil {
+			p.Sheet = &price.Sheet{Version: r.Version}
+			if err := json.Unmarshal(r.Sheet, p.Sheet); err != nil {
+				return nil, fmt.Errorf("postgres: decode provider price %d: %w", r.Version, err)
+			}
+		}
+		found[r.RouteID] = append(found[r.RouteID], p)
 	}
 	return found, nil
 }

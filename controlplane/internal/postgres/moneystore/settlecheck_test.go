@@ -111,6 +111,33 @@ func TestEventsThatAProxyCannotHaveReportedAreQuarantined(t *testing.T) {
 	w.Check()
 }
 
+// The record has what the request costs the operator by the price of its route at the time of the request.
+func TestRecordsHaveTheProviderCost(t *testing.T) {
+	t.Parallel()
+	w := newCheckedWorld(t)
+	c := w.Customer(100_000, storetest.Unlimited, 5)
+	w.lease(c)
+	w.Exec(`insert into provider_prices (route_id, sheet, effective_from) values
+		('r', '{"rates": {"input": 9000000}}', now() - interval '2 days'), ('r', '{"rates": {"input": 1500000}}', now() - interval '1 day'),
+		('ended', '{"rates": {"input": 1500000}}', now() - interval '2 days'), ('ended', null, now() - interval '1 day'),
+		('r', '{"rates": {"input": 7000000}}', now() + interval '1 day')`)
+	for _, tt := range []struct{ route, want string }{
+		{"r", "15 of version 2"}, {"ended", "unknown"}, {"other", "unknown"}, {"", "0 of version 0"},
+	} {
+		e := w.event(c)
+		e.Route = tt.route
+		if got := w.settleOne(e); got != "" {
+			t.Fatalf("quarantined because of %q", got)
+		}
+		got := storetest.Scalar[string](w.leaseWorld, `select coalesce(provider_cost || ' of version ' || coalesce(provider_price_version, 0), 'unknown')
+			from usage_records order by request_id desc limit 1`)
+		if got != tt.want {
+			t.Errorf("route %q: provider cost %s; want %s", tt.route, got, tt.want)
+		}
+	}
+	w.Check()
+}
+
 func TestRequestWithoutALeaseIsQuarantined(t *testing.T) {
 	t.Parallel()
 	w := newCheckedWorld(t)

@@ -89,6 +89,20 @@ returning s.id, (select jsonb_agg(jsonb_build_array(lower(r), upper(r) - 1) orde
 -- name: PriceVersions :many
 select version, model_id, sheet from model_prices where version = any(@versions::bigint[]);
 
+-- name: ProviderPrices :many
+-- The providers' prices that were in force at any time of a span: the last one from before it, and those that began in it.
+select p.version, p.route_id, p.sheet, p.effective_from
+from unnest(@routes::text[]) as r (route_id)
+join provider_prices p on p.route_id = r.route_id
+where p.effective_from <= @to_time
+    and p.version >= coalesce((
+        select q.version from provider_prices q
+        where q.route_id = r.route_id and q.effective_from <= @from_time
+        order by q.version desc
+        limit 1
+    ), 0)
+order by p.version;
+
 -- name: WithoutLease :many
 -- Those of the accounts and sessions in which no request of the account can have been admitted: the session is active, has
 -- begun after the last loss of commits, and holds no lease of the account. Leases are granted before their requests run and

@@ -551,35 +551,37 @@ type UsageMonth struct {
 }
 
 type UsageRecord struct {
-	RequestID         ident.UUID
-	SessionID         int64
-	Seq               int64
-	AccountID         ident.UUID
-	KeyID             ident.UUID
-	ProjectID         *ident.UUID
-	Model             string
-	Format            string
-	Provider          string
-	Route             string
-	ProviderRequestID string
-	Status            string
-	HttpStatus        int32
-	Stream            bool
-	StartedAt         time.Time
-	FinishedAt        time.Time
-	FirstByteMs       int64
-	Usage             []byte
-	Rule              string
-	Estimated         bool
-	Doubt             string
-	PriceVersion      int64
-	PriceMultiplier   int64
-	Cost              int64
-	Reservation       int64
-	VideoJob          string
-	TransactionID     *ident.UUID
-	SettledAt         time.Time
-	Attempts          []byte
+	RequestID            ident.UUID
+	SessionID            int64
+	Seq                  int64
+	AccountID            ident.UUID
+	KeyID                ident.UUID
+	ProjectID            *ident.UUID
+	Model                string
+	Format               string
+	Provider             string
+	Route                string
+	ProviderRequestID    string
+	Status               string
+	HttpStatus           int32
+	Stream               bool
+	StartedAt            time.Time
+	FinishedAt           time.Time
+	FirstByteMs          int64
+	Usage                []byte
+	Rule                 string
+	Estimated            bool
+	Doubt                string
+	PriceVersion         int64
+	PriceMultiplier      int64
+	Cost                 int64
+	Reservation          int64
+	VideoJob             string
+	TransactionID        *ident.UUID
+	SettledAt            time.Time
+	Attempts             []byte
+	ProviderCost         *int64
+	ProviderPriceVersion *int64
 }
 
 type UsageWeekly struct {

@@ -224,6 +224,59 @@ func (q *Queries) ProjectsOfEvents(ctx context.Context, ids []ident.UUID) ([]Pro
 	return items, nil
 }
 
+const providerPrices = `-- name: ProviderPrices :many
+select p.version, p.route_id, p.sheet, p.effective_from
+from unnest($1::text[]) as r (route_id)
+join provider_prices p on p.route_id = r.route_id
+where p.effective_from <= $2
+    and p.version >= coalesce((
+        select q.version from provider_prices q
+        where q.route_id = r.route_id and q.effective_from <= $3
+        order by q.version desc
+        limit 1
+    ), 0)
+order by p.version
+`
+
+type ProviderPricesParams struct {
+	Routes   []string
+	ToTime   time.Time
+	FromTime time.Time
+}
+
+type ProviderPricesRow struct {
+	Version       int64
+	RouteID       string
+	Sheet         []byte
+	EffectiveFrom time.Time
+}
+
+// The providers' prices that were in force at any time of a span: the last one from before it, and those that began in it.
+func (q *Queries) ProviderPrices(ctx context.Context, arg ProviderPricesParams) ([]ProviderPricesRow, error) {
+	rows, err := q.db.Query(ctx, providerPrices, arg.Routes, arg.ToTime, arg.FromTime)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ProviderPricesRow
+	for rows.Next() {
+		var i ProviderPricesRow
+		if err := rows.Scan(
+			&i.Version,
+			&i.RouteID,
+			&i.Sheet,
+			&i.EffectiveFrom,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const quarantineEvents = `-- name: QuarantineEvents :exec
 insert into quarantine (session_id, seq, request_id, reason, payload)
 select unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::text[]), unnest($4::text[]), unnest($5::bytea[])

@@ -146,6 +146,14 @@ func toUsage(row *sqlcgen.UsageRecord) (usage.Record, error) {
 		return usage.Record{}, fmt.Errorf("postgres: read usage of %s: %w", r.RequestID, err)
 	}
 
+	if row.ProviderCost != nil {
+		cost := money.Nano(*row.ProviderCost)
+		r.ProviderCost = &cost
+	}
+	if row.ProviderPriceVersion != nil {
+		r.ProviderPriceVersion = *row.ProviderPriceVersion
+	}
+
 	if row.Attempts != nil {
 		if err := json.Unmarshal(row.Attempts, &r.Attempts); err != nil {
 			return usage.Record{}, fmt.Errorf("postgres: read attempts of %s: %w", r.RequestID, err)
