@@ -165,8 +165,8 @@ func (r *Request) listEdits(t *Target) {
 
 // asksForTier reports whether a member asks for a service tier with prices. It is sent as it is.
 func (t *Target) asksForTier(m *jsonspan.Member, body []byte) bool {
-	if len(t.Policy.tiered) == 0 {
-		return false
+	if t.Rules.Sheet == nil || len(t.Rules.Sheet.ServiceTiers) == 0 || len(t.Policy.tiered) == 0 {
+		return false // most models have none, and this is asked for every member
 	}
 	row := t.Policy.params[string(m.Name)]
 	return row != nil && len(row.tiersFor(m.Value.Of(body), t.Rules.Sheet)) > 0
