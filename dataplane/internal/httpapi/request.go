@@ -161,8 +161,8 @@ func (p *pricedRequest) quoted() error {
 
 	p.candidates = candidates
 	var err error
-	tiers := p.request.ServiceTiers(p.policy, p.rules)
-	if p.quote, err = quote.Of(p.dialect.Format(), p.request, p.model, p.sheet, p.pricedCatalog.Settings.ImageInputTokens, tiers); err != nil {
+	tiers, perImage := p.request.ServiceTiers(p.policy, p.rules), p.pricedCatalog.Settings.ImageInputTokens
+	if p.quote, err = quote.Of(p.dialect.Format(), p.request, p.model, p.sheet, perImage, tiers); err != nil {
 		return apierr.New(http.StatusBadRequest, apierr.InvalidRequest, "The request is too large to be priced.").WithCause(err)
 	}
 

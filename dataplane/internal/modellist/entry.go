@@ -67,7 +67,8 @@ func pricing(sheet *price.Sheet, currency string) map[string]string {
 		}
 		for _, tier := range tiers {
 			for line, rate := range tier.Rates {
-				p[fmt.Sprintf("%s%s_per_million_tokens_above_%d_input_tokens", prefix, line, tier.AboveInput)] = sheet.Multiplier.FormatRate(rate)
+				name := fmt.Sprintf("%s%s_per_million_tokens_above_%d_input_tokens", prefix, line, tier.AboveInput)
+				p[name] = sheet.Multiplier.FormatRate(rate)
 			}
 		}
 	}
