@@ -8,7 +8,7 @@ type ExplainRequest struct {
 	// Record is the record of the key, as the control plane has just read it. Its KeyID is empty if the request is of an
 	// account, whatever the key.
 	Record KeyRecord `json:"record"`
-	// Pools are the pools of the record.
+	// Pools are the pools of the record, with the current windows of its limits.
 	Pools []PoolState `json:"pools"`
 	// Format is the format of the request (package catalogkv), Model the name of the model in it.
 	Format string `json:"format"`
@@ -32,6 +32,9 @@ type PoolState struct {
 	Total     int64    `json:"total"`
 	Free      int64    `json:"free"`
 	Settled   int64    `json:"settled"`
+	// Limit is the number of the limit whose current window the pool is, zero for other pools. EndMS is when that ends, zero if it does not.
+	Limit int64 `json:"limit,omitempty"`
+	EndMS int64 `json:"end_ms,omitempty"`
 }
 
 // ExplainStep is a step of the checks on a request, in their order.

@@ -17,6 +17,7 @@ import (
 	"modelgateway/controlplane/internal/validation"
 	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/lease/allocator"
+	"modelgateway/shared/limit"
 	"modelgateway/shared/wire"
 )
 
@@ -98,6 +99,9 @@ type Need struct {
 	OfKey               bool
 	Available, Reserved int64
 	Enough, Unlimited   bool
+	// Limit is the limit whose current window the pool is, nil for other pools. ResetsAt is when that ends, zero if it does not.
+	Limit    *limit.Limit
+	ResetsAt time.Time
 }
 
 // Outcome is what the proxies would do together.
@@ -116,6 +120,18 @@ type Store interface {
 	// KeyRecord returns the record of a key, or without one that of a key of the account without a spend limit, and whether
 	// the account is suspended. The error is key.ErrNotFound or account.ErrNotFound.
 	KeyRecord(ctx context.Context, ofAccount *account.ID, ofKey *key.ID) (record *wire.KeyRecord, suspended bool, err error)
+	// Windows returns the windows of limits, by number, in which a request would count now.
+	Windows(ctx context.Context, numbers []int64) ([]Window, error)
+}
+
+// Window is the current window of a limit.
+type Window struct {
+	Limit int64
+	// Pool is zero if no request has needed the window yet: then all of Amount is left.
+	Pool   wire.PoolID
+	Amount int64
+	// EndMS is zero if the window does not end, or does not exist.
+	EndMS int64
 }
 
 // Proxies are asked what they would do.
@@ -211,16 +227,25 @@ func (s *Service) pools(ctx context.Context, owner account.ID, record *wire.KeyR
 			wanted = append(wanted, pool)
 		}
 	}
+	windows, err := s.windows(ctx, record)
+	if err != nil {
+		return nil, err
+	}
+	windowOf := make(map[wire.PoolID]*Window, len(windows))
+	for i := range windows {
+		windowOf[windows[i].Pool] = &windows[i]
+		wanted = append(wanted, windows[i].Pool)
+	}
 
 	found, err := s.Holdings.Of(ctx, owner, wanted)
 	if err != nil {
 		return nil, err
 	}
 
-	states := make([]wire.PoolState, len(found))
+	states := make([]wire.PoolState, 0, len(wanted))
 	for i := range found {
 		p := &found[i]
-		states[i] = wire.PoolState{
+		state := wire.PoolState{
 			Pool:      p.ID,
 			Kind:      p.Kind,
 			Unlimited: p.Unlimited,
@@ -228,9 +253,46 @@ func (s *Service) pools(ctx context.Context, owner account.ID, record *wire.KeyR
 			Free:      p.Free + p.Idle(),
 			Settled:   p.Settled,
 		}
+		if w := windowOf[p.ID]; w != nil {
+			state.Limit, state.EndMS = w.Limit, w.EndMS
+			delete(windowOf, p.ID)
+		}
+		states = append(states, state)
+	}
+
+	for i := range windows { // those that no request has needed yet
+		if w := &windows[i]; windowOf[w.Pool] != nil {
+			states = append(states, wire.PoolState{
+				Pool:  w.Pool,
+				Kind:  wire.Limit,
+				Total: w.Amount,
+				Free:  w.Amount,
+				Limit: w.Limit,
+			})
+		}
 	}
 
 	return states, nil
+}
+
+// windows returns the current windows of the limits of a record. One that does not exist yet has the id of the limit's first one, which
+// is of no other limit.
+func (s *Service) windows(ctx context.Context, record *wire.KeyRecord) ([]Window, error) {
+	if len(record.Limits) == 0 {
+		return nil, nil
+	}
+	numbers := make([]int64, len(record.Limits))
+	for i := range record.Limits {
+		numbers[i] = record.Limits[i].ID
+	}
+	windows, err := s.Store.Windows(ctx, numbers)
+	if err != nil {
+		return nil, err
+	}
+	for i := range windows {
+		windows[i].Pool = cmp.Or(windows[i].Pool, wire.PoolID(limit.Pool(windows[i].Limit, 0)))
+	}
+	return windows, nil
 }
 
 // visibility says why the account sees the model or not, and returns the currency.
@@ -291,6 +353,13 @@ func (e *Explanation) setNeeds(pools []wire.PoolState) {
 		}
 	}
 
+	windowOf := make(map[wire.PoolID]*wire.PoolState)
+	for i := range pools {
+		if pools[i].Limit != 0 {
+			windowOf[pools[i].Pool] = &pools[i]
+		}
+	}
+
 	for _, n := range e.Priced.Needs {
 		need := Need{
 			Need:   n,
@@ -301,6 +370,14 @@ func (e *Explanation) setNeeds(pools []wire.PoolState) {
 			need.Unlimited = p.Unlimited
 			if !p.Unlimited {
 				need.Available, need.Reserved = p.Free, p.Outstanding()
+			}
+		}
+		if w := windowOf[n.Pool]; w != nil {
+			if i := slices.IndexFunc(e.Record.Limits, func(l limit.Limit) bool { return l.ID == w.Limit }); i >= 0 {
+				need.Limit = &e.Record.Limits[i]
+			}
+			if w.EndMS != 0 {
+				need.ResetsAt = time.UnixMilli(w.EndMS).UTC()
 			}
 		}
 		e.Needs = append(e.Needs, need)

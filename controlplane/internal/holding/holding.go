@@ -67,8 +67,9 @@ const (
 
 // Store reads pools.
 type Store interface {
-	// Pools returns pools with ids above after, in their order, with the leases that hold something.
-	Pools(ctx context.Context, id account.ID, after wire.PoolID, limit int) ([]Pool, error)
+	// Pools returns pools with ids above after, in their order, with the leases that hold something. Windows of limits are left out, except
+	// those that are named.
+	Pools(ctx context.Context, id account.ID, after wire.PoolID, limit int, windows ...wire.PoolID) ([]Pool, error)
 }
 
 // Proxies are asked what running requests reserve.
@@ -107,7 +108,7 @@ func (s *Service) Pools(ctx context.Context, id account.ID, after wire.PoolID, l
 func (s *Service) Of(ctx context.Context, id account.ID, ids []wire.PoolID) ([]Pool, error) {
 	var pools []Pool
 	for _, wanted := range ids {
-		found, err := s.store.Pools(ctx, id, wanted-1, 1)
+		found, err := s.store.Pools(ctx, id, wanted-1, 1, wanted)
 		if err != nil {
 			return nil, err
 		}

@@ -104,6 +104,12 @@ func needView(n *explain.Need) gen.ExplainedNeed {
 	if !n.Unlimited {
 		view.Available, view.Reserved = new(convert.PoolAmount(n.Kind, n.Available)), new(convert.PoolAmount(n.Kind, n.Reserved))
 	}
+	if n.Limit != nil {
+		view.LimitScope, view.LimitID = new(gen.ExplainedNeedLimitScope(n.Limit.Scope)), &n.Limit.Name
+	}
+	if !n.ResetsAt.IsZero() {
+		view.LimitResetsAt = &n.ResetsAt
+	}
 	return view
 }
 

@@ -3,6 +3,9 @@ package trafficapi_test
 import (
 	"net/http"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/httpapi/servertest"
@@ -77,6 +80,55 @@ func TestExplanationAsksWithTheRecordOfTheKey(t *testing.T) {
 	_, err = b.API.ExplainRequest(t.Context(), &adminclient.ExplainRequestParams{AccountID: &a.ID, Model: "m"})
 	if servertest.Check(t, err); b.Asked.Record.KeyID != "" || b.Asked.Record.LimitPool != 0 || len(b.Asked.Pools) != 2 {
 		t.Errorf("asked %+v", b.Asked)
+	}
+}
+
+// A question has the current windows of limits, and the answer says which of them is short: whose, its id, what is left and until when.
+func TestExplanationNamesTheLimitThatIsShort(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	a := b.Account(10)
+	k := b.Key(a.ID, "")
+	limit := func(amount string, key *string, period adminclient.LimitPeriod) string {
+		made, err := servertest.Answered(b.API.CreateLimit(t.Context(), a.ID, nil, adminclient.LimitCreate{Amount: amount, KeyID: key, Window: period}))
+		servertest.Check(t, err)
+		return made.Value.ID
+	}
+	used := limit("1.00", nil, adminclient.LimitPeriod{Period: "first_use", LengthSeconds: new(int64(3600))})
+	unused := limit("3.00", &k.ID, adminclient.LimitPeriod{Period: "forever"})
+	var ends time.Time
+	servertest.Check(t, b.DB.Pool().QueryRow(t.Context(), `insert into pools (id, account_id, kind, limit_number, total, free, settled, starts_at, ends_at)
+		overriding system value
+		select (1::bigint << 58) | (l.number << 24) | 1, l.account_id, 2, l.number, l.amount, 200000000, 700000000, now(), date_trunc('second', now()) + interval '1 hour'
+		from limits l where l.period = 'first_use' returning ends_at`).Scan(&ends))
+
+	params := &adminclient.ExplainRequestParams{KeyID: &k.ID, Model: "m"}
+	_, err := b.API.ExplainRequest(t.Context(), params)
+	servertest.Check(t, err)
+	needs := []wire.Need{}
+	for _, p := range b.Asked.Pools {
+		if p.Limit != 0 {
+			needs = append(needs, wire.Need{Pool: p.Pool, Kind: p.Kind, Amount: 5e8})
+		}
+	}
+	answer := explained("a", 0)
+	answer.Needs = needs
+	b.Explained = map[wire.SessionID]wire.ExplainResponse{0: answer}
+	r, err := b.API.ExplainRequest(t.Context(), params)
+	servertest.Check(t, err)
+	endsAt := time.UnixMilli(ends.UnixMilli()).UTC()
+	want := []adminclient.ExplainedNeed{
+		{
+			Pool: "spend_limit", Wanted: "0.50", Available: new("0.20"), Reserved: new("0.10"),
+			LimitScope: new(adminclient.ExplainedNeedLimitScope("account")), LimitID: &used, LimitResetsAt: &endsAt,
+		},
+		{
+			Pool: "spend_limit", Wanted: "0.50", Available: new("3.00"), Reserved: new("0.00"), Enough: true,
+			LimitScope: new(adminclient.ExplainedNeedLimitScope("key")), LimitID: &unused,
+		},
+	}
+	if diff := cmp.Diff(want, r.Value.Needs); diff != "" {
+		t.Errorf("needs (-want +got):\n%s", diff)
 	}
 }
 

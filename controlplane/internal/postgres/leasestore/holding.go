@@ -19,11 +19,20 @@ type Holdings struct{ db *postgres.DB }
 // NewHoldings returns a store that uses db.
 func NewHoldings(db *postgres.DB) *Holdings { return &Holdings{db} }
 
-func (s *Holdings) Pools(ctx context.Context, id account.ID, after wire.PoolID, limit int) ([]holding.Pool, error) {
+func (s *Holdings) Pools(ctx context.Context, id account.ID, after wire.PoolID, limit int, windows ...wire.PoolID) ([]holding.Pool, error) {
+	also := make([]int64, len(windows))
+	for i, w := range windows {
+		also[i] = int64(w)
+	}
 	q := s.db.Queries()
 	rows, err := q.ListAccountPools(
 		ctx,
-		sqlcgen.ListAccountPoolsParams{AccountID: ident.UUID(id), After: int64(after), RowLimit: int32(limit)},
+		sqlcgen.ListAccountPoolsParams{
+			AccountID: ident.UUID(id),
+			After:     int64(after),
+			Windows:   also,
+			RowLimit:  int32(limit),
+		},
 	)
 	if err != nil {
 		return nil, postgres.Translate("list pools", err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/explain"
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
@@ -153,6 +154,24 @@ func (l *Leases) Balance(ctx context.Context, r *wire.BalanceRequest) (*wire.Bal
 		KeySpent:    row.KeySpent,
 		KeyReserved: row.KeyReserved,
 	}, nil
+}
+
+// Windows returns the windows of limits in which a request would count now.
+func (l *Leases) Windows(ctx context.Context, numbers []int64) ([]explain.Window, error) {
+	rows, err := l.db.Queries().ExplainedWindows(ctx, numbers)
+	if err != nil {
+		return nil, postgres.Translate("read windows", err)
+	}
+	windows := make([]explain.Window, len(rows))
+	for i, r := range rows {
+		windows[i] = explain.Window{
+			Limit:  r.Number,
+			Pool:   wire.PoolID(r.ID),
+			Amount: r.Amount,
+			EndMS:  r.EndMs,
+		}
+	}
+	return windows, nil
 }
 
 func (l *Leases) KeyRecord(ctx context.Context, ofAccount *account.ID, ofKey *key.ID) (record *wire.KeyRecord, suspended bool, err error) {

@@ -1,9 +1,12 @@
 -- name: ListAccountPools :many
+-- The windows of limits are left out, except some.
 select p.* from pools p
 where p.id > @after and p.id = any(array(
     select a.id from pools a where a.account_id = @account_id and a.key_id is null and a.limit_number is null
     union all
     select l.id from api_keys k join pools l on l.key_id = k.id where k.account_id = @account_id
+    union all
+    select w.id from pools w where w.id = any(@windows::bigint[]) and w.account_id = @account_id
 ))
 order by p.id
 limit @row_limit;

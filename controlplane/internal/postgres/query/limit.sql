@@ -72,6 +72,19 @@ select p.id, p.account_id, p.starts_at::timestamptz as starts_at, p.ends_at, (p.
 from pools p
 where p.limit_number = any(@numbers::bigint[]) and p.starts_at <= clock_timestamp() and (p.ends_at is null or p.ends_at > clock_timestamp());
 
+-- name: ExplainedWindows :many
+-- The windows of limits in which a request would count now. The id of one that no request has needed yet is zero.
+select l.number, coalesce(p.id, 0)::bigint as id, l.amount, coalesce((extract(epoch from p.ends_at) * 1000)::bigint, 0)::bigint as end_ms
+from limits l
+left join lateral (
+    select w.id, w.ends_at from pools w
+    where w.limit_number = l.number and w.starts_at <= clock_timestamp() and (w.ends_at is null or w.ends_at > clock_timestamp())
+    order by w.id desc
+    limit 1
+) as p on true
+where l.number = any(@numbers::bigint[])
+order by l.number;
+
 -- name: ListWindows :many
 -- The windows of a limit, newest first.
 select p.id, p.account_id, p.starts_at::timestamptz as starts_at, p.ends_at, (p.total - p.forgiven)::bigint as amount, (p.settled - p.forgiven)::bigint as spent,

@@ -17,19 +17,28 @@ where p.id > $1 and p.id = any(array(
     select a.id from pools a where a.account_id = $2 and a.key_id is null and a.limit_number is null
     union all
     select l.id from api_keys k join pools l on l.key_id = k.id where k.account_id = $2
+    union all
+    select w.id from pools w where w.id = any($3::bigint[]) and w.account_id = $2
 ))
 order by p.id
-limit $3
+limit $4
 `
 
 type ListAccountPoolsParams struct {
 	After     int64
 	AccountID ident.UUID
+	Windows   []int64
 	RowLimit  int32
 }
 
+// The windows of limits are left out, except some.
 func (q *Queries) ListAccountPools(ctx context.Context, arg ListAccountPoolsParams) ([]Pool, error) {
-	rows, err := q.db.Query(ctx, listAccountPools, arg.After, arg.AccountID, arg.RowLimit)
+	rows, err := q.db.Query(ctx, listAccountPools,
+		arg.After,
+		arg.AccountID,
+		arg.Windows,
+		arg.RowLimit,
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -88,6 +88,52 @@ func (q *Queries) CurrentWindows(ctx context.Context, numbers []int64) ([]Curren
 	return items, nil
 }
 
+const explainedWindows = `-- name: ExplainedWindows :many
+select l.number, coalesce(p.id, 0)::bigint as id, l.amount, coalesce((extract(epoch from p.ends_at) * 1000)::bigint, 0)::bigint as end_ms
+from limits l
+left join lateral (
+    select w.id, w.ends_at from pools w
+    where w.limit_number = l.number and w.starts_at <= clock_timestamp() and (w.ends_at is null or w.ends_at > clock_timestamp())
+    order by w.id desc
+    limit 1
+) as p on true
+where l.number = any($1::bigint[])
+order by l.number
+`
+
+type ExplainedWindowsRow struct {
+	Number int64
+	ID     int64
+	Amount int64
+	EndMs  int64
+}
+
+// The windows of limits in which a request would count now. The id of one that no request has needed yet is zero.
+func (q *Queries) ExplainedWindows(ctx context.Context, numbers []int64) ([]ExplainedWindowsRow, error) {
+	rows, err := q.db.Query(ctx, explainedWindows, numbers)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ExplainedWindowsRow
+	for rows.Next() {
+		var i ExplainedWindowsRow
+		if err := rows.Scan(
+			&i.Number,
+			&i.ID,
+			&i.Amount,
+			&i.EndMs,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const forgiveWindow = `-- name: ForgiveWindow :exec
 update pools set forgiven = $1 where id = $2
 `

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"modelgateway/dataplane/internal/admission"
 	"modelgateway/dataplane/internal/catalog"
@@ -18,6 +19,7 @@ import (
 	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/event"
 	"modelgateway/shared/lease/allocator"
+	"modelgateway/shared/limit"
 	"modelgateway/shared/wire"
 )
 
@@ -96,11 +98,31 @@ func members(f catalogkv.Format, q *wire.ExplainRequest, prompt string) map[stri
 	return values
 }
 
+// AppendWindows appends the needs of the current windows of the limits that apply to a model. The control plane has named the windows.
+func AppendWindows(needs []wire.Need, q *wire.ExplainRequest, model string, cost int64) []wire.Need {
+	for i := range q.Pools {
+		s := &q.Pools[i]
+		if l := limitOf(q, s); l != nil && l.AppliesTo(model) {
+			needs = append(needs, wire.Need{Pool: s.Pool, Kind: wire.Limit, Amount: max(cost, 1)})
+		}
+	}
+	return needs
+}
+
+// limitOf returns the limit whose window a pool is, nil for other pools.
+func limitOf(q *wire.ExplainRequest, s *wire.PoolState) *limit.Limit {
+	i := slices.IndexFunc(q.Record.Limits, func(l limit.Limit) bool { return l.ID == s.Limit })
+	if i < 0 {
+		return nil
+	}
+	return &q.Record.Limits[i]
+}
+
 // Judge decides about the units that a request needs, as the control plane does, from what the pools have. The error is
 // an *admission.RefusedError.
-func Judge(states []wire.PoolState, needs []wire.Need) error {
+func Judge(q *wire.ExplainRequest, needs []wire.Need) error {
 	pools := allocator.New()
-	for _, s := range states {
+	for _, s := range q.Pools {
 		pools.Pools[s.Pool] = &allocator.Pool{
 			ID:        s.Pool,
 			Kind:      s.Kind,
@@ -120,6 +142,14 @@ func Judge(states []wire.PoolState, needs []wire.Need) error {
 	for _, n := range needs {
 		if n.Pool == decision.Pool {
 			refused.Wanted = n.Amount
+		}
+	}
+	for i := range q.Pools {
+		if s := &q.Pools[i]; s.Pool == decision.Pool {
+			refused.Limit = limitOf(q, s)
+			if s.EndMS != 0 {
+				refused.ResetsAt = time.UnixMilli(s.EndMS)
+			}
 		}
 	}
 
