@@ -61,6 +61,7 @@ func TestRecordsContainAllMembersOfAnEvent(t *testing.T) {
 			"route": e.Route, "provider_request_id": e.ProviderRequestID, "status": string(e.Status), "http_status": float64(e.HTTPStatus), "stream": e.Stream,
 			"started_at": tt.started, "finished_at": tt.finished, "first_byte_ms": float64(e.FirstByteMS), "rule": e.Rule, "estimated": e.Estimated, "doubt": e.Doubt,
 			"price_version": float64(e.PriceVersion), "cost": float64(e.Cost), "reservation": float64(e.Reservation), "video_job": e.VideoJob,
+			"provider_cost": nil, "provider_price_version": nil,
 			"attempts": attempts, "price_multiplier": float64(tt.multiplier), "charged": tt.charged, "in_time": tt.settledWithTransaction,
 			"same": true, "request": e.RequestID, "account": e.AccountID, "key": e.KeyID, "project_id": nil,
 		}
