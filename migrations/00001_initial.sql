@@ -257,6 +257,10 @@ create table limits (
     key_id uuid references api_keys (id),
     name text not null default '',
     amount bigint not null check (amount >= 0),
+    -- the amount that holds instead until a time
+    raised_to bigint,
+    raised_until timestamptz,
+    check ((raised_to is null) = (raised_until is null)),
     -- the window, as limit.Window has it
     period text not null check (period in ('forever', 'day', 'week', 'month', 'fixed', 'first_use')),
     time_zone text not null default '',
@@ -288,6 +292,9 @@ create table pools (
     ends_at timestamptz,
     -- what was settled of a window before it was reset; total is higher by it
     forgiven bigint not null default 0,
+    -- of a window: the part of total that is taken away at a time, before the window ends; the first transaction that locks it later does
+    raised_by bigint not null default 0 check (raised_by >= 0),
+    raised_until timestamptz,
     -- an unlimited pool has total 0 and refuses nothing; its settled amount is counted
     unlimited boolean not null default false,
     total bigint not null default 0,

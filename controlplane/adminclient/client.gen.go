@@ -2621,6 +2621,12 @@ type LimitPatch struct {
 	Amount *string  `json:"amount,omitempty"`
 	Models []string `json:"models,omitempty"`
 	Name   *string  `json:"name,omitempty"`
+
+	// RaisedTo The amount that holds until `raised_until`, a decimal above `amount`; null, with `raised_until`, to end a raise.
+	RaisedTo optional.Value[string] `json:"raised_to,omitempty,omitzero"`
+
+	// RaisedUntil When `amount` holds again by itself, in milliseconds.
+	RaisedUntil optional.Value[time.Time] `json:"raised_until,omitempty,omitzero"`
 }
 
 // LimitPeriod defines model for LimitPeriod.
@@ -3657,9 +3663,13 @@ type SpendLimit struct {
 	Name   *string  `json:"name,omitempty"`
 
 	// ProjectID Only for a limit of a project.
-	ProjectID *string     `json:"project_id,omitempty"`
-	UpdatedAt time.Time   `json:"updated_at"`
-	Window    LimitPeriod `json:"window"`
+	ProjectID *string `json:"project_id,omitempty"`
+
+	// RaisedTo The amount that holds until `raised_until`; absent if the limit is not raised.
+	RaisedTo    *string     `json:"raised_to,omitempty"`
+	RaisedUntil *time.Time  `json:"raised_until,omitempty"`
+	UpdatedAt   time.Time   `json:"updated_at"`
+	Window      LimitPeriod `json:"window"`
 }
 
 // Statement defines model for Statement.

@@ -25,6 +25,8 @@ type LimitRules struct {
 	UseUntil func(q *holder.Queue, pool wire.PoolID, at time.Duration)
 	// Charged are the pools that are charged for a finished request.
 	Charged func(r *request) []wire.PoolID
+	// EndRaise lowers the pool of a window at the end of a raise.
+	EndRaise func(p *allocator.Pool, nowMS int64)
 	// Move tells a proxy of the right window of a limit.
 	Move func(w *limit.Windows, l *limit.Limit, pool, nowMS int64)
 	// Tell tells the proxies that a key has moved to another project.
@@ -41,6 +43,7 @@ func correctLimits() *LimitRules {
 			}
 		},
 		UseUntil: (*holder.Queue).UseUntil,
+		EndRaise: (*allocator.Pool).EndRaise,
 		Charged:  func(r *request) []wire.PoolID { return r.windows },
 		Move:     (*limit.Windows).Move,
 		Tell:     (*replica).announce,
@@ -59,6 +62,16 @@ type limitRow struct {
 	account, project string
 	amount           int64
 	removed          bool
+	// raisedBy is by what the limit is raised until raisedUntilMS.
+	raisedBy, raisedUntilMS int64
+}
+
+// amountAt returns the amount that holds at a time, and by what and until when it is raised.
+func (r *limitRow) amountAt(nowMS int64) (total, raisedBy, untilMS int64) {
+	if nowMS >= r.raisedUntilMS {
+		return r.amount, 0, 0
+	}
+	return r.amount + r.raisedBy, r.raisedBy, r.raisedUntilMS
 }
 
 func (r *limitRow) series() *limit.Series {
@@ -139,6 +152,11 @@ func (w *world) adjustLimits(cust *customer) {
 		case what == 1:
 			w.stats.count("limits removed")
 			d.limits[limits[int(amount)%len(limits)].ID].removed = true
+		case what == 2:
+			w.stats.count("limits raised until a time")
+			row := d.limits[limits[int(amount)%len(limits)].ID]
+			row.raisedBy, row.raisedUntilMS = amount, w.wallMS()+200+amount%3000
+			resized = w.resizeLimit(d, row, row.amount)
 		default:
 			w.stats.count("limits changed")
 			resized = w.resizeLimit(d, d.limits[limits[int(amount)%len(limits)].ID], amount)
@@ -182,12 +200,34 @@ func (w *world) resizeLimit(d *database, row *limitRow, amount int64) (resized [
 	row.amount = amount
 	for _, id := range sortedKeys(d.windowsOf(row.ID).pools) {
 		p := d.pools[id]
-		w.oracle.taken[id] += max(p.Total-amount, 0)
-		p.Resize(amount)
-		resized = append(resized, w.oracle.resized(id, amount))
+		total, raisedBy, untilMS := row.amountAt(w.wallMS())
+		w.oracle.taken[id] += max(p.Total-total, 0)
+		p.Raise(total, raisedBy, untilMS)
+		resized = append(resized, w.oracle.resized(id, total))
+		w.raised(p)
 		w.checkPool(p)
 	}
 	return resized
+}
+
+// raised tells the oracle from when on a raise of a window does not count any more: the clocks of proxies differ, and requests wait for
+// their decisions.
+func (w *world) raised(p *allocator.Pool) {
+	if p.RaisedUntilMS != 0 {
+		w.oracle.resized(p.ID, p.Total-p.RaisedBy).at = time.Duration(p.RaisedUntilMS-begunMS)*time.Millisecond + maxWallOffset + 3*time.Second
+	}
+}
+
+// endRaises ends the raises of windows whose time has come.
+func (w *world) endRaises(pools map[wire.PoolID]*allocator.Pool) {
+	for _, p := range pools {
+		before := p.Total
+		w.rules.Limits.EndRaise(p, w.wallMS())
+		if p.Total != before {
+			w.stats.count("raises that ended")
+			w.oracle.taken[p.ID] += before - p.Total
+		}
+	}
 }
 
 // windowsOf returns the pools of the windows of a limit.
@@ -236,22 +276,26 @@ func (w *world) openWindows(d *database, needed, reported []wire.PoolID) map[wir
 func (w *world) makeWindow(d *database, row *limitRow, span limit.Span) {
 	pool := wire.PoolID(limit.Pool(row.ID, span.Number))
 	known := d.pools[pool] != nil
+	total, raisedBy, untilMS := row.amountAt(w.wallMS())
 	w.rules.Limits.Make(d, &allocator.Pool{
-		ID:         pool,
-		Kind:       wire.Limit,
-		Account:    row.account,
-		Central:    true,
-		Generation: 1,
-		Total:      row.amount,
-		Free:       row.amount,
-		EndMS:      span.EndMS,
+		ID:            pool,
+		Kind:          wire.Limit,
+		Account:       row.account,
+		Central:       true,
+		Generation:    1,
+		Total:         total,
+		Free:          total,
+		EndMS:         span.EndMS,
+		RaisedBy:      raisedBy,
+		RaisedUntilMS: untilMS,
 	})
 	if known {
 		return
 	}
 
 	w.stats.count("windows of the period " + string(row.Window.Period))
-	w.oracle.resized(pool, row.amount).at = w.now
+	w.oracle.resized(pool, total).at = w.now
+	w.raised(d.pools[pool])
 	if row.Window.Period == limit.FirstUse {
 		if span.StartMS < row.Newest.EndMS && !w.oracle.lost {
 			w.fail("I11: window %+v of limit %d begins before %+v has ended", span, row.ID, row.Newest)
@@ -339,11 +383,16 @@ func (p *proxy) moved(r *request, d wire.Decision) bool {
 func (q *accountQueue) learnWindows(leases []wire.LeaseState) {
 	for _, l := range leases {
 		q.p.windows.Learn(int64(l.Pool), l.EndMS)
-		if l.EndMS != 0 {
-			at := q.p.clock().Mono + time.Duration(l.EndMS-q.p.wallMS())*time.Millisecond
-			q.p.w.rules.Limits.UseUntil(q.queue, l.Pool, at)
+		if _, _, ok := limit.OfPool(int64(l.Pool)); !ok {
+			continue
+		}
+		delete(q.until, l.Pool)
+		at := time.Duration(0)
+		if l.IdleUntil != 0 {
+			at = max(q.p.clock().Mono+time.Duration(l.IdleUntil-q.p.wallMS())*time.Millisecond, 1)
 			q.until[l.Pool] = at
 		}
+		q.p.w.rules.Limits.UseUntil(q.queue, l.Pool, at)
 	}
 }
 
@@ -458,6 +507,9 @@ func limitMutations() []Mutation {
 		}),
 		mutate("idle units of windows that have ended are kept", 20, func(r *LimitRules) {
 			r.UseUntil = func(*holder.Queue, wire.PoolID, time.Duration) {}
+		}),
+		mutate("a raise of a limit does not end", 100, func(r *LimitRules) {
+			r.EndRaise = func(*allocator.Pool, int64) {}
 		}),
 		mutate("a proxy does not learn of the right window", 50, func(r *LimitRules) {
 			r.Move = func(*limit.Windows, *limit.Limit, int64, int64) {}

@@ -185,6 +185,7 @@ func rowsOfRequest(request *wire.LeaseRequest) rows {
 func (c *replica) decide(d *database, tx *allocator.Transaction, skipped rows, moved map[wire.PoolID]wire.PoolID) *allocator.Batch {
 	batch := c.loadBatch(d, tx, skipped)
 	batch.Allocator.Moved = moved
+	c.w.endRaises(batch.Allocator.Pools)
 	for _, p := range batch.Allocator.Pools {
 		p.Ended = p.EndMS != 0 && c.w.wallMS() >= p.EndMS
 	}

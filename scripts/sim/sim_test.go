@@ -41,7 +41,7 @@ func TestInvariantsHold(t *testing.T) {
 		"accounts whose idle units are used in an outage", "accounts that become idle in an outage", "balances that one proxy needs of all", "unused queues dropped", "reports made up",
 		"messages of another process", "messages beyond the bounds", "requests aborted at once", "lease requests that top up idle units",
 		"windows of the period first_use", "windows of the period fixed", "windows of the period forever", "requests moved to another window", nearTheEnd,
-		"limits added", "limits removed", "limits changed",
+		"limits added", "limits removed", "limits changed", "limits raised until a time", "raises that ended",
 		"Postgres away for long", "bus away for long", "replicas stopped for long", "machines of replicas suspended for long",
 	} {
 		if total.Faults[what] == 0 {

@@ -142,6 +142,9 @@ type LeaseState struct {
 	Allotment int64 `json:"allotment,omitempty"`
 	// EndMS is when the window of a limit ends whose pool it is, in milliseconds since 1970; zero: never, or another pool.
 	EndMS int64 `json:"end_ms,omitempty"`
+	// IdleUntil is when idle units must be returned, in milliseconds since 1970: EndMS, or before, when a raise of the limit ends; zero:
+	// never.
+	IdleUntil int64 `json:"idle_until_ms,omitempty"`
 	// Returned and Charged are the totals for a session that has forgotten the lease.
 	Returned int64 `json:"returned,omitempty"`
 	Charged  int64 `json:"charged,omitempty"`

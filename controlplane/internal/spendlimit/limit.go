@@ -70,6 +70,9 @@ type Limit struct {
 	Name      string       `json:"name,omitempty"`
 	Amount    money.Nano   `json:"amount"`
 	Window    limit.Window `json:"window"`
+	// RaisedTo is the amount that holds instead of Amount until RaisedUntil, by the clock of Postgres; nil if it was never raised.
+	RaisedTo    *money.Nano `json:"raised_to,omitempty"`
+	RaisedUntil *time.Time  `json:"raised_until,omitempty"`
 	// Models has the ids of the models that the limit applies to, or prefixes that end with "*"; empty for all.
 	Models    []string   `json:"models,omitempty"`
 	RemovedAt *time.Time `json:"removed_at,omitempty"`
@@ -161,6 +164,10 @@ type Patch struct {
 	Name   *string
 	Amount *money.Nano
 	Models *[]string
+	// SetRaise raises the limit to RaisedTo until RaisedUntil, or ends a raise if both are nil.
+	SetRaise    bool
+	RaisedTo    *money.Nano
+	RaisedUntil *time.Time
 }
 
 // Validate returns all problems as validation.Errors.
@@ -174,6 +181,15 @@ func (p *Patch) Validate() error {
 	}
 	if p.Models != nil {
 		checkModels(*p.Models, &invalid)
+	}
+	if p.SetRaise && (p.RaisedTo == nil) != (p.RaisedUntil == nil) {
+		invalid.Add("raised_until", "is required with raised_to, and that with it")
+	}
+	if p.RaisedTo != nil && *p.RaisedTo > maxAmount {
+		invalid.Add("raised_to", "must be at most %s", maxAmount)
+	}
+	if p.RaisedUntil != nil && !p.RaisedUntil.After(time.Now()) {
+		invalid.Add("raised_until", "must be in the future")
 	}
 	return invalid.Err()
 }
@@ -191,6 +207,17 @@ func (p *Patch) Apply(l Limit) (Limit, error) {
 	}
 	if p.Models != nil {
 		l.Models = *p.Models
+	}
+	if p.SetRaise {
+		l.RaisedTo, l.RaisedUntil = p.RaisedTo, p.RaisedUntil
+		if p.RaisedUntil != nil {
+			l.RaisedUntil = new(p.RaisedUntil.UTC().Truncate(time.Millisecond))
+		}
+	}
+	if p.RaisedTo != nil && *p.RaisedTo <= l.Amount {
+		var invalid validation.Errors
+		invalid.Add("raised_to", "must be above the amount")
+		return Limit{}, invalid.Err()
 	}
 	return l, nil
 }

@@ -48,13 +48,18 @@ func (w *windows) learn(leases []wire.LeaseState) {
 	}
 }
 
-// learnEnds tells a queue, and all of the proxy, when the windows end of which it gets units.
+// learnEnds tells a queue until when it may keep idle units of the windows of which it gets some.
 func (q *accountQueue) learnEnds(queue *holder.Queue, leases []wire.LeaseState) {
 	now, elapsed := time.Now().UnixMilli(), q.a.elapsed()
 	for i := range leases {
-		if end := leases[i].EndMS; end != 0 {
-			queue.UseUntil(leases[i].Pool, elapsed+time.Duration(end-now)*time.Millisecond)
+		if _, _, ok := limit.OfPool(int64(leases[i].Pool)); !ok {
+			continue
 		}
+		at := time.Duration(0)
+		if until := leases[i].IdleUntil; until != 0 {
+			at = max(elapsed+time.Duration(until-now)*time.Millisecond, 1)
+		}
+		queue.UseUntil(leases[i].Pool, at)
 	}
 }
 

@@ -321,6 +321,7 @@ func (a *Allocator) leaseStates(request *wire.LeaseRequest, allotments map[wire.
 			Central:    p.Central,
 			Allotment:  allotments[id],
 			EndMS:      p.EndMS,
+			IdleUntil:  p.idleUntilMS(),
 			Returned:   l.Returned,
 			Charged:    l.Charged,
 		})

@@ -21,6 +21,8 @@ type Pool struct {
 	// means that it has: nothing is granted beyond the needs of requests that still count in it.
 	EndMS int64
 	Ended bool
+	// RaisedBy is the part of Total by which the window was raised until RaisedUntilMS, in milliseconds since 1970; zero: it is not.
+	RaisedBy, RaisedUntilMS int64
 	// Overrun was charged beyond what had been granted, Late after the session had closed.
 	Overrun, Late int64
 }
@@ -48,6 +50,27 @@ func (p *Pool) hasMuchLeft() bool { return p.Free > (p.Total-p.Settled)/4 }
 // Resize sets the total. Free follows; it falls below zero if more is settled
 // or leased than the new total.
 func (p *Pool) Resize(total int64) { p.Adjust(total - p.Total) }
+
+// Raise sets the total, of which raisedBy is taken away at a time; both zero: nothing is.
+func (p *Pool) Raise(total, raisedBy, untilMS int64) {
+	p.Resize(total)
+	p.RaisedBy, p.RaisedUntilMS = raisedBy, untilMS
+}
+
+// EndRaise takes away by what the pool was raised, like a lower total, if the time for it has come.
+func (p *Pool) EndRaise(nowMS int64) {
+	if p.RaisedUntilMS != 0 && nowMS >= p.RaisedUntilMS {
+		p.Raise(p.Total-p.RaisedBy, 0, 0)
+	}
+}
+
+// idleUntilMS is when idle units must be returned, because the window ends or is lowered; zero: never.
+func (p *Pool) idleUntilMS() int64 {
+	if p.EndMS == 0 || p.RaisedUntilMS != 0 && p.RaisedUntilMS < p.EndMS {
+		return p.RaisedUntilMS
+	}
+	return p.EndMS
+}
 
 // SetLimit sets a spend limit, or removes it if limit is nil. A lower one is like a negative correction.
 func (p *Pool) SetLimit(limit *int64) {

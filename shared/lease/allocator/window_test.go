@@ -79,3 +79,26 @@ func TestWindowThatHasEndedGivesNoAllotment(t *testing.T) {
 		}
 	}
 }
+
+// A raise ends at its time and not a millisecond before, once, and what is held beyond the old amount is owed.
+func TestRaiseEndsAtItsTime(t *testing.T) {
+	t.Parallel()
+	p := Pool{ID: 11, Total: 1000, Free: 1000, EndMS: 90_000}
+	p.Raise(1500, 500, 60_000)
+	p.Free, p.Settled = p.Free-1200, 300
+	if p.idleUntilMS() != 60_000 || p.Free != 300 {
+		t.Fatalf("raised: %+v", p)
+	}
+	before := p
+	if p.EndRaise(59_999); p != before {
+		t.Errorf("a millisecond before: %+v", p)
+	}
+	p.EndRaise(60_000)
+	if p.Total != 1000 || p.Free != -200 || !p.Central || p.Generation != before.Generation+1 || p.idleUntilMS() != 90_000 {
+		t.Errorf("at the time: %+v", p)
+	}
+	before = p
+	if p.EndRaise(70_000); p != before {
+		t.Errorf("later: %+v", p)
+	}
+}

@@ -6,15 +6,17 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// UseUntil says that the units of a pool are those of a window that ends at a time. It is called with every response to a lease
-// request, because the clock of the proxy may be set: the last word counts. When the window has ended, the idle units are returned, and
-// those of its running requests as they end, since no later request can use them.
+// UseUntil says that the units of a pool are those of a window that ends or is lowered at a time; zero: never. It is called with every
+// response to a lease request, because the clock of the proxy may be set: the last word counts. At the time, the idle units are
+// returned, and those of its running requests as they end, since no later request may use them without being asked for.
 func (q *Queue) UseUntil(pool wire.PoolID, at time.Duration) { q.holder.useUntil(pool, at) }
 
 func (h *Holder) useUntil(pool wire.PoolID, at time.Duration) {
 	if l := h.pools[pool]; l != nil {
 		l.until, l.over = at, false
-		h.endsAt = min(h.endsAt, at)
+		if at != 0 {
+			h.endsAt = min(h.endsAt, at)
+		}
 	}
 }
 

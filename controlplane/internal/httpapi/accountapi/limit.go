@@ -139,7 +139,12 @@ func (h *Handlers) UpdateLimit(ctx context.Context, call *gen.Call, r gen.Update
 		patch.Models = &r.Body.Models
 	}
 	patch.Amount, err = convert.Amount("amount", r.Body.Amount)
-	if err := validation.Merge(unread, err, patch.Validate()); err != nil {
+	raisedTo, toGiven := r.Body.RaisedTo.Get()
+	raisedUntil, untilGiven := r.Body.RaisedUntil.Get()
+	patch.SetRaise, patch.RaisedUntil = toGiven || untilGiven, raisedUntil
+	var unreadRaise error
+	patch.RaisedTo, unreadRaise = convert.Amount("raised_to", raisedTo)
+	if err := validation.Merge(unread, err, unreadRaise, patch.Validate()); err != nil {
 		return nil, err
 	}
 
@@ -234,6 +239,9 @@ func limitView(l *spendlimit.Limit) gen.SpendLimit {
 	}
 	if l.ProjectID != nil {
 		view.ProjectID = convert.Optional(l.ProjectID.String())
+	}
+	if l.RaisedUntil != nil && l.RaisedUntil.After(time.Now()) {
+		view.RaisedTo, view.RaisedUntil = convert.Optional(l.RaisedTo.String()), l.RaisedUntil
 	}
 	if l.KeyID != nil {
 		view.KeyID = convert.Optional(l.KeyID.String())

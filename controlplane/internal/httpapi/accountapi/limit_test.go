@@ -3,10 +3,12 @@ package accountapi_test
 import (
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/adminclient/optional"
 	"modelgateway/controlplane/internal/httpapi/servertest"
 	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/shared/apikey"
@@ -146,6 +148,35 @@ func TestWindowsOfALimit(t *testing.T) {
 	want.Amount, want.Left = "0.30", "0.20"
 	if diff := cmp.Diff(want, figures()); diff != "" {
 		t.Errorf("after the change (-want +got):\n%s", diff)
+	}
+
+	until := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
+	raise := adminclient.LimitPatch{RaisedTo: optional.Of("1.00"), RaisedUntil: optional.Of(until)}
+	raised, err := servertest.Answered(b.API.UpdateLimit(t.Context(), made.Value.ID, nil, raise))
+	servertest.Check(t, err)
+	if l := raised.Value; l.Amount != "0.30" || l.RaisedTo == nil || *l.RaisedTo != "1.00" || l.RaisedUntil == nil || !l.RaisedUntil.Equal(until) {
+		t.Errorf("raised: got %+v", raised.Value)
+	}
+	want.Amount, want.Left = "1.00", "0.90"
+	if diff := cmp.Diff(want, figures()); diff != "" {
+		t.Errorf("raised (-want +got):\n%s", diff)
+	}
+	ended, err := servertest.Answered(b.API.UpdateLimit(t.Context(), made.Value.ID, nil, adminclient.LimitPatch{
+		RaisedTo: optional.Null[string](), RaisedUntil: optional.Null[time.Time](),
+	}))
+	servertest.Check(t, err)
+	want.Amount, want.Left = "0.30", "0.20"
+	if diff := cmp.Diff(want, figures()); diff != "" || ended.Value.RaisedTo != nil {
+		t.Errorf("the raise was ended (-want +got):\n%s", diff)
+	}
+	for wrong, invalid := range map[string]adminclient.LimitPatch{
+		"raised_to":    {RaisedTo: optional.Of("0.30"), RaisedUntil: optional.Of(until)},
+		"raised_until": {RaisedTo: optional.Of("1.00"), RaisedUntil: optional.Of(until.Add(-2 * time.Hour))},
+	} {
+		p := problemOf(b.API.UpdateLimit(t.Context(), made.Value.ID, nil, invalid))
+		if p == nil || len(p.Errors) != 1 || p.Errors[0].Field != wrong {
+			t.Errorf("%s: got %+v", wrong, p)
+		}
 	}
 }
 

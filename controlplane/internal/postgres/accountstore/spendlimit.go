@@ -193,11 +193,13 @@ func (s *SpendLimits) Update(
 		}
 
 		updated, err := q.UpdateLimit(ctx, sqlcgen.UpdateLimitParams{
-			ID:       row.ID,
-			Name:     after.Name,
-			Amount:   int64(after.Amount),
-			Models:   encodeList(after.Models),
-			Revision: rev,
+			ID:          row.ID,
+			Name:        after.Name,
+			Amount:      int64(after.Amount),
+			Models:      encodeList(after.Models),
+			Revision:    rev,
+			RaisedTo:    (*int64)(after.RaisedTo),
+			RaisedUntil: after.RaisedUntil,
 		})
 		if err != nil {
 			return err
@@ -206,9 +208,8 @@ func (s *SpendLimits) Update(
 			return err
 		}
 
-		err = changeWindows(ctx, q, row.Number, func(p *allocator.Pool, forgiven int64) int64 {
-			p.Resize(updated.Amount + forgiven)
-			return forgiven
+		err = changeWindows(ctx, q, row.Number, func(p *allocator.Pool, w *sqlcgen.LockOpenWindowsRow) {
+			p.Raise(w.Amount+w.Forgiven, w.RaisedBy, w.RaisedUntilMs)
 		})
 		if err != nil {
 			return err
@@ -225,16 +226,16 @@ func (s *SpendLimits) Update(
 	return after, change, err
 }
 
-// changeWindows changes the windows of a locked limit in which requests may still count. change returns what is forgiven of a window.
-func changeWindows(ctx context.Context, q *sqlcgen.Queries, number int64, change func(p *allocator.Pool, forgiven int64) int64) error {
+// changeWindows changes the windows of a locked limit in which requests may still count, and what is forgiven of them.
+func changeWindows(ctx context.Context, q *sqlcgen.Queries, number int64, change func(p *allocator.Pool, w *sqlcgen.LockOpenWindowsRow)) error {
 	open, err := q.LockOpenWindows(ctx, sqlcgen.LockOpenWindowsParams{Number: &number, ToleranceSeconds: limit.Tolerance.Seconds()})
 	if err != nil {
 		return fmt.Errorf("lock windows: %w", err)
 	}
 
-	forgiven, ids := make(map[int64]int64, len(open)), make([]int64, len(open))
-	for i, r := range open {
-		ids[i], forgiven[r.ID] = r.ID, r.Forgiven
+	ids := make([]int64, len(open))
+	for i := range open {
+		ids[i] = open[i].ID
 	}
 
 	rows, err := q.LockPools(ctx, ids)
@@ -242,15 +243,15 @@ func changeWindows(ctx context.Context, q *sqlcgen.Queries, number int64, change
 		return fmt.Errorf("lock windows: %w", err)
 	}
 
-	for i := range rows {
-		now := forgiven[rows[i].ID]
-		if _, err := leasestore.ResizePool(ctx, q, &rows[i], func(p *allocator.Pool) { now = change(p, now) }); err != nil {
+	for i := range rows { // in the order of open
+		w := open[i]
+		if _, err := leasestore.ResizePool(ctx, q, &rows[i], func(p *allocator.Pool) { change(p, &w) }); err != nil {
 			return err
 		}
-		if now == forgiven[rows[i].ID] {
+		if w.Forgiven == open[i].Forgiven {
 			continue
 		}
-		if err := q.ForgiveWindow(ctx, sqlcgen.ForgiveWindowParams{ID: rows[i].ID, Forgiven: now}); err != nil {
+		if err := q.ForgiveWindow(ctx, sqlcgen.ForgiveWindowParams{ID: w.ID, Forgiven: w.Forgiven}); err != nil {
 			return fmt.Errorf("reset window: %w", err)
 		}
 	}
@@ -307,10 +308,10 @@ func (s *SpendLimits) Reset(
 
 // forgive forgives what was spent in the open windows of a locked limit, and returns it.
 func forgive(ctx context.Context, q *sqlcgen.Queries, number int64) (spent []money.Nano, err error) {
-	err = changeWindows(ctx, q, number, func(p *allocator.Pool, forgiven int64) int64 {
-		spent = append(spent, money.Nano(p.Settled-forgiven))
-		p.Adjust(p.Settled - forgiven)
-		return p.Settled
+	err = changeWindows(ctx, q, number, func(p *allocator.Pool, w *sqlcgen.LockOpenWindowsRow) {
+		spent = append(spent, money.Nano(p.Settled-w.Forgiven))
+		p.Adjust(p.Settled - w.Forgiven)
+		w.Forgiven = p.Settled
 	})
 	if err == nil && len(spent) == 0 {
 		err = spendlimit.ErrNoWindow
@@ -391,11 +392,13 @@ func toLimit(r *sqlcgen.Limit) (spendlimit.Limit, error) {
 			LengthSeconds: r.LengthSeconds,
 			AnchorUnix:    r.AnchorUnix,
 		},
-		RemovedAt: r.RemovedAt,
-		Rev:       r.Revision,
-		CreatedAt: r.CreatedAt,
-		UpdatedAt: r.UpdatedAt,
-		Number:    r.Number,
+		RaisedTo:    (*money.Nano)(r.RaisedTo),
+		RaisedUntil: r.RaisedUntil,
+		RemovedAt:   r.RemovedAt,
+		Rev:         r.Revision,
+		CreatedAt:   r.CreatedAt,
+		UpdatedAt:   r.UpdatedAt,
+		Number:      r.Number,
 	}
 	if err := json.Unmarshal(r.Models, &l.Models); err != nil {
 		return l, fmt.Errorf("decode models of limit %s: %w", l.ID, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/controlplane/internal/webhook"
@@ -14,7 +15,9 @@ import (
 
 // StoredPools are locked pools and leases with their stored values.
 type StoredPools struct {
-	pools  map[wire.PoolID]allocator.Pool
+	pools map[wire.PoolID]allocator.Pool
+	// nowMS is the time of Postgres when the pools were locked.
+	nowMS  int64
 	leases map[allocator.LeaseKey]allocator.Lease
 	// AlarmPools are the pools whose kind has alarms, ordered by id.
 	AlarmPools []AlarmPool
@@ -111,6 +114,7 @@ func loadPools(ctx context.Context, q *sqlcgen.Queries, rows []sqlcgen.LockPools
 			s.Expiring = append(s.Expiring, *r)
 		}
 		s.pools[wire.PoolID(r.ID)] = poolOf(r)
+		s.nowMS = max(s.nowMS, r.NowMs)
 	}
 
 	leases, err := q.LockLeases(ctx, sqlcgen.LockLeasesParams{PoolIds: pools, SessionIds: sessions})
@@ -132,20 +136,30 @@ func loadPools(ctx context.Context, q *sqlcgen.Queries, rows []sqlcgen.LockPools
 
 func poolOf(r *sqlcgen.LockPoolsRow) allocator.Pool {
 	return allocator.Pool{
-		ID:         wire.PoolID(r.ID),
-		Kind:       wire.PoolKind(r.Kind),
-		Account:    ident.Account.Format(r.AccountID),
-		Unlimited:  r.Unlimited,
-		Central:    r.Central,
-		Generation: r.Generation,
-		Total:      r.Total,
-		Free:       r.Free,
-		Settled:    r.Settled,
-		EndMS:      r.EndMs,
-		Ended:      r.Ended,
-		Overrun:    r.Overrun,
-		Late:       r.Late,
+		ID:            wire.PoolID(r.ID),
+		Kind:          wire.PoolKind(r.Kind),
+		Account:       ident.Account.Format(r.AccountID),
+		Unlimited:     r.Unlimited,
+		Central:       r.Central,
+		Generation:    r.Generation,
+		Total:         r.Total,
+		Free:          r.Free,
+		Settled:       r.Settled,
+		EndMS:         r.EndMs,
+		Ended:         r.Ended,
+		Overrun:       r.Overrun,
+		Late:          r.Late,
+		RaisedBy:      r.RaisedBy,
+		RaisedUntilMS: r.RaisedUntilMs,
 	}
+}
+
+// raisedUntil returns when a raise of a pool ends; nil if it is not raised.
+func raisedUntil(p *allocator.Pool) *time.Time {
+	if p.RaisedUntilMS == 0 {
+		return nil
+	}
+	return new(time.UnixMilli(p.RaisedUntilMS))
 }
 
 // ResizePool changes the total of a locked pool. It returns the pool with its alarms,
@@ -153,15 +167,18 @@ func poolOf(r *sqlcgen.LockPoolsRow) allocator.Pool {
 func ResizePool(ctx context.Context, q *sqlcgen.Queries, row *sqlcgen.LockPoolsRow, change func(*allocator.Pool)) (*AlarmPool, error) {
 	stored := poolOf(row)
 	p := stored
+	p.EndRaise(row.NowMs)
 	if change(&p); p != stored {
 		if err := q.ResizePool(ctx, sqlcgen.ResizePoolParams{
-			ID:         row.ID,
-			Total:      p.Total,
-			Unlimited:  p.Unlimited,
-			Free:       p.Free,
-			Central:    p.Central,
-			Generation: p.Generation,
-			Peak:       max(row.Peak, p.Total-p.Settled),
+			ID:          row.ID,
+			Total:       p.Total,
+			Unlimited:   p.Unlimited,
+			Free:        p.Free,
+			Central:     p.Central,
+			Generation:  p.Generation,
+			Peak:        max(row.Peak, p.Total-p.Settled),
+			RaisedBy:    p.RaisedBy,
+			RaisedUntil: raisedUntil(&p),
 		}); err != nil {
 			return nil, fmt.Errorf("resize pool %d: %w", p.ID, err)
 		}
@@ -212,6 +229,7 @@ func LoadHolders(ctx context.Context, q *sqlcgen.Queries, b *allocator.Allocator
 func (s *StoredPools) Allocator() *allocator.Allocator {
 	b := allocator.New()
 	for id, p := range s.pools {
+		p.EndRaise(s.nowMS)
 		b.Pools[id] = &p
 	}
 	for key, l := range s.leases {
@@ -235,6 +253,7 @@ func (s *StoredPools) Save(ctx context.Context, q *sqlcgen.Queries, b *allocator
 		pools.Late = append(pools.Late, p.Late)
 		pools.Central = append(pools.Central, p.Central)
 		pools.Generation = append(pools.Generation, p.Generation)
+		pools.RaisedBy = append(pools.RaisedBy, p.RaisedBy)
 	}
 
 	if len(pools.Ids) > 0 {

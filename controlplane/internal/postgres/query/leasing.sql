@@ -26,6 +26,7 @@ select id from proxy_sessions where id = any(@ids::bigint[]);
 -- name: LockPools :many
 select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, limit_number, low_balance_threshold, limit_alert_percent, raised_alarms,
     coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended,
+    raised_by, coalesce((extract(epoch from raised_until) * 1000)::bigint, 0)::bigint as raised_until_ms, (extract(epoch from clock_timestamp()) * 1000)::bigint as now_ms,
     attributed, uncovered, expiring, peak, coalesce(next_expiry <= clock_timestamp(), false)::boolean as expiry_due
 from pools
 where id = any(@ids::bigint[])
@@ -36,6 +37,7 @@ for no key update;
 -- Like LockPools, without the pools whose rows another transaction holds.
 select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, limit_number, low_balance_threshold, limit_alert_percent, raised_alarms,
     coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended,
+    raised_by, coalesce((extract(epoch from raised_until) * 1000)::bigint, 0)::bigint as raised_until_ms, (extract(epoch from clock_timestamp()) * 1000)::bigint as now_ms,
     attributed, uncovered, expiring, peak, coalesce(next_expiry <= clock_timestamp(), false)::boolean as expiry_due
 from pools
 where id = any(@ids::bigint[])
@@ -48,6 +50,7 @@ select id from pools where id = any(@ids::bigint[]);
 -- name: LockAccountPool :one
 select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, limit_number, low_balance_threshold, limit_alert_percent, raised_alarms,
     coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended,
+    raised_by, coalesce((extract(epoch from raised_until) * 1000)::bigint, 0)::bigint as raised_until_ms, (extract(epoch from clock_timestamp()) * 1000)::bigint as now_ms,
     attributed, uncovered, expiring, peak, coalesce(next_expiry <= clock_timestamp(), false)::boolean as expiry_due
 from pools
 where account_id = @account_id and kind = @kind and kind <> 2 and key_id is null
@@ -56,6 +59,7 @@ for no key update;
 -- name: LockKeyPool :one
 select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, limit_number, low_balance_threshold, limit_alert_percent, raised_alarms,
     coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended,
+    raised_by, coalesce((extract(epoch from raised_until) * 1000)::bigint, 0)::bigint as raised_until_ms, (extract(epoch from clock_timestamp()) * 1000)::bigint as now_ms,
     attributed, uncovered, expiring, peak, coalesce(next_expiry <= clock_timestamp(), false)::boolean as expiry_due
 from pools
 where key_id = @key_id::uuid and kind = @kind
@@ -65,7 +69,7 @@ for no key update;
 -- Changes the total of a pool, with its free units and its mode.
 update pools
 set total = @total, unlimited = @unlimited, free = @free, central = @central, generation = @generation,
-    peak = @peak
+    peak = @peak, raised_by = @raised_by, raised_until = sqlc.narg('raised_until')
 where id = @id;
 
 -- name: LockLeases :many
@@ -97,10 +101,11 @@ join (select unnest(@session_ids::bigint[]) as session_id, unnest(@account_ids::
 
 -- name: UpdatePools :exec
 update pools p
-set total = n.total, free = n.free, settled = n.settled, overrun = n.overrun, late = n.late, central = n.central, generation = n.generation
+set total = n.total, free = n.free, settled = n.settled, overrun = n.overrun, late = n.late, central = n.central, generation = n.generation,
+    raised_by = n.raised_by, raised_until = case when n.raised_by > 0 then p.raised_until end
 from (
     select unnest(@ids::bigint[]) as id, unnest(@total::bigint[]) as total, unnest(@free::bigint[]) as free, unnest(@settled::bigint[]) as settled, unnest(@overrun::bigint[]) as overrun,
-        unnest(@late::bigint[]) as late, unnest(@central::boolean[]) as central, unnest(@generation::bigint[]) as generation
+        unnest(@late::bigint[]) as late, unnest(@central::boolean[]) as central, unnest(@generation::bigint[]) as generation, unnest(@raised_by::bigint[]) as raised_by
 ) as n
 where p.id = n.id;
 
@@ -321,22 +326,26 @@ for share of l;
 
 -- name: InsertWindows :exec
 -- Another replica may just have made the same ones.
-insert into pools (id, account_id, kind, limit_number, total, free, starts_at, ends_at)
+insert into pools (id, account_id, kind, limit_number, total, free, starts_at, ends_at, raised_by, raised_until)
 overriding system value
-select w.id, l.account_id, 2, l.number, l.amount, l.amount, to_timestamp(w.start_ms / 1000.0), case when w.end_ms > 0 then to_timestamp(w.end_ms / 1000.0) end
+select w.id, l.account_id, 2, l.number, l.amount + r.by, l.amount + r.by, to_timestamp(w.start_ms / 1000.0), case when w.end_ms > 0 then to_timestamp(w.end_ms / 1000.0) end,
+    case when w.end_ms > 0 and to_timestamp(w.end_ms / 1000.0) <= l.raised_until then 0 else r.by end,
+    case when r.by > 0 and not (w.end_ms > 0 and to_timestamp(w.end_ms / 1000.0) <= l.raised_until) then l.raised_until end
 from (
     select unnest(@ids::bigint[]) as id, unnest(@numbers::bigint[]) as number, unnest(@start_ms::bigint[]) as start_ms, unnest(@end_ms::bigint[]) as end_ms
 ) as w
 join limits l on l.number = w.number
+cross join lateral (select case when l.raised_until > clock_timestamp() then greatest(l.raised_to - l.amount, 0) else 0 end as by) as r
 order by w.id
 on conflict (id) do nothing;
 
 -- name: WindowAlarms :many
 -- What the alarms of windows are computed from, without those of removed limits.
 select p.id, p.account_id, l.project_id, l.key_id, l.id as limit_id, l.name, l.period, p.starts_at::timestamptz as starts_at, p.ends_at,
-    (p.total - p.forgiven)::bigint as amount, (p.settled - p.forgiven)::bigint as spent, p.raised_alarms
+    (p.total - p.forgiven - r.over)::bigint as amount, (p.settled - p.forgiven)::bigint as spent, p.raised_alarms
 from pools p
 join limits l on l.number = p.limit_number
+cross join lateral (select case when p.raised_until <= clock_timestamp() then p.raised_by else 0 end as over) as r
 where p.id = any(@ids::bigint[]) and l.removed_at is null
 order by p.id;
 

@@ -41,7 +41,7 @@ order by id
 limit @row_limit;
 
 -- name: UpdateLimit :one
-update limits set name = @name, amount = @amount, models = @models, revision = @revision, updated_at = now() where id = @id
+update limits set name = @name, amount = @amount, raised_to = sqlc.narg('raised_to'), raised_until = sqlc.narg('raised_until'), models = @models, revision = @revision, updated_at = now() where id = @id
 returning *;
 
 -- name: RemoveLimit :one
@@ -52,11 +52,17 @@ returning *;
 update limits set removed_at = now(), revision = @revision, updated_at = now() where project_id = @project_id and removed_at is null;
 
 -- name: LockOpenWindows :many
--- The windows in which requests may still count. The limit is locked, so that no others are made meanwhile.
-select id, forgiven from pools
-where limit_number = @number and (ends_at is null or ends_at > clock_timestamp() - make_interval(secs => @tolerance_seconds::float8))
-order by id
-for no key update;
+-- The windows in which requests may still count, with their amount now and the part of it that is taken away later. The limit is
+-- locked, so that no others are made meanwhile.
+select p.id, p.forgiven, (l.amount + r.by)::bigint as amount,
+    (case when p.ends_at <= l.raised_until then 0 else r.by end)::bigint as raised_by,
+    (case when r.by = 0 or p.ends_at <= l.raised_until then 0 else extract(epoch from l.raised_until) * 1000 end)::bigint as raised_until_ms
+from pools p
+join limits l on l.number = p.limit_number
+cross join lateral (select case when l.raised_until > clock_timestamp() then greatest(l.raised_to - l.amount, 0) else 0 end as by) as r
+where p.limit_number = @number and (p.ends_at is null or p.ends_at > clock_timestamp() - make_interval(secs => @tolerance_seconds::float8))
+order by p.id
+for no key update of p;
 
 -- name: ForgiveWindow :exec
 update pools set forgiven = @forgiven where id = @id;
@@ -67,9 +73,10 @@ select exists (select from audit_log where object = @object and action = 'limit.
 
 -- name: CurrentWindows :many
 -- The windows of limits that contain this moment.
-select p.id, p.account_id, p.starts_at::timestamptz as starts_at, p.ends_at, (p.total - p.forgiven)::bigint as amount, (p.settled - p.forgiven)::bigint as spent,
-    (p.total - p.free - p.settled)::bigint as held, p.free
+select p.id, p.account_id, p.starts_at::timestamptz as starts_at, p.ends_at, (p.total - p.forgiven - r.over)::bigint as amount, (p.settled - p.forgiven)::bigint as spent,
+    (p.total - p.free - p.settled)::bigint as held, (p.free - r.over)::bigint as free
 from pools p
+cross join lateral (select case when p.raised_until <= clock_timestamp() then p.raised_by else 0 end as over) as r
 where p.limit_number = any(@numbers::bigint[]) and p.starts_at <= clock_timestamp() and (p.ends_at is null or p.ends_at > clock_timestamp());
 
 -- name: ExplainedWindows :many
@@ -87,9 +94,10 @@ order by l.number;
 
 -- name: ListWindows :many
 -- The windows of a limit, newest first.
-select p.id, p.account_id, p.starts_at::timestamptz as starts_at, p.ends_at, (p.total - p.forgiven)::bigint as amount, (p.settled - p.forgiven)::bigint as spent,
-    (p.total - p.free - p.settled)::bigint as held, p.free
+select p.id, p.account_id, p.starts_at::timestamptz as starts_at, p.ends_at, (p.total - p.forgiven - r.over)::bigint as amount, (p.settled - p.forgiven)::bigint as spent,
+    (p.total - p.free - p.settled)::bigint as held, (p.free - r.over)::bigint as free
 from pools p
+cross join lateral (select case when p.raised_until <= clock_timestamp() then p.raised_by else 0 end as over) as r
 where p.limit_number = @number and p.id < @before
 order by p.id desc
 limit @row_limit;

@@ -12,7 +12,7 @@ import (
 )
 
 const listAccountPools = `-- name: ListAccountPools :many
-select p.id, p.account_id, p.kind, p.key_id, p.limit_number, p.starts_at, p.ends_at, p.forgiven, p.unlimited, p.total, p.free, p.settled, p.overrun, p.late, p.central, p.generation, p.peak, p.low_balance_threshold, p.limit_alert_percent, p.raised_alarms, p.attributed, p.uncovered, p.expiring, p.next_expiry from pools p
+select p.id, p.account_id, p.kind, p.key_id, p.limit_number, p.starts_at, p.ends_at, p.forgiven, p.raised_by, p.raised_until, p.unlimited, p.total, p.free, p.settled, p.overrun, p.late, p.central, p.generation, p.peak, p.low_balance_threshold, p.limit_alert_percent, p.raised_alarms, p.attributed, p.uncovered, p.expiring, p.next_expiry from pools p
 where p.id > $1 and p.id = any(array(
     select a.id from pools a where a.account_id = $2 and a.key_id is null and a.limit_number is null
     union all
@@ -55,6 +55,8 @@ func (q *Queries) ListAccountPools(ctx context.Context, arg ListAccountPoolsPara
 			&i.StartsAt,
 			&i.EndsAt,
 			&i.Forgiven,
+			&i.RaisedBy,
+			&i.RaisedUntil,
 			&i.Unlimited,
 			&i.Total,
 			&i.Free,

@@ -389,13 +389,16 @@ func (q *Queries) InsertSession(ctx context.Context, arg InsertSessionParams) (i
 }
 
 const insertWindows = `-- name: InsertWindows :exec
-insert into pools (id, account_id, kind, limit_number, total, free, starts_at, ends_at)
+insert into pools (id, account_id, kind, limit_number, total, free, starts_at, ends_at, raised_by, raised_until)
 overriding system value
-select w.id, l.account_id, 2, l.number, l.amount, l.amount, to_timestamp(w.start_ms / 1000.0), case when w.end_ms > 0 then to_timestamp(w.end_ms / 1000.0) end
+select w.id, l.account_id, 2, l.number, l.amount + r.by, l.amount + r.by, to_timestamp(w.start_ms / 1000.0), case when w.end_ms > 0 then to_timestamp(w.end_ms / 1000.0) end,
+    case when w.end_ms > 0 and to_timestamp(w.end_ms / 1000.0) <= l.raised_until then 0 else r.by end,
+    case when r.by > 0 and not (w.end_ms > 0 and to_timestamp(w.end_ms / 1000.0) <= l.raised_until) then l.raised_until end
 from (
     select unnest($1::bigint[]) as id, unnest($2::bigint[]) as number, unnest($3::bigint[]) as start_ms, unnest($4::bigint[]) as end_ms
 ) as w
 join limits l on l.number = w.number
+cross join lateral (select case when l.raised_until > clock_timestamp() then greatest(l.raised_to - l.amount, 0) else 0 end as by) as r
 order by w.id
 on conflict (id) do nothing
 `
@@ -607,6 +610,7 @@ func (q *Queries) LoadKeys(ctx context.Context, lookupHashes [][]byte) ([]LoadKe
 const lockAccountPool = `-- name: LockAccountPool :one
 select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, limit_number, low_balance_threshold, limit_alert_percent, raised_alarms,
     coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended,
+    raised_by, coalesce((extract(epoch from raised_until) * 1000)::bigint, 0)::bigint as raised_until_ms, (extract(epoch from clock_timestamp()) * 1000)::bigint as now_ms,
     attributed, uncovered, expiring, peak, coalesce(next_expiry <= clock_timestamp(), false)::boolean as expiry_due
 from pools
 where account_id = $1 and kind = $2 and kind <> 2 and key_id is null
@@ -637,6 +641,9 @@ type LockAccountPoolRow struct {
 	RaisedAlarms        int16
 	EndMs               int64
 	Ended               bool
+	RaisedBy            int64
+	RaisedUntilMs       int64
+	NowMs               int64
 	Attributed          int64
 	Uncovered           int64
 	Expiring            int64
@@ -666,6 +673,9 @@ func (q *Queries) LockAccountPool(ctx context.Context, arg LockAccountPoolParams
 		&i.RaisedAlarms,
 		&i.EndMs,
 		&i.Ended,
+		&i.RaisedBy,
+		&i.RaisedUntilMs,
+		&i.NowMs,
 		&i.Attributed,
 		&i.Uncovered,
 		&i.Expiring,
@@ -678,6 +688,7 @@ func (q *Queries) LockAccountPool(ctx context.Context, arg LockAccountPoolParams
 const lockFreePools = `-- name: LockFreePools :many
 select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, limit_number, low_balance_threshold, limit_alert_percent, raised_alarms,
     coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended,
+    raised_by, coalesce((extract(epoch from raised_until) * 1000)::bigint, 0)::bigint as raised_until_ms, (extract(epoch from clock_timestamp()) * 1000)::bigint as now_ms,
     attributed, uncovered, expiring, peak, coalesce(next_expiry <= clock_timestamp(), false)::boolean as expiry_due
 from pools
 where id = any($1::bigint[])
@@ -704,6 +715,9 @@ type LockFreePoolsRow struct {
 	RaisedAlarms        int16
 	EndMs               int64
 	Ended               bool
+	RaisedBy            int64
+	RaisedUntilMs       int64
+	NowMs               int64
 	Attributed          int64
 	Uncovered           int64
 	Expiring            int64
@@ -740,6 +754,9 @@ func (q *Queries) LockFreePools(ctx context.Context, ids []int64) ([]LockFreePoo
 			&i.RaisedAlarms,
 			&i.EndMs,
 			&i.Ended,
+			&i.RaisedBy,
+			&i.RaisedUntilMs,
+			&i.NowMs,
 			&i.Attributed,
 			&i.Uncovered,
 			&i.Expiring,
@@ -759,6 +776,7 @@ func (q *Queries) LockFreePools(ctx context.Context, ids []int64) ([]LockFreePoo
 const lockKeyPool = `-- name: LockKeyPool :one
 select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, limit_number, low_balance_threshold, limit_alert_percent, raised_alarms,
     coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended,
+    raised_by, coalesce((extract(epoch from raised_until) * 1000)::bigint, 0)::bigint as raised_until_ms, (extract(epoch from clock_timestamp()) * 1000)::bigint as now_ms,
     attributed, uncovered, expiring, peak, coalesce(next_expiry <= clock_timestamp(), false)::boolean as expiry_due
 from pools
 where key_id = $1::uuid and kind = $2
@@ -789,6 +807,9 @@ type LockKeyPoolRow struct {
 	RaisedAlarms        int16
 	EndMs               int64
 	Ended               bool
+	RaisedBy            int64
+	RaisedUntilMs       int64
+	NowMs               int64
 	Attributed          int64
 	Uncovered           int64
 	Expiring            int64
@@ -818,6 +839,9 @@ func (q *Queries) LockKeyPool(ctx context.Context, arg LockKeyPoolParams) (LockK
 		&i.RaisedAlarms,
 		&i.EndMs,
 		&i.Ended,
+		&i.RaisedBy,
+		&i.RaisedUntilMs,
+		&i.NowMs,
 		&i.Attributed,
 		&i.Uncovered,
 		&i.Expiring,
@@ -871,6 +895,7 @@ func (q *Queries) LockLeases(ctx context.Context, arg LockLeasesParams) ([]Lease
 const lockPools = `-- name: LockPools :many
 select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, limit_number, low_balance_threshold, limit_alert_percent, raised_alarms,
     coalesce((extract(epoch from ends_at) * 1000)::bigint, 0)::bigint as end_ms, coalesce(ends_at <= clock_timestamp(), false)::boolean as ended,
+    raised_by, coalesce((extract(epoch from raised_until) * 1000)::bigint, 0)::bigint as raised_until_ms, (extract(epoch from clock_timestamp()) * 1000)::bigint as now_ms,
     attributed, uncovered, expiring, peak, coalesce(next_expiry <= clock_timestamp(), false)::boolean as expiry_due
 from pools
 where id = any($1::bigint[])
@@ -897,6 +922,9 @@ type LockPoolsRow struct {
 	RaisedAlarms        int16
 	EndMs               int64
 	Ended               bool
+	RaisedBy            int64
+	RaisedUntilMs       int64
+	NowMs               int64
 	Attributed          int64
 	Uncovered           int64
 	Expiring            int64
@@ -932,6 +960,9 @@ func (q *Queries) LockPools(ctx context.Context, ids []int64) ([]LockPoolsRow, e
 			&i.RaisedAlarms,
 			&i.EndMs,
 			&i.Ended,
+			&i.RaisedBy,
+			&i.RaisedUntilMs,
+			&i.NowMs,
 			&i.Attributed,
 			&i.Uncovered,
 			&i.Expiring,
@@ -1207,18 +1238,20 @@ func (q *Queries) RecoveringEpoch(ctx context.Context) (int64, error) {
 const resizePool = `-- name: ResizePool :exec
 update pools
 set total = $1, unlimited = $2, free = $3, central = $4, generation = $5,
-    peak = $6
-where id = $7
+    peak = $6, raised_by = $7, raised_until = $8
+where id = $9
 `
 
 type ResizePoolParams struct {
-	Total      int64
-	Unlimited  bool
-	Free       int64
-	Central    bool
-	Generation int64
-	Peak       int64
-	ID         int64
+	Total       int64
+	Unlimited   bool
+	Free        int64
+	Central     bool
+	Generation  int64
+	Peak        int64
+	RaisedBy    int64
+	RaisedUntil *time.Time
+	ID          int64
 }
 
 // Changes the total of a pool, with its free units and its mode.
@@ -1230,6 +1263,8 @@ func (q *Queries) ResizePool(ctx context.Context, arg ResizePoolParams) error {
 		arg.Central,
 		arg.Generation,
 		arg.Peak,
+		arg.RaisedBy,
+		arg.RaisedUntil,
 		arg.ID,
 	)
 	return err
@@ -1446,10 +1481,11 @@ func (q *Queries) UnusableWindows(ctx context.Context, arg UnusableWindowsParams
 
 const updatePools = `-- name: UpdatePools :exec
 update pools p
-set total = n.total, free = n.free, settled = n.settled, overrun = n.overrun, late = n.late, central = n.central, generation = n.generation
+set total = n.total, free = n.free, settled = n.settled, overrun = n.overrun, late = n.late, central = n.central, generation = n.generation,
+    raised_by = n.raised_by, raised_until = case when n.raised_by > 0 then p.raised_until end
 from (
     select unnest($1::bigint[]) as id, unnest($2::bigint[]) as total, unnest($3::bigint[]) as free, unnest($4::bigint[]) as settled, unnest($5::bigint[]) as overrun,
-        unnest($6::bigint[]) as late, unnest($7::boolean[]) as central, unnest($8::bigint[]) as generation
+        unnest($6::bigint[]) as late, unnest($7::boolean[]) as central, unnest($8::bigint[]) as generation, unnest($9::bigint[]) as raised_by
 ) as n
 where p.id = n.id
 `
@@ -1463,6 +1499,7 @@ type UpdatePoolsParams struct {
 	Late       []int64
 	Central    []bool
 	Generation []int64
+	RaisedBy   []int64
 }
 
 func (q *Queries) UpdatePools(ctx context.Context, arg UpdatePoolsParams) error {
@@ -1475,6 +1512,7 @@ func (q *Queries) UpdatePools(ctx context.Context, arg UpdatePoolsParams) error 
 		arg.Late,
 		arg.Central,
 		arg.Generation,
+		arg.RaisedBy,
 	)
 	return err
 }
@@ -1533,9 +1571,10 @@ func (q *Queries) UpsertLeases(ctx context.Context, arg UpsertLeasesParams) erro
 
 const windowAlarms = `-- name: WindowAlarms :many
 select p.id, p.account_id, l.project_id, l.key_id, l.id as limit_id, l.name, l.period, p.starts_at::timestamptz as starts_at, p.ends_at,
-    (p.total - p.forgiven)::bigint as amount, (p.settled - p.forgiven)::bigint as spent, p.raised_alarms
+    (p.total - p.forgiven - r.over)::bigint as amount, (p.settled - p.forgiven)::bigint as spent, p.raised_alarms
 from pools p
 join limits l on l.number = p.limit_number
+cross join lateral (select case when p.raised_until <= clock_timestamp() then p.raised_by else 0 end as over) as r
 where p.id = any($1::bigint[]) and l.removed_at is null
 order by p.id
 `

@@ -41,9 +41,10 @@ func (q *Queries) CountLimits(ctx context.Context, accountID ident.UUID) (int64,
 }
 
 const currentWindows = `-- name: CurrentWindows :many
-select p.id, p.account_id, p.starts_at::timestamptz as starts_at, p.ends_at, (p.total - p.forgiven)::bigint as amount, (p.settled - p.forgiven)::bigint as spent,
-    (p.total - p.free - p.settled)::bigint as held, p.free
+select p.id, p.account_id, p.starts_at::timestamptz as starts_at, p.ends_at, (p.total - p.forgiven - r.over)::bigint as amount, (p.settled - p.forgiven)::bigint as spent,
+    (p.total - p.free - p.settled)::bigint as held, (p.free - r.over)::bigint as free
 from pools p
+cross join lateral (select case when p.raised_until <= clock_timestamp() then p.raised_by else 0 end as over) as r
 where p.limit_number = any($1::bigint[]) and p.starts_at <= clock_timestamp() and (p.ends_at is null or p.ends_at > clock_timestamp())
 `
 
@@ -149,7 +150,7 @@ func (q *Queries) ForgiveWindow(ctx context.Context, arg ForgiveWindowParams) er
 }
 
 const getLimit = `-- name: GetLimit :one
-select number, id, account_id, project_id, key_id, name, amount, period, time_zone, length_seconds, anchor_unix, models, removed_at, revision, created_at, updated_at from limits where id = $1
+select number, id, account_id, project_id, key_id, name, amount, raised_to, raised_until, period, time_zone, length_seconds, anchor_unix, models, removed_at, revision, created_at, updated_at from limits where id = $1
 `
 
 func (q *Queries) GetLimit(ctx context.Context, id ident.UUID) (Limit, error) {
@@ -163,6 +164,8 @@ func (q *Queries) GetLimit(ctx context.Context, id ident.UUID) (Limit, error) {
 		&i.KeyID,
 		&i.Name,
 		&i.Amount,
+		&i.RaisedTo,
+		&i.RaisedUntil,
 		&i.Period,
 		&i.TimeZone,
 		&i.LengthSeconds,
@@ -286,7 +289,7 @@ func (q *Queries) LimitsOfKey(ctx context.Context, arg LimitsOfKeyParams) ([]Lim
 }
 
 const listLimits = `-- name: ListLimits :many
-select number, id, account_id, project_id, key_id, name, amount, period, time_zone, length_seconds, anchor_unix, models, removed_at, revision, created_at, updated_at from limits
+select number, id, account_id, project_id, key_id, name, amount, raised_to, raised_until, period, time_zone, length_seconds, anchor_unix, models, removed_at, revision, created_at, updated_at from limits
 where account_id = $1 and removed_at is null and id > $2
     and ($3::uuid is null or key_id = $3)
     and ($4::uuid is null or project_id = $4)
@@ -325,6 +328,8 @@ func (q *Queries) ListLimits(ctx context.Context, arg ListLimitsParams) ([]Limit
 			&i.KeyID,
 			&i.Name,
 			&i.Amount,
+			&i.RaisedTo,
+			&i.RaisedUntil,
 			&i.Period,
 			&i.TimeZone,
 			&i.LengthSeconds,
@@ -346,9 +351,10 @@ func (q *Queries) ListLimits(ctx context.Context, arg ListLimitsParams) ([]Limit
 }
 
 const listWindows = `-- name: ListWindows :many
-select p.id, p.account_id, p.starts_at::timestamptz as starts_at, p.ends_at, (p.total - p.forgiven)::bigint as amount, (p.settled - p.forgiven)::bigint as spent,
-    (p.total - p.free - p.settled)::bigint as held, p.free
+select p.id, p.account_id, p.starts_at::timestamptz as starts_at, p.ends_at, (p.total - p.forgiven - r.over)::bigint as amount, (p.settled - p.forgiven)::bigint as spent,
+    (p.total - p.free - p.settled)::bigint as held, (p.free - r.over)::bigint as free
 from pools p
+cross join lateral (select case when p.raised_until <= clock_timestamp() then p.raised_by else 0 end as over) as r
 where p.limit_number = $1 and p.id < $2
 order by p.id desc
 limit $3
@@ -402,7 +408,7 @@ func (q *Queries) ListWindows(ctx context.Context, arg ListWindowsParams) ([]Lis
 }
 
 const lockLimit = `-- name: LockLimit :one
-select number, id, account_id, project_id, key_id, name, amount, period, time_zone, length_seconds, anchor_unix, models, removed_at, revision, created_at, updated_at from limits where id = $1 for update
+select number, id, account_id, project_id, key_id, name, amount, raised_to, raised_until, period, time_zone, length_seconds, anchor_unix, models, removed_at, revision, created_at, updated_at from limits where id = $1 for update
 `
 
 func (q *Queries) LockLimit(ctx context.Context, id ident.UUID) (Limit, error) {
@@ -416,6 +422,8 @@ func (q *Queries) LockLimit(ctx context.Context, id ident.UUID) (Limit, error) {
 		&i.KeyID,
 		&i.Name,
 		&i.Amount,
+		&i.RaisedTo,
+		&i.RaisedUntil,
 		&i.Period,
 		&i.TimeZone,
 		&i.LengthSeconds,
@@ -430,10 +438,15 @@ func (q *Queries) LockLimit(ctx context.Context, id ident.UUID) (Limit, error) {
 }
 
 const lockOpenWindows = `-- name: LockOpenWindows :many
-select id, forgiven from pools
-where limit_number = $1 and (ends_at is null or ends_at > clock_timestamp() - make_interval(secs => $2::float8))
-order by id
-for no key update
+select p.id, p.forgiven, (l.amount + r.by)::bigint as amount,
+    (case when p.ends_at <= l.raised_until then 0 else r.by end)::bigint as raised_by,
+    (case when r.by = 0 or p.ends_at <= l.raised_until then 0 else extract(epoch from l.raised_until) * 1000 end)::bigint as raised_until_ms
+from pools p
+join limits l on l.number = p.limit_number
+cross join lateral (select case when l.raised_until > clock_timestamp() then greatest(l.raised_to - l.amount, 0) else 0 end as by) as r
+where p.limit_number = $1 and (p.ends_at is null or p.ends_at > clock_timestamp() - make_interval(secs => $2::float8))
+order by p.id
+for no key update of p
 `
 
 type LockOpenWindowsParams struct {
@@ -442,11 +455,15 @@ type LockOpenWindowsParams struct {
 }
 
 type LockOpenWindowsRow struct {
-	ID       int64
-	Forgiven int64
+	ID            int64
+	Forgiven      int64
+	Amount        int64
+	RaisedBy      int64
+	RaisedUntilMs int64
 }
 
-// The windows in which requests may still count. The limit is locked, so that no others are made meanwhile.
+// The windows in which requests may still count, with their amount now and the part of it that is taken away later. The limit is
+// locked, so that no others are made meanwhile.
 func (q *Queries) LockOpenWindows(ctx context.Context, arg LockOpenWindowsParams) ([]LockOpenWindowsRow, error) {
 	rows, err := q.db.Query(ctx, lockOpenWindows, arg.Number, arg.ToleranceSeconds)
 	if err != nil {
@@ -456,7 +473,13 @@ func (q *Queries) LockOpenWindows(ctx context.Context, arg LockOpenWindowsParams
 	var items []LockOpenWindowsRow
 	for rows.Next() {
 		var i LockOpenWindowsRow
-		if err := rows.Scan(&i.ID, &i.Forgiven); err != nil {
+		if err := rows.Scan(
+			&i.ID,
+			&i.Forgiven,
+			&i.Amount,
+			&i.RaisedBy,
+			&i.RaisedUntilMs,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -485,7 +508,7 @@ func (q *Queries) ProjectOfKey(ctx context.Context, arg ProjectOfKeyParams) (*id
 
 const removeLimit = `-- name: RemoveLimit :one
 update limits set removed_at = now(), revision = $1, updated_at = now() where id = $2
-returning number, id, account_id, project_id, key_id, name, amount, period, time_zone, length_seconds, anchor_unix, models, removed_at, revision, created_at, updated_at
+returning number, id, account_id, project_id, key_id, name, amount, raised_to, raised_until, period, time_zone, length_seconds, anchor_unix, models, removed_at, revision, created_at, updated_at
 `
 
 type RemoveLimitParams struct {
@@ -504,6 +527,8 @@ func (q *Queries) RemoveLimit(ctx context.Context, arg RemoveLimitParams) (Limit
 		&i.KeyID,
 		&i.Name,
 		&i.Amount,
+		&i.RaisedTo,
+		&i.RaisedUntil,
 		&i.Period,
 		&i.TimeZone,
 		&i.LengthSeconds,
@@ -532,22 +557,26 @@ func (q *Queries) RemoveProjectLimits(ctx context.Context, arg RemoveProjectLimi
 }
 
 const updateLimit = `-- name: UpdateLimit :one
-update limits set name = $1, amount = $2, models = $3, revision = $4, updated_at = now() where id = $5
-returning number, id, account_id, project_id, key_id, name, amount, period, time_zone, length_seconds, anchor_unix, models, removed_at, revision, created_at, updated_at
+update limits set name = $1, amount = $2, raised_to = $3, raised_until = $4, models = $5, revision = $6, updated_at = now() where id = $7
+returning number, id, account_id, project_id, key_id, name, amount, raised_to, raised_until, period, time_zone, length_seconds, anchor_unix, models, removed_at, revision, created_at, updated_at
 `
 
 type UpdateLimitParams struct {
-	Name     string
-	Amount   int64
-	Models   []byte
-	Revision int64
-	ID       ident.UUID
+	Name        string
+	Amount      int64
+	RaisedTo    *int64
+	RaisedUntil *time.Time
+	Models      []byte
+	Revision    int64
+	ID          ident.UUID
 }
 
 func (q *Queries) UpdateLimit(ctx context.Context, arg UpdateLimitParams) (Limit, error) {
 	row := q.db.QueryRow(ctx, updateLimit,
 		arg.Name,
 		arg.Amount,
+		arg.RaisedTo,
+		arg.RaisedUntil,
 		arg.Models,
 		arg.Revision,
 		arg.ID,
@@ -561,6 +590,8 @@ func (q *Queries) UpdateLimit(ctx context.Context, arg UpdateLimitParams) (Limit
 		&i.KeyID,
 		&i.Name,
 		&i.Amount,
+		&i.RaisedTo,
+		&i.RaisedUntil,
 		&i.Period,
 		&i.TimeZone,
 		&i.LengthSeconds,

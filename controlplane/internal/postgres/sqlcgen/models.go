@@ -249,6 +249,8 @@ type Limit struct {
 	KeyID         *ident.UUID
 	Name          string
 	Amount        int64
+	RaisedTo      *int64
+	RaisedUntil   *time.Time
 	Period        string
 	TimeZone      string
 	LengthSeconds int64
@@ -302,6 +304,8 @@ type Pool struct {
 	StartsAt            *time.Time
 	EndsAt              *time.Time
 	Forgiven            int64
+	RaisedBy            int64
+	RaisedUntil         *time.Time
 	Unlimited           bool
 	Total               int64
 	Free                int64
