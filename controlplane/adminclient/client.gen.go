@@ -207,6 +207,13 @@ const (
 	EventTypeOperatorUsageQuarantined   EventType = "operator.usage_quarantined"
 )
 
+// Defines values for ExplainedNeedLimitScope.
+const (
+	ExplainedNeedLimitScopeAccount ExplainedNeedLimitScope = "account"
+	ExplainedNeedLimitScopeKey     ExplainedNeedLimitScope = "key"
+	ExplainedNeedLimitScopeProject ExplainedNeedLimitScope = "project"
+)
+
 // Defines values for ExportFormat.
 const (
 	ExportFormatCSV    ExportFormat = "csv"
@@ -1895,6 +1902,15 @@ type ExplainedNeed struct {
 	Available *string `json:"available,omitempty"`
 	Enough    bool    `json:"enough"`
 
+	// LimitID The id of that limit.
+	LimitID *string `json:"limit_id,omitempty"`
+
+	// LimitResetsAt When its window ends; absent if it does not, or if no request has needed the window yet.
+	LimitResetsAt *time.Time `json:"limit_resets_at,omitempty"`
+
+	// LimitScope Whose limit it is; absent if the pool is no window of a limit.
+	LimitScope *ExplainedNeedLimitScope `json:"limit_scope,omitempty"`
+
 	// OfKey Whether it is a pool of the key and not of the account.
 	OfKey bool     `json:"of_key"`
 	Pool  PoolKind `json:"pool"`
@@ -1904,6 +1920,9 @@ type ExplainedNeed struct {
 	Unlimited bool    `json:"unlimited"`
 	Wanted    string  `json:"wanted"`
 }
+
+// ExplainedNeedLimitScope Whose limit it is; absent if the pool is no window of a limit.
+type ExplainedNeedLimitScope string
 
 // ExplainedPrice defines model for ExplainedPrice.
 type ExplainedPrice struct {
