@@ -214,7 +214,8 @@ func (w *world) resizeLimit(d *database, row *limitRow, amount int64) (resized [
 // their decisions.
 func (w *world) raised(p *allocator.Pool) {
 	if p.RaisedUntilMS != 0 {
-		w.oracle.resized(p.ID, p.Total-p.RaisedBy).at = time.Duration(p.RaisedUntilMS-begunMS)*time.Millisecond + maxWallOffset + 3*time.Second
+		ends := time.Duration(p.RaisedUntilMS-begunMS) * time.Millisecond
+		w.oracle.resized(p.ID, p.Total-p.RaisedBy).at = ends + maxWallOffset + 3*time.Second
 	}
 }
 

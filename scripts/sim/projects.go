@@ -79,7 +79,14 @@ func (w *world) checkProject(r *request) {
 		id, _, _ := limit.OfPool(int64(pool))
 		counts[id] = true
 		if row := w.pg.limits[id]; row != nil && row.project != "" && !slices.Contains(possible, row.project) {
-			w.fail("I11: %s admits a request of %s by limit %d of project %q, which the key has left for %q", r.p.name, r.key.name, id, row.project, possible)
+			w.fail(
+				"I11: %s admits a request of %s by limit %d of project %q, which the key has left for %q",
+				r.p.name,
+				r.key.name,
+				id,
+				row.project,
+				possible,
+			)
 		}
 	}
 

@@ -32,7 +32,7 @@ type PoolState struct {
 	Total     int64    `json:"total"`
 	Free      int64    `json:"free"`
 	Settled   int64    `json:"settled"`
-	// Limit is the number of the limit whose current window the pool is, zero for other pools. EndMS is when that ends, zero if it does not.
+	// Limit is the number of the limit whose current window the pool is, zero for other pools. EndMS is when that ends, zero if never.
 	Limit int64 `json:"limit,omitempty"`
 	EndMS int64 `json:"end_ms,omitempty"`
 }

@@ -203,7 +203,8 @@ func (p *Patch) apply(k Key) (after Key, announce bool) {
 	if p.SetLimit {
 		after.SpendLimit = p.SpendLimit
 	}
-	limited := !reflect.DeepEqual(after.SpendLimit, k.SpendLimit) || !reflect.DeepEqual(after.MaxConcurrentRequests, k.MaxConcurrentRequests)
+	limited := !reflect.DeepEqual(after.SpendLimit, k.SpendLimit) ||
+		!reflect.DeepEqual(after.MaxConcurrentRequests, k.MaxConcurrentRequests)
 	moved := !reflect.DeepEqual(after.ProjectID, k.ProjectID)
 	return after, limited || moved || !reflect.DeepEqual(after.Settings.Rules(), k.Settings.Rules())
 }

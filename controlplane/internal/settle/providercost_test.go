@@ -67,7 +67,7 @@ func settled(t *testing.T, facts settle.Facts, e event.Usage) settle.Item {
 // The provider cost of a request is the price of its usage by the sheet of its route at its time, whatever was charged for it.
 func TestProviderCostIsThePriceOfTheUsage(t *testing.T) {
 	t.Parallel()
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test that can be repeated
+	random := rand.New(rand.NewPCG(1, 2))
 	now := time.Now()
 	sheet := func(version int64) *price.Sheet {
 		return &price.Sheet{Version: version, Rates: price.Rates{

@@ -133,8 +133,8 @@ func (e *explanation) decide(p *pricedRequest) {
 // admit decides about the units that the request needs.
 func (e *explanation) admit(p *pricedRequest) {
 	q := p.admission()
-	e.answer.InputTokens, e.answer.Reservation = p.quote.Input, int64(q.ExpectedCost)
-	e.answer.Needs = explained.AppendWindows(q.AppendNeeds(nil), e.query, p.model.ID, e.answer.Reservation)
+	e.answer.InputTokens, e.answer.Reservation, e.answer.Needs = p.quote.Input, int64(q.ExpectedCost),
+		explained.AppendWindows(q.AppendNeeds(nil), e.query, p.model.ID, int64(q.ExpectedCost))
 	err := e.server.Admission.Ready()
 	if err == nil {
 		err = explained.Judge(e.query, e.answer.Needs)

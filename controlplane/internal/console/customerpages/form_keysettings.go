@@ -42,7 +42,7 @@ func settingsFields(k *adminclient.Key) []kit.Field {
 			Mono:  true,
 			Value: slots,
 			Group: keyRules,
-			Hint:  "How many of its requests run at the same time at most; further ones are refused with 429. Empty means as many as the account.",
+			Hint:  "How many of its requests run at the same time at most; further ones get 429. Empty means as many as the account.",
 		},
 		{
 			Name:        "expires_at",

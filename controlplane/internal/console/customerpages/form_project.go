@@ -64,7 +64,8 @@ func editProject(r *kit.Request) (*kit.Form, error) {
 			{Name: "description", Label: "Description", Value: description},
 		},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
-			_, err := r.API.UpdateProject(r.Context(), p.ID, &adminclient.UpdateProjectParams{IfMatch: in.Match()}, adminclient.ProjectPatch{
+			params := adminclient.UpdateProjectParams{IfMatch: in.Match()}
+			_, err := r.API.UpdateProject(r.Context(), p.ID, &params, adminclient.ProjectPatch{
 				Name:        in.Optional("name"),
 				Description: new(in.Text("description")),
 			})

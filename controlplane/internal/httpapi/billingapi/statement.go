@@ -112,7 +112,10 @@ func startOf(params *gen.GetStatementParams) string {
 func statementCSV(s *statement.Statement, by usage.Group, currency string) ([]byte, error) {
 	var text bytes.Buffer
 	w := spreadsheet.NewWriter(&text)
-	w.Row("line", "date", "transaction_id", "reference", "reason", "request_id", "project_id", "key_id", "model", "requests", "amount", "currency")
+	w.Row(
+		"line", "date", "transaction_id", "reference", "reason",
+		"request_id", "project_id", "key_id", "model", "requests", "amount", "currency",
+	)
 
 	balance := func(line string, on time.Time, amount money.Nano) {
 		w.Row(line, spreadsheet.Raw(on.Format(time.DateOnly)), "", "", "", "", "", "", "", "", spreadsheet.Raw(amount.String()), currency)

@@ -72,7 +72,7 @@ var kinds = []struct {
 	{project.ErrExternalIDTaken, Kind{http.StatusConflict, "external_id_taken", "Another project of the account has this external id"}},
 	{project.ErrInUse, Kind{http.StatusConflict, "project_in_use", "An API key that is not revoked is in the project"}},
 	{spendlimit.ErrNotFound, Kind{http.StatusNotFound, "not_found", "Limit not found"}},
-	{spendlimit.ErrTooMany, Kind{http.StatusConflict, "too_many_limits", "An account, a project and one of its keys may have 7 limits together"}},
+	{spendlimit.ErrTooMany, Kind{http.StatusConflict, "too_many_limits", "An account, a project and a key of it have at most 7 limits"}},
 	{spendlimit.ErrNoWindow, Kind{http.StatusConflict, "no_window", "No request has needed the current window of the limit yet"}},
 	{key.ErrRevoked, Kind{http.StatusConflict, "key_revoked", "The API key is revoked"}},
 	{ledger.ErrReferenceTaken, Kind{http.StatusConflict, "reference_taken", "The reference was used for another ledger transaction"}},

@@ -227,7 +227,9 @@ func (s *SpendLimits) Update(
 }
 
 // changeWindows changes the windows of a locked limit in which requests may still count, and what is forgiven of them.
-func changeWindows(ctx context.Context, q *sqlcgen.Queries, number int64, change func(p *allocator.Pool, w *sqlcgen.LockOpenWindowsRow)) error {
+func changeWindows(
+	ctx context.Context, q *sqlcgen.Queries, number int64, change func(p *allocator.Pool, w *sqlcgen.LockOpenWindowsRow),
+) error {
 	open, err := q.LockOpenWindows(ctx, sqlcgen.LockOpenWindowsParams{Number: &number, ToleranceSeconds: limit.Tolerance.Seconds()})
 	if err != nil {
 		return fmt.Errorf("lock windows: %w", err)

@@ -117,7 +117,8 @@ func loadCatalog(ctx context.Context, q *sqlcgen.Queries) (*catalog.State, error
 	l := loader{ctx: ctx, q: q, state: &catalog.State{
 		Providers: map[string]catalog.Provider{}, Models: map[string]catalog.Model{}, Grants: map[account.ID][]string{},
 	}}
-	for _, step := range []func() error{l.settings, l.providers, l.credentials, l.models, l.scheduled, l.routes, l.providerPrices, l.grants} {
+	steps := []func() error{l.settings, l.providers, l.credentials, l.models, l.scheduled, l.routes, l.providerPrices, l.grants}
+	for _, step := range steps {
 		if err := step(); err != nil {
 			return nil, err
 		}
@@ -307,7 +308,8 @@ func writePlan(ctx context.Context, q *sqlcgen.Queries, rev int64, p *catalog.Pl
 		rev:  rev,
 		plan: p,
 	}
-	for _, step := range []func() error{w.settings, w.providers, w.credentials, w.models, w.routes, w.providerPrices, w.removals, w.grants} {
+	steps := []func() error{w.settings, w.providers, w.credentials, w.models, w.routes, w.providerPrices, w.removals, w.grants}
+	for _, step := range steps {
 		if err := step(); err != nil {
 			return err
 		}
