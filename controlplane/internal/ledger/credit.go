@@ -72,7 +72,11 @@ func (c *Credit) Refundable() money.Nano {
 	if c.Kind == Refund {
 		return 0
 	}
-	return c.Amount - c.Refunded - c.Expired - c.Held
+	expiring := money.Nano(0)
+	if c.Due { // its expiry is booked before anything is paid back
+		expiring = c.usable()
+	}
+	return c.Amount - c.Refunded - c.Expired - c.Held - expiring
 }
 
 // kindsInOrder are the kinds of credits in the order of use, if priority and expiry do not decide: what was given for

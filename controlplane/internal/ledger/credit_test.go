@@ -310,3 +310,15 @@ func TestHoldEndsAfterAnHour(t *testing.T) {
 		t.Errorf("after an hour %v expires; want all", parts)
 	}
 }
+
+// What has expired is not paid back, whether or not its expiry is booked yet.
+func TestDueCreditIsPaidBackUpToWhatWasUsed(t *testing.T) {
+	t.Parallel()
+	c := &Credit{Kind: Promotion, Amount: 10, Used: 4, Refunded: 1, Due: true}
+	before := c.Refundable()
+	credits := Credits{Open: []*Credit{c}}
+	credits.Expire(2, time.Unix(100, 0))
+	if after := c.Refundable(); before != 4 || after != before {
+		t.Errorf("refundable: %d before the expiry is booked, %d afterwards; want 4", before, after)
+	}
+}
