@@ -291,3 +291,22 @@ func TestProjectOfAnAccount(t *testing.T) {
 		t.Errorf("the page of the deleted project: %s", page)
 	}
 }
+
+// The settings of a key that has expired can be changed: its expiry, which the form repeats, stays as it is.
+func TestExpiredKeyIsEdited(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	_, k := w.account("Example")
+	b := w.signedIn(bootstrapToken)
+	_, err := w.pool.Exec(t.Context(), `update api_keys set expires_at = '2026-01-31T14:00:00.25Z'`)
+	check(t, err)
+	answer, page := b.post("/console/keys/"+k.ID+"/edit", "name", "production", "description", "of the shop", "expires_at", "2026-01-31T14:00:00Z")
+	if answer.StatusCode != http.StatusSeeOther {
+		t.Fatalf("got %d %s", answer.StatusCode, page)
+	}
+	now, err := w.api.GetKey(t.Context(), k.ID)
+	check(t, err)
+	if *now.Value.Description != "of the shop" || now.Value.ExpiresAt == nil || now.Value.ExpiresAt.UnixMilli() != 1769868000250 {
+		t.Errorf("got %v, which expires at %v", *now.Value.Description, now.Value.ExpiresAt)
+	}
+}

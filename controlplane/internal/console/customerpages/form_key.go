@@ -191,7 +191,7 @@ func editKey(r *kit.Request) (*kit.Form, error) {
 			if hasProjects {
 				readProject(in, &patch)
 			}
-			if err := readSettings(in, &patch); err != nil {
+			if err := readSettings(in, k, &patch); err != nil {
 				return nil, err
 			}
 			done, err := r.API.UpdateKey(r.Context(), k.ID, &adminclient.UpdateKeyParams{Wait: kit.Wait(), IfMatch: in.Match()}, patch)

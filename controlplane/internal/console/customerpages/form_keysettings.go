@@ -13,15 +13,12 @@ const keyRules = "When and for what it may be used"
 
 // settingsFields are the fields of what a key is for, and when and for what it may be used.
 func settingsFields(k *adminclient.Key) []kit.Field {
-	description, expires, paused, slots := "", "", "", ""
+	description, paused, slots := "", "", ""
 	if k.MaxConcurrentRequests != nil {
 		slots = itoa(*k.MaxConcurrentRequests)
 	}
 	if k.Description != nil {
 		description = *k.Description
-	}
-	if k.ExpiresAt != nil {
-		expires = k.ExpiresAt.UTC().Format(time.RFC3339)
 	}
 	if k.Paused {
 		paused = "yes"
@@ -48,7 +45,7 @@ func settingsFields(k *adminclient.Key) []kit.Field {
 			Name:        "expires_at",
 			Label:       "Expires",
 			Mono:        true,
-			Value:       expires,
+			Value:       expiryText(k),
 			Group:       keyRules,
 			Placeholder: "never",
 			Hint:        "A time in UTC such as 2027-01-31T14:00, from which on requests are refused with 401.",
@@ -76,11 +73,18 @@ func settingsFields(k *adminclient.Key) []kit.Field {
 	}
 }
 
-// readSettings reads the fields of settingsFields into a change.
-func readSettings(in *kit.Input, patch *adminclient.KeyPatch) error {
+func expiryText(k *adminclient.Key) string {
+	if k.ExpiresAt == nil {
+		return ""
+	}
+	return k.ExpiresAt.UTC().Format(time.RFC3339)
+}
+
+// readSettings reads the fields of settingsFields into a change of k.
+func readSettings(in *kit.Input, k *adminclient.Key, patch *adminclient.KeyPatch) error {
 	patch.Description, patch.Paused = new(in.Text("description")), new(in.Checked("paused"))
 	patch.Models, patch.Networks = optional.Of(strings.Fields(in.Text("models"))), optional.Of(strings.Fields(in.Text("networks")))
-	patch.ExpiresAt, patch.MaxConcurrentRequests = optional.Null[time.Time](), optional.Null[int]()
+	patch.MaxConcurrentRequests = optional.Null[int]()
 	if in.Text("max_concurrent_requests") != "" {
 		slots, err := small(in, "max_concurrent_requests")
 		if err != nil {
@@ -88,6 +92,10 @@ func readSettings(in *kit.Input, patch *adminclient.KeyPatch) error {
 		}
 		patch.MaxConcurrentRequests = optional.Of(*slots)
 	}
+	if in.Text("expires_at") == expiryText(k) { // nobody has changed it: it may be over, and has parts of a second that nobody sees
+		return nil
+	}
+	patch.ExpiresAt = optional.Null[time.Time]()
 	expires, err := kit.Moment("expires_at", in.Text("expires_at"))
 	if expires != nil {
 		patch.ExpiresAt = optional.Of(*expires)
