@@ -110,6 +110,8 @@ create table accounts (
     -- in parts per million of the list price; a multiplier of a model replaces that of the account
     price_multiplier bigint not null default 1000000 constraint accounts_price_multiplier_range check (price_multiplier between 1 and 100000000),
     model_multipliers jsonb not null default '{}',
+    -- answers say what they cost without being asked
+    include_cost boolean not null default false,
     -- pairs of texts of the operator
     metadata jsonb not null default '{}',
     revision bigint not null,

@@ -532,9 +532,12 @@ type Account struct {
 	ExternalID *string   `json:"external_id,omitempty"`
 
 	// HoursLeft Whole hours that the balance lasts at the rate of these seven days, or of yesterday and today, whichever is higher; null if there were no charges.
-	HoursLeft             *int64 `json:"hours_left"`
-	ID                    string `json:"id"`
-	MaxConcurrentRequests int    `json:"max_concurrent_requests"`
+	HoursLeft *int64 `json:"hours_left"`
+	ID        string `json:"id"`
+
+	// IncludeCost Whether the answers to all requests of the account have their cost, as with the header `x-include-cost`.
+	IncludeCost           bool `json:"include_cost"`
+	MaxConcurrentRequests int  `json:"max_concurrent_requests"`
 
 	// MaxOpenVideoJobs Null for any number.
 	MaxOpenVideoJobs *int `json:"max_open_video_jobs"`
@@ -566,8 +569,11 @@ type Account struct {
 // AccountCreate defines model for AccountCreate.
 type AccountCreate struct {
 	// ExternalID Your own id of the account, unique.
-	ExternalID            *string `json:"external_id,omitempty"`
-	MaxConcurrentRequests *int    `json:"max_concurrent_requests,omitempty"`
+	ExternalID *string `json:"external_id,omitempty"`
+
+	// IncludeCost Whether the answers to all requests of the account have their cost, as with the header `x-include-cost`.
+	IncludeCost           *bool `json:"include_cost,omitempty"`
+	MaxConcurrentRequests *int  `json:"max_concurrent_requests,omitempty"`
 
 	// MaxOpenVideoJobs How many video jobs may be open at a time; absent or null for any number.
 	MaxOpenVideoJobs *int `json:"max_open_video_jobs,omitempty"`
@@ -602,7 +608,9 @@ type AccountList struct {
 
 // AccountPatch defines model for AccountPatch.
 type AccountPatch struct {
-	MaxConcurrentRequests *int `json:"max_concurrent_requests,omitempty"`
+	// IncludeCost Whether the answers to all requests of the account have their cost, as with the header `x-include-cost`.
+	IncludeCost           *bool `json:"include_cost,omitempty"`
+	MaxConcurrentRequests *int  `json:"max_concurrent_requests,omitempty"`
 
 	// MaxOpenVideoJobs How many video jobs may be open at a time, or null for any number. Jobs that are open stay so; an account that has as
 	// many gets 429 for a further one.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"modelgateway/controlplane/adminclient"
 	"modelgateway/scripts/e2e/rig"
 )
 
@@ -71,6 +72,39 @@ func TestCostOfAnAnswerIsThatOfItsReceipt(t *testing.T) {
 			}
 			if cost, _ := toldCost(t, a.ok(t, e.path, body), stream); cost != "" {
 				t.Errorf("%s, stream %t: told %s without being asked", e.path, stream, cost)
+			}
+		}
+	}
+}
+
+// An operator can make all answers of an account have their cost.
+func TestAccountIsToldItsCostsUnasked(t *testing.T) {
+	a := newAPI(t)
+	set := func(include bool) {
+		t.Helper()
+		wait := adminclient.WaitForApplied
+		_, err := a.Admin.UpdateAccount(t.Context(), a.account.ID, &adminclient.UpdateAccountParams{Wait: &wait}, adminclient.AccountPatch{IncludeCost: &include})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, include := range []bool{true, false} {
+		set(include)
+		for _, stream := range []bool{false, true} {
+			body := generations[0].body(a.Model(t, rig.Model{Formats: []string{generations[0].format}}))
+			if stream {
+				body["stream"] = true
+			}
+			answer := a.ok(t, generations[0].path, body)
+			cost, _ := toldCost(t, answer, stream)
+			if !include {
+				if cost != "" {
+					t.Errorf("stream %t: told %s, which the account does not want", stream, cost)
+				}
+				continue
+			}
+			if charged := a.AwaitUsage(t, answer.RequestID()).Cost; cost == "" || rat(t, cost.String()).Cmp(rat(t, charged)) != 0 {
+				t.Errorf("stream %t: told %q, charged %s", stream, cost, charged)
 			}
 		}
 	}

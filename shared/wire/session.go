@@ -206,6 +206,8 @@ type KeyRecord struct {
 	// PriceMultiplier is the account's factor on list prices; ModelMultipliers replaces it for single models.
 	PriceMultiplier  price.Multiplier            `json:"price_multiplier,omitempty"`
 	ModelMultipliers map[string]price.Multiplier `json:"model_multipliers,omitempty"`
+	// IncludeCost makes the answers to all requests of the account say what they cost.
+	IncludeCost bool `json:"include_cost,omitempty"`
 }
 
 // Multiplier returns the factor that the key's account pays on the list price

@@ -86,6 +86,8 @@ type Account struct {
 	// PriceMultiplier applies to all models that are not in ModelMultipliers.
 	PriceMultiplier  price.Multiplier            `json:"price_multiplier"`
 	ModelMultipliers map[string]price.Multiplier `json:"model_multipliers,omitempty"`
+	// IncludeCost makes all answers say what they cost, as the header x-include-cost does for one.
+	IncludeCost bool `json:"include_cost,omitempty"`
 	// Metadata are pairs of texts of the operator, which the gateway only keeps.
 	Metadata  map[string]string `json:"metadata,omitempty"`
 	Rev       int64             `json:"rev"`
@@ -131,6 +133,7 @@ type New struct {
 	// PriceMultiplier is zero for list prices.
 	PriceMultiplier  price.Multiplier
 	ModelMultipliers map[string]price.Multiplier
+	IncludeCost      bool
 	Metadata         map[string]string
 }
 
@@ -150,6 +153,7 @@ type Patch struct {
 	PriceMultiplier  *price.Multiplier
 	// ModelMultipliers replaces the whole map.
 	ModelMultipliers *map[string]price.Multiplier
+	IncludeCost      *bool
 	// Metadata replaces the whole map.
 	Metadata *map[string]string
 }
@@ -273,10 +277,13 @@ func (p *Patch) apply(a Account) (after Account, announced bool) {
 	if p.ModelMultipliers != nil {
 		after.ModelMultipliers = *p.ModelMultipliers
 	}
+	if p.IncludeCost != nil {
+		after.IncludeCost = *p.IncludeCost
+	}
 	if p.Metadata != nil {
 		after.Metadata = *p.Metadata
 	}
 
 	return after, after.Status != a.Status || after.MaxConcurrentRequests != a.MaxConcurrentRequests ||
-		after.PriceMultiplier != a.PriceMultiplier || !maps.Equal(after.ModelMultipliers, a.ModelMultipliers)
+		after.IncludeCost != a.IncludeCost || after.PriceMultiplier != a.PriceMultiplier || !maps.Equal(after.ModelMultipliers, a.ModelMultipliers)
 }

@@ -123,6 +123,7 @@ func (s *Service) Create(ctx context.Context, n New) (Account, error) {
 		Status:                Active,
 		MaxConcurrentRequests: slots,
 		MaxOpenVideoJobs:      n.MaxOpenVideoJobs,
+		IncludeCost:           n.IncludeCost,
 		PriceMultiplier:       n.PriceMultiplier.Or(price.One),
 		ModelMultipliers:      n.ModelMultipliers,
 		Metadata:              n.Metadata,

@@ -60,7 +60,7 @@ func (s *Server) generate(d format.Dialect) echo.HandlerFunc {
 		return (&generationRequest{
 			routableRequest: routable,
 			reservation:     reservation,
-			asked:           answercost.Asked(c.Request().Header),
+			asked:           routable.key.IncludeCost || answercost.Asked(c.Request().Header),
 		}).run()
 	}
 }

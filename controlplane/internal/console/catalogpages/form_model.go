@@ -56,13 +56,6 @@ func decimal[N int | int64](n *N) string {
 	return fmt.Sprint(*n)
 }
 
-func checked(yes bool) string {
-	if yes {
-		return "yes"
-	}
-	return ""
-}
-
 // editModel is the form that changes a model, without its price and routes.
 func editModel(r *kit.Request) (*kit.Form, error) {
 	now, err := r.API.GetModel(r.Context(), r.PathValue("id"))
@@ -75,12 +68,12 @@ func editModel(r *kit.Request) (*kit.Form, error) {
 
 	fields := []kit.Field{
 		{Name: "display_name", Label: "Display name", Value: name(m.DisplayName)},
-		{Name: "enabled", Label: "Enabled: requests may use it", Kind: "check", Value: checked(isSet(m.Enabled))},
+		{Name: "enabled", Label: "Enabled: requests may use it", Kind: "check", Value: kit.Checked(isSet(m.Enabled))},
 		{
 			Name:  "public",
 			Label: "Public: every account may use it",
 			Kind:  "check",
-			Value: checked(isSet(m.Public)),
+			Value: kit.Checked(isSet(m.Public)),
 			Hint:  "Otherwise only accounts to which it is granted.",
 		},
 	}

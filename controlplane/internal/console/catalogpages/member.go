@@ -105,9 +105,9 @@ func (m *member) field(at string, now map[string]any) kit.Field {
 			f.Value = fmt.Sprint(value)
 		}
 	case asFlag:
-		f.Value = checked(value == true)
+		f.Value = kit.Checked(value == true)
 	case asOn:
-		f.Value = checked(value != false)
+		f.Value = kit.Checked(value != false)
 	case asLines:
 		f.Value = linesText(value)
 	case asSecret, asSecretArea, asSecretLines:

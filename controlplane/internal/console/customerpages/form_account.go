@@ -50,6 +50,12 @@ func accountFields(a *adminclient.Account) []kit.Field {
 			Value: pairs(a.Metadata, "="),
 			Hint:  "One in a line: plan=business. The gateway only keeps it.",
 		},
+		{
+			Name:  "include_cost",
+			Label: "Tell costs: all answers have their cost in their usage",
+			Kind:  "check",
+			Value: kit.Checked(a.IncludeCost),
+		},
 	}
 	if a.MaxOpenVideoJobs != nil {
 		fields[2].Value = strconv.Itoa(*a.MaxOpenVideoJobs)
@@ -127,6 +133,7 @@ func newAccount(*kit.Request) (*kit.Form, error) {
 				Name:            in.Text("name"),
 				ExternalID:      in.Optional("external_id"),
 				PriceMultiplier: in.Optional("price_multiplier"),
+				IncludeCost:     new(in.Checked("include_cost")),
 			}
 			var err error
 			if body.MaxConcurrentRequests, err = small(in, "max_concurrent_requests"); err != nil {
@@ -183,6 +190,7 @@ func editAccount(r *kit.Request) (*kit.Form, error) {
 				Name:             in.Optional("name"),
 				PriceMultiplier:  in.Optional("price_multiplier"),
 				MaxOpenVideoJobs: optional.Null[int](),
+				IncludeCost:      new(in.Checked("include_cost")),
 			}
 			if patch.MaxConcurrentRequests, err = small(in, "max_concurrent_requests"); err != nil {
 				return nil, err

@@ -13,15 +13,12 @@ const keyRules = "When and for what it may be used"
 
 // settingsFields are the fields of what a key is for, and when and for what it may be used.
 func settingsFields(k *adminclient.Key) []kit.Field {
-	description, paused, slots := "", "", ""
+	description, slots := "", ""
 	if k.MaxConcurrentRequests != nil {
 		slots = itoa(*k.MaxConcurrentRequests)
 	}
 	if k.Description != nil {
 		description = *k.Description
-	}
-	if k.Paused {
-		paused = "yes"
 	}
 
 	return []kit.Field{
@@ -30,7 +27,7 @@ func settingsFields(k *adminclient.Key) []kit.Field {
 			Name:  "paused",
 			Label: "Paused: requests are refused with 401 until it is resumed",
 			Kind:  "check",
-			Value: paused,
+			Value: kit.Checked(k.Paused),
 			Group: keyRules,
 		},
 		{

@@ -98,6 +98,14 @@ type Input struct {
 // Text returns a value without spaces around it.
 func (in *Input) Text(name string) string { return strings.TrimSpace(in.values.Get(name)) }
 
+// Checked returns the value of a field of the kind "check".
+func Checked(yes bool) string {
+	if yes {
+		return "yes"
+	}
+	return ""
+}
+
 // All returns the chosen values of a field of the kind "checks".
 func (in *Input) All(name string) []string { return in.values[name] }
 

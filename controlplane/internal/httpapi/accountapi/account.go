@@ -25,6 +25,7 @@ func (h *Handlers) CreateAccount(
 		MaxOpenVideoJobs:      r.Body.MaxOpenVideoJobs,
 		PriceMultiplier:       convert.Value(own),
 		ModelMultipliers:      convert.Value(models),
+		IncludeCost:           convert.Value(r.Body.IncludeCost),
 		Metadata:              convert.Value(r.Body.Metadata),
 	}
 	if err := validation.Merge(err, n.Validate()); err != nil {
@@ -146,6 +147,7 @@ func (h *Handlers) UpdateAccount(
 		MaxConcurrentRequests: r.Body.MaxConcurrentRequests,
 		PriceMultiplier:       own,
 		ModelMultipliers:      models,
+		IncludeCost:           r.Body.IncludeCost,
 		Metadata:              (*map[string]string)(r.Body.Metadata),
 	}
 	p.MaxOpenVideoJobs, p.SetVideoJobs = r.Body.MaxOpenVideoJobs.Get()
@@ -209,6 +211,7 @@ func (h *Handlers) accounts(ctx context.Context, accounts []account.Account) ([]
 			MaxOpenVideoJobs:      a.MaxOpenVideoJobs,
 			PriceMultiplier:       a.PriceMultiplier.String(),
 			ModelMultipliers:      multipliersView(a.ModelMultipliers),
+			IncludeCost:           a.IncludeCost,
 			Balance:               balanceView(currency, a.Balance),
 			CostToday:             a.Figures.CostToday.String(),
 			Cost7D:                a.Figures.Cost7d.String(),

@@ -25,6 +25,32 @@ func (b *server) record(k *adminclient.IssuedKey) *wire.KeyRecord {
 	return loaded[hash].Record
 }
 
+// Proxies are told whether the answers of an account have their costs.
+func TestAccountIsToldItsCosts(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	a := b.Account(1)
+	k := b.Key(a.ID, "")
+	if a.IncludeCost || b.record(k).IncludeCost {
+		t.Errorf("a new account is told its costs: %+v", b.record(k))
+	}
+	for i, include := range []bool{true, true, false} {
+		changed, err := servertest.Answered(b.API.UpdateAccount(t.Context(), a.ID, nil, adminclient.AccountPatch{IncludeCost: &include}))
+		servertest.Check(t, err)
+		if changed.StatusCode != http.StatusOK || changed.Value.IncludeCost != include || b.record(k).IncludeCost != include {
+			t.Errorf("set to %t: got %s, and proxies are told %t", include, changed.Body, b.record(k).IncludeCost)
+		}
+		if want := []int{1, 1, 2}[i]; len(b.Announcer.Told) != want {
+			t.Errorf("%d changes were announced; want %d", len(b.Announcer.Told), want)
+		}
+	}
+	with, err := servertest.Answered(b.API.CreateAccount(t.Context(), nil, adminclient.AccountCreate{Name: "told", IncludeCost: new(true)}))
+	servertest.Check(t, err)
+	if !with.Value.IncludeCost {
+		t.Errorf("created: %s", with.Body)
+	}
+}
+
 func TestPriceMultiplier(t *testing.T) {
 	t.Parallel()
 	b := start(t)

@@ -43,6 +43,7 @@ func (s *Accounts) Create(ctx context.Context, a account.Account) (made account.
 			Revision:              rev,
 			PriceMultiplier:       int64(a.PriceMultiplier.Or(price.One)),
 			ModelMultipliers:      encodeMap(a.ModelMultipliers),
+			IncludeCost:           a.IncludeCost,
 			Metadata:              encodeMap(a.Metadata),
 		})
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -173,6 +174,7 @@ func (s *Accounts) Update(
 			Revision:              rev,
 			PriceMultiplier:       int64(update.Account.PriceMultiplier),
 			ModelMultipliers:      encodeMap(update.Account.ModelMultipliers),
+			IncludeCost:           update.Account.IncludeCost,
 			Metadata:              encodeMap(update.Account.Metadata),
 		}); err != nil {
 			return err
@@ -216,6 +218,7 @@ func toAccount(row *sqlcgen.Account) (account.Account, error) {
 		Status:                account.Status(row.Status),
 		MaxConcurrentRequests: int(row.MaxConcurrentRequests),
 		PriceMultiplier:       price.Multiplier(row.PriceMultiplier),
+		IncludeCost:           row.IncludeCost,
 		Rev:                   row.Revision,
 		CreatedAt:             row.CreatedAt,
 		UpdatedAt:             row.UpdatedAt,

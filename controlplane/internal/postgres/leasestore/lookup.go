@@ -75,6 +75,7 @@ func toKeyRecord(row *sqlcgen.LoadKeysRow) *wire.KeyRecord {
 		KeySlotsPool:  wire.PoolID(row.KeySlotsPool),
 		LimitPool:     wire.PoolID(row.LimitPool),
 		MaxConcurrent: row.MaxConcurrentRequests,
+		IncludeCost:   row.IncludeCost,
 		SecretUntilMS: row.SecretUntilMs,
 	}
 }
@@ -195,6 +196,7 @@ func (l *Leases) KeyRecord(ctx context.Context, ofAccount *account.ID, ofKey *ke
 		KeySlotsPool:  wire.PoolID(row.KeySlotsPool),
 		LimitPool:     wire.PoolID(row.LimitPool),
 		MaxConcurrent: row.MaxConcurrentRequests,
+		IncludeCost:   row.IncludeCost,
 	}
 	if row.KeyID != nil {
 		record.KeyID = ident.Key.Format(*row.KeyID)

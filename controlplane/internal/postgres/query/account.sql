@@ -1,7 +1,7 @@
 -- name: InsertAccount :one
 -- Returns no row if the id or the external id exists already.
-insert into accounts (id, external_id, name, status, max_concurrent_requests, max_open_video_jobs, price_multiplier, model_multipliers, metadata, revision)
-values (@id, nullif(@external_id::text, ''), @name, @status, @max_concurrent_requests, @max_open_video_jobs, @price_multiplier, @model_multipliers, @metadata, @revision)
+insert into accounts (id, external_id, name, status, max_concurrent_requests, max_open_video_jobs, price_multiplier, model_multipliers, include_cost, metadata, revision)
+values (@id, nullif(@external_id::text, ''), @name, @status, @max_concurrent_requests, @max_open_video_jobs, @price_multiplier, @model_multipliers, @include_cost, @metadata, @revision)
 on conflict do nothing
 returning *;
 
@@ -73,7 +73,7 @@ where p.kind = 1 and p.key_id is null and p.account_id = any(@account_ids::uuid[
 update accounts
 set name = @name, status = @status, max_concurrent_requests = @max_concurrent_requests,
     max_open_video_jobs = @max_open_video_jobs, price_multiplier = @price_multiplier,
-    model_multipliers = @model_multipliers, metadata = @metadata, revision = @revision, updated_at = now()
+    model_multipliers = @model_multipliers, include_cost = @include_cost, metadata = @metadata, revision = @revision, updated_at = now()
 where id = @id
 returning *;
 

@@ -103,7 +103,7 @@ func (q *Queries) AccountFigures(ctx context.Context, accountIds []ident.UUID) (
 }
 
 const getAccount = `-- name: GetAccount :one
-select id, external_id, name, status, max_concurrent_requests, max_open_video_jobs, price_multiplier, model_multipliers, metadata, revision, created_at, updated_at from accounts where id = $1
+select id, external_id, name, status, max_concurrent_requests, max_open_video_jobs, price_multiplier, model_multipliers, include_cost, metadata, revision, created_at, updated_at from accounts where id = $1
 `
 
 func (q *Queries) GetAccount(ctx context.Context, id ident.UUID) (Account, error) {
@@ -118,6 +118,7 @@ func (q *Queries) GetAccount(ctx context.Context, id ident.UUID) (Account, error
 		&i.MaxOpenVideoJobs,
 		&i.PriceMultiplier,
 		&i.ModelMultipliers,
+		&i.IncludeCost,
 		&i.Metadata,
 		&i.Revision,
 		&i.CreatedAt,
@@ -127,7 +128,7 @@ func (q *Queries) GetAccount(ctx context.Context, id ident.UUID) (Account, error
 }
 
 const getAccounts = `-- name: GetAccounts :many
-select id, external_id, name, status, max_concurrent_requests, max_open_video_jobs, price_multiplier, model_multipliers, metadata, revision, created_at, updated_at from accounts where id = any($1::uuid[])
+select id, external_id, name, status, max_concurrent_requests, max_open_video_jobs, price_multiplier, model_multipliers, include_cost, metadata, revision, created_at, updated_at from accounts where id = any($1::uuid[])
 `
 
 func (q *Queries) GetAccounts(ctx context.Context, ids []ident.UUID) ([]Account, error) {
@@ -148,6 +149,7 @@ func (q *Queries) GetAccounts(ctx context.Context, ids []ident.UUID) ([]Account,
 			&i.MaxOpenVideoJobs,
 			&i.PriceMultiplier,
 			&i.ModelMultipliers,
+			&i.IncludeCost,
 			&i.Metadata,
 			&i.Revision,
 			&i.CreatedAt,
@@ -164,10 +166,10 @@ func (q *Queries) GetAccounts(ctx context.Context, ids []ident.UUID) ([]Account,
 }
 
 const insertAccount = `-- name: InsertAccount :one
-insert into accounts (id, external_id, name, status, max_concurrent_requests, max_open_video_jobs, price_multiplier, model_multipliers, metadata, revision)
-values ($1, nullif($2::text, ''), $3, $4, $5, $6, $7, $8, $9, $10)
+insert into accounts (id, external_id, name, status, max_concurrent_requests, max_open_video_jobs, price_multiplier, model_multipliers, include_cost, metadata, revision)
+values ($1, nullif($2::text, ''), $3, $4, $5, $6, $7, $8, $9, $10, $11)
 on conflict do nothing
-returning id, external_id, name, status, max_concurrent_requests, max_open_video_jobs, price_multiplier, model_multipliers, metadata, revision, created_at, updated_at
+returning id, external_id, name, status, max_concurrent_requests, max_open_video_jobs, price_multiplier, model_multipliers, include_cost, metadata, revision, created_at, updated_at
 `
 
 type InsertAccountParams struct {
@@ -179,6 +181,7 @@ type InsertAccountParams struct {
 	MaxOpenVideoJobs      *int32
 	PriceMultiplier       int64
 	ModelMultipliers      []byte
+	IncludeCost           bool
 	Metadata              []byte
 	Revision              int64
 }
@@ -194,6 +197,7 @@ func (q *Queries) InsertAccount(ctx context.Context, arg InsertAccountParams) (A
 		arg.MaxOpenVideoJobs,
 		arg.PriceMultiplier,
 		arg.ModelMultipliers,
+		arg.IncludeCost,
 		arg.Metadata,
 		arg.Revision,
 	)
@@ -207,6 +211,7 @@ func (q *Queries) InsertAccount(ctx context.Context, arg InsertAccountParams) (A
 		&i.MaxOpenVideoJobs,
 		&i.PriceMultiplier,
 		&i.ModelMultipliers,
+		&i.IncludeCost,
 		&i.Metadata,
 		&i.Revision,
 		&i.CreatedAt,
@@ -231,7 +236,7 @@ func (q *Queries) InsertAccountPools(ctx context.Context, arg InsertAccountPools
 }
 
 const listAccounts = `-- name: ListAccounts :many
-select id, external_id, name, status, max_concurrent_requests, max_open_video_jobs, price_multiplier, model_multipliers, metadata, revision, created_at, updated_at from accounts
+select id, external_id, name, status, max_concurrent_requests, max_open_video_jobs, price_multiplier, model_multipliers, include_cost, metadata, revision, created_at, updated_at from accounts
 where id > $1 and ($2::text = '' or external_id = $2)
     and ($3::text = '' or status = $3)
     and ($4::text = '' or name ilike $4 or external_id ilike $4)
@@ -271,6 +276,7 @@ func (q *Queries) ListAccounts(ctx context.Context, arg ListAccountsParams) ([]A
 			&i.MaxOpenVideoJobs,
 			&i.PriceMultiplier,
 			&i.ModelMultipliers,
+			&i.IncludeCost,
 			&i.Metadata,
 			&i.Revision,
 			&i.CreatedAt,
@@ -287,7 +293,7 @@ func (q *Queries) ListAccounts(ctx context.Context, arg ListAccountsParams) ([]A
 }
 
 const lockAccount = `-- name: LockAccount :one
-select id, external_id, name, status, max_concurrent_requests, max_open_video_jobs, price_multiplier, model_multipliers, metadata, revision, created_at, updated_at from accounts where id = $1 for update
+select id, external_id, name, status, max_concurrent_requests, max_open_video_jobs, price_multiplier, model_multipliers, include_cost, metadata, revision, created_at, updated_at from accounts where id = $1 for update
 `
 
 func (q *Queries) LockAccount(ctx context.Context, id ident.UUID) (Account, error) {
@@ -302,6 +308,7 @@ func (q *Queries) LockAccount(ctx context.Context, id ident.UUID) (Account, erro
 		&i.MaxOpenVideoJobs,
 		&i.PriceMultiplier,
 		&i.ModelMultipliers,
+		&i.IncludeCost,
 		&i.Metadata,
 		&i.Revision,
 		&i.CreatedAt,
@@ -425,9 +432,9 @@ const updateAccount = `-- name: UpdateAccount :one
 update accounts
 set name = $1, status = $2, max_concurrent_requests = $3,
     max_open_video_jobs = $4, price_multiplier = $5,
-    model_multipliers = $6, metadata = $7, revision = $8, updated_at = now()
-where id = $9
-returning id, external_id, name, status, max_concurrent_requests, max_open_video_jobs, price_multiplier, model_multipliers, metadata, revision, created_at, updated_at
+    model_multipliers = $6, include_cost = $7, metadata = $8, revision = $9, updated_at = now()
+where id = $10
+returning id, external_id, name, status, max_concurrent_requests, max_open_video_jobs, price_multiplier, model_multipliers, include_cost, metadata, revision, created_at, updated_at
 `
 
 type UpdateAccountParams struct {
@@ -437,6 +444,7 @@ type UpdateAccountParams struct {
 	MaxOpenVideoJobs      *int32
 	PriceMultiplier       int64
 	ModelMultipliers      []byte
+	IncludeCost           bool
 	Metadata              []byte
 	Revision              int64
 	ID                    ident.UUID
@@ -450,6 +458,7 @@ func (q *Queries) UpdateAccount(ctx context.Context, arg UpdateAccountParams) (A
 		arg.MaxOpenVideoJobs,
 		arg.PriceMultiplier,
 		arg.ModelMultipliers,
+		arg.IncludeCost,
 		arg.Metadata,
 		arg.Revision,
 		arg.ID,
@@ -464,6 +473,7 @@ func (q *Queries) UpdateAccount(ctx context.Context, arg UpdateAccountParams) (A
 		&i.MaxOpenVideoJobs,
 		&i.PriceMultiplier,
 		&i.ModelMultipliers,
+		&i.IncludeCost,
 		&i.Metadata,
 		&i.Revision,
 		&i.CreatedAt,

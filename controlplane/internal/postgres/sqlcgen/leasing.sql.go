@@ -522,6 +522,7 @@ select w.hash::bytea as lookup_hash, m.cluster_epoch, m.revision, k.id as key_id
     coalesce((select c.id from pools c where c.key_id = k.id and c.kind = 3 and k.max_concurrent_requests is not null), 0)::bigint as key_slots_pool,
     coalesce(a.max_concurrent_requests, 0)::bigint as max_concurrent_requests,
     coalesce(a.price_multiplier, 0)::bigint as price_multiplier, coalesce(a.model_multipliers, '{}')::jsonb as model_multipliers,
+    coalesce(a.include_cost, false)::boolean as include_cost,
     k.expires_at, coalesce(k.paused, false)::boolean as paused, coalesce(k.models, '[]')::jsonb as models, coalesce(k.networks, '[]')::jsonb as networks,
     coalesce((
         select jsonb_agg(jsonb_build_object('id', x.number, 'name', 'lim_' || replace(x.id::text, '-', ''), 'scope', case when x.key_id is not null then 'key' when x.project_id is not null then 'project' else 'account' end, 'models', x.models, 'window', jsonb_build_object(
@@ -557,6 +558,7 @@ type LoadKeysRow struct {
 	MaxConcurrentRequests int64
 	PriceMultiplier       int64
 	ModelMultipliers      []byte
+	IncludeCost           bool
 	ExpiresAt             *time.Time
 	Paused                bool
 	Models                []byte
@@ -590,6 +592,7 @@ func (q *Queries) LoadKeys(ctx context.Context, lookupHashes [][]byte) ([]LoadKe
 			&i.MaxConcurrentRequests,
 			&i.PriceMultiplier,
 			&i.ModelMultipliers,
+			&i.IncludeCost,
 			&i.ExpiresAt,
 			&i.Paused,
 			&i.Models,
@@ -1156,6 +1159,7 @@ select a.id as account_id, k.id as key_id, k.project_id, (a.status = 'active' an
     coalesce((select c.id from pools c where c.key_id = k.id and c.kind = 3 and k.max_concurrent_requests is not null), 0)::bigint as key_slots_pool,
     coalesce(a.max_concurrent_requests, 0)::bigint as max_concurrent_requests, coalesce(a.price_multiplier, 0)::bigint as price_multiplier,
     coalesce(a.model_multipliers, '{}')::jsonb as model_multipliers,
+    coalesce(a.include_cost, false)::boolean as include_cost,
     k.expires_at, coalesce(k.paused, false)::boolean as paused, coalesce(k.models, '[]')::jsonb as models, coalesce(k.networks, '[]')::jsonb as networks,
     coalesce((
         select jsonb_agg(jsonb_build_object('id', x.number, 'name', 'lim_' || replace(x.id::text, '-', ''), 'scope', case when x.key_id is not null then 'key' when x.project_id is not null then 'project' else 'account' end, 'models', x.models, 'window', jsonb_build_object(
@@ -1190,6 +1194,7 @@ type ReadKeyRecordRow struct {
 	MaxConcurrentRequests int64
 	PriceMultiplier       int64
 	ModelMultipliers      []byte
+	IncludeCost           bool
 	ExpiresAt             *time.Time
 	Paused                bool
 	Models                []byte
@@ -1214,6 +1219,7 @@ func (q *Queries) ReadKeyRecord(ctx context.Context, arg ReadKeyRecordParams) (R
 		&i.MaxConcurrentRequests,
 		&i.PriceMultiplier,
 		&i.ModelMultipliers,
+		&i.IncludeCost,
 		&i.ExpiresAt,
 		&i.Paused,
 		&i.Models,

@@ -20,6 +20,7 @@ type Account struct {
 	MaxOpenVideoJobs      *int32
 	PriceMultiplier       int64
 	ModelMultipliers      []byte
+	IncludeCost           bool
 	Metadata              []byte
 	Revision              int64
 	CreatedAt             time.Time
