@@ -48,6 +48,8 @@ func TestAccountQueriesUseIndexes(t *testing.T) {
 			_, err := q.LockAccountPool(t.Context(), sqlcgen.LockAccountPoolParams{AccountID: c.Account, Kind: int16(wire.Slots)})
 			return err
 		},
+		"credits of an account": func(q *sqlcgen.Queries) error { _, err := q.CreditPool(t.Context(), c.Account); return err },
+		"expiry of an account":  func(q *sqlcgen.Queries) error { _, err := q.ExpiryDue(t.Context(), c.Account); return err },
 		"pool of a key": func(q *sqlcgen.Queries) error {
 			_, err := q.LockKeyPool(t.Context(), sqlcgen.LockKeyPoolParams{KeyID: c.Key, Kind: int16(wire.Limit)})
 			return err

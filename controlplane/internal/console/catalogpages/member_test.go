@@ -38,8 +38,8 @@ func TestFormsHaveEveryMemberOfTheCatalogFile(t *testing.T) {
 	for what, c := range map[string]struct{ got, want []string }{
 		"provider":   {topOf(providerMembers), names(adminclient.CatalogProvider{}, "id", "credentials")},
 		"credential": {topOf(credentialMembers), names(adminclient.CatalogCredential{}, "id", "name", "enabled")},
-		// A route is of its model, provider and formats for ever; parameters are set in the catalog file.
-		"route":   {topOf(routeMembers), names(adminclient.CatalogRoute{}, "id", "provider", "formats", "params")},
+		// A route is of its model, provider and formats for ever; parameters and the provider's price are set in the catalog file.
+		"route":   {topOf(routeMembers), names(adminclient.CatalogRoute{}, "id", "provider", "formats", "params", "provider_price")},
 		"address": {[]string{"path", "query", "stream_path"}, names(adminclient.CatalogAddress{})},
 	} {
 		if !slices.Equal(c.got, c.want) {

@@ -29,7 +29,7 @@ with figures as (
     select a.id, (p.total - p.settled)::bigint as balance,
         coalesce(u.seven_days, 0)::bigint as seven_days, hours_left(p.total - p.settled, coalesce(u.two_days, 0), coalesce(u.seven_days, 0), now()) as hours
     from accounts a
-    join pools p on p.account_id = a.id and p.kind = 1
+    join pools p on p.account_id = a.id and p.kind = 1 and p.key_id is null
     left join (
         select d.account_id, sum(d.cost)::bigint as seven_days,
             coalesce(sum(d.cost) filter (where d.used_on >= (now() at time zone 'utc')::date - 1), 0)::bigint as two_days
@@ -94,4 +94,4 @@ select count(*) filter (where total < settled) as negative,
     coalesce(sum(settled - total) filter (where total < settled), 0)::bigint as overdrawn,
     coalesce(sum(overrun), 0)::bigint as overrun, coalesce(sum(late), 0)::bigint as late
 from pools
-where kind = 1;
+where kind = 1 and key_id is null;

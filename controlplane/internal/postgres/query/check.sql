@@ -33,7 +33,7 @@ with sums as (
     from pools p
     left join (select account_id, sum(amount) as amount from ledger_entries where account_id is not null group by account_id) e
         on e.account_id = p.account_id
-    where p.kind = 1
+    where p.kind = 1 and p.key_id is null
 ), first as (
     select * from sums where want <> got order by id limit 1
 )

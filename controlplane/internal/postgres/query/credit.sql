@@ -23,7 +23,7 @@ limit @row_limit;
 
 -- name: CreditPool :one
 -- How far the charges of an account are attributed to its credits.
-select id, total, settled, attributed, uncovered, expiring from pools where account_id = @account_id and kind = 1;
+select id, total, settled, attributed, uncovered, expiring from pools where account_id = @account_id and kind = 1 and key_id is null;
 
 -- name: SaveCredits :exec
 insert into credits as c (transaction_id, account_id, amount, used, refunded, expired, held, expired_at)
@@ -57,7 +57,7 @@ limit @row_limit;
 
 -- name: ExpiryDue :one
 -- Whether an account has such a credit, without a lock.
-select coalesce(next_expiry <= clock_timestamp(), false)::boolean as due from pools where account_id = @account_id and kind = 1;
+select coalesce(next_expiry <= clock_timestamp(), false)::boolean as due from pools where account_id = @account_id and kind = 1 and key_id is null;
 
 -- name: AccountsToRelease :many
 -- The next accounts with a credit of which more is held than leases have outstanding, or which has expired so long ago that nothing
@@ -80,7 +80,7 @@ with sums as (
     left join (
         select account_id, sum(amount - used - refunded - expired) as remaining from credits where used + refunded + expired < amount group by account_id
     ) as c on c.account_id = p.account_id
-    where p.kind = 1
+    where p.kind = 1 and p.key_id is null
 ), first as (
     select * from sums where want <> got order by id limit 1
 )

@@ -114,7 +114,7 @@ cross join cluster_state c
 where s.state = 1 and (c.lost_at is null or s.registered_at > c.lost_at)
     and not exists (
         select from pools p
-        where p.account_id = e.account_id and p.kind in (1, 3)
+        where p.account_id = e.account_id and p.kind in (1, 3) and p.key_id is null
             and (p.unlimited or exists (select from leases l where l.pool_id = p.id and l.session_id = e.session_id))
     );
 

@@ -20,7 +20,7 @@ cross join lateral (
         and (v.ended_at is null or v.ended_at > clock_timestamp() - make_interval(secs => @settling_seconds::float8) and v.status = 'completed'
             and not exists (select from usage_records u where u.request_id = v.request_id))
 ) as j
-where p.account_id = @account_id and p.kind = 1 or p.key_id = @key_id and p.kind = 2 or p.id = any(@windows::bigint[])
+where p.account_id = @account_id and p.kind = 1 and p.key_id is null or p.key_id = @key_id and p.kind = 2 or p.id = any(@windows::bigint[])
 order by p.kind desc, p.limit_number is not null, p.id;
 
 -- name: InsertVideoJob :exec

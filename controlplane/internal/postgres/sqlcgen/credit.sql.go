@@ -99,7 +99,7 @@ with sums as (
     left join (
         select account_id, sum(amount - used - refunded - expired) as remaining from credits where used + refunded + expired < amount group by account_id
     ) as c on c.account_id = p.account_id
-    where p.kind = 1
+    where p.kind = 1 and p.key_id is null
 ), first as (
     select id, want, got from sums where want <> got order by id limit 1
 )
@@ -178,7 +178,7 @@ func (q *Queries) CheckCreditsAgainstLedger(ctx context.Context) (CheckCreditsAg
 }
 
 const creditPool = `-- name: CreditPool :one
-select id, total, settled, attributed, uncovered, expiring from pools where account_id = $1 and kind = 1
+select id, total, settled, attributed, uncovered, expiring from pools where account_id = $1 and kind = 1 and key_id is null
 `
 
 type CreditPoolRow struct {
@@ -206,7 +206,7 @@ func (q *Queries) CreditPool(ctx context.Context, accountID ident.UUID) (CreditP
 }
 
 const expiryDue = `-- name: ExpiryDue :one
-select coalesce(next_expiry <= clock_timestamp(), false)::boolean as due from pools where account_id = $1 and kind = 1
+select coalesce(next_expiry <= clock_timestamp(), false)::boolean as due from pools where account_id = $1 and kind = 1 and key_id is null
 `
 
 // Whether an account has such a credit, without a lock.

@@ -336,7 +336,7 @@ cross join lateral (
         and (v.ended_at is null or v.ended_at > clock_timestamp() - make_interval(secs => $3::float8) and v.status = 'completed'
             and not exists (select from usage_records u where u.request_id = v.request_id))
 ) as j
-where p.account_id = $1 and p.kind = 1 or p.key_id = $4 and p.kind = 2 or p.id = any($5::bigint[])
+where p.account_id = $1 and p.kind = 1 and p.key_id is null or p.key_id = $4 and p.kind = 2 or p.id = any($5::bigint[])
 order by p.kind desc, p.limit_number is not null, p.id
 `
 
