@@ -268,7 +268,7 @@ func errorOf(body []byte) (e struct{ code, message string }) {
 	return e
 }
 
-var specific = regexp.MustCompile(`'[^']*'|"[^"]*"|[0-9]+(\.[0-9]+)?`)
+var specific = regexp.MustCompile(`'[^']*'|"[^"]*"|\b[a-z]+_[0-9a-f]{32}\b|[0-9]+(\.[0-9]+)?`)
 
 // general returns a message without the names and figures of one request.
 func general(message string) string { return specific.ReplaceAllString(message, "…") }

@@ -109,6 +109,7 @@ var rules = []struct {
 
 	{"Limits", "concurrent requests of an account", "TestConcurrencyLimitIsPerAccountAcrossKeys TestExactlyAsManyAsFitAreServed", ""},
 	{"Limits", "rate limit of the provider", "TestRetryAfterOfTheProviderIsPassedOn", ""},
+	{"Limits", "concurrent requests of a key", "TestSlotsOfAKeyAreItsOwn", ""},
 	{"Limits", "spend limit and balance", "TestExactlyAsManyAsFitAreServed TestReservedRemainderBecomesAvailableAgain", ""},
 	{"Limits", "bodies", "TestBodySizeLimits TestDecompressedBodyHasTheSameLimit", ""},
 	{"Limits", "bodies in flight", "TestBodiesBeyondTheBudgetAreRefusedForNow chaos.TestChaos_large_bodies_at_a_small_memory_limit", ""},

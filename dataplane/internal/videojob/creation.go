@@ -3,6 +3,7 @@ package videojob
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -38,7 +39,12 @@ const (
 // only if the error is nil. The error is a *RefusedError if the open jobs of the
 // account or key allow no further one.
 func (t *Tracker) Create(ctx context.Context, v *event.Video) (*event.Video, error) {
+	leave, err := t.lines.enter(ctx, v.AccountID)
+	if err != nil { // nothing was sent
+		return nil, fmt.Errorf("%w: wait to create a job: %w", ErrUnavailable, err)
+	}
 	created, err := unpack(t.store.CreateVideo(ctx, v))
+	leave()
 	if errors.Is(err, ErrUnavailable) {
 		// There may be a record, or there will be when a slow control plane has gone on.
 		first := *v

@@ -93,6 +93,7 @@ type Tracker struct {
 	log       *slog.Logger
 	now       func() time.Time
 	looks     looks
+	lines     lines
 
 	// The outcomes of creations that are being stored in the background; storing has an element for each.
 	ctx     context.Context //nolint:containedctx // it ends with the Tracker
@@ -125,6 +126,7 @@ func New(
 		now:       now,
 		storing:   make(chan struct{}, maxStoring),
 		looks:     looks{at: map[string]time.Time{}},
+		lines:     lines{accounts: map[string]*line{}},
 	}
 	t.ctx, t.stop = context.WithCancel(context.Background())
 
