@@ -285,5 +285,6 @@ func (p *Patch) apply(a Account) (after Account, announced bool) {
 	}
 
 	return after, after.Status != a.Status || after.MaxConcurrentRequests != a.MaxConcurrentRequests ||
-		after.IncludeCost != a.IncludeCost || after.PriceMultiplier != a.PriceMultiplier || !maps.Equal(after.ModelMultipliers, a.ModelMultipliers)
+		after.IncludeCost != a.IncludeCost || after.PriceMultiplier != a.PriceMultiplier ||
+		!maps.Equal(after.ModelMultipliers, a.ModelMultipliers)
 }
