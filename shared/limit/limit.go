@@ -23,6 +23,20 @@ const (
 	Key     Scope = "key"
 )
 
+// Owner says in a message to a client whose limits those of a level are: "this account", "this API key's project", "this API key".
+func (s Scope) Owner() string {
+	switch s {
+	case Account:
+		return "this account"
+	case Project:
+		return "this API key's project"
+	case Key:
+		return "this API key"
+	default:
+		return string(s)
+	}
+}
+
 // MaxPerKey bounds the limits that apply to one request: those of its key, of the key's project, and of its account. The slots of a key
 // count as one.
 const MaxPerKey = 8

@@ -47,8 +47,7 @@ func (s *Sheet) ratesOf(u *Usage) (tier, rates Rates, err error) {
 }
 
 // Dearest returns the highest cost of a usage in the default service tier and in some others, and the service tier that
-// costs so much. All of them cost at least the usage's price in the default one, so that nothing is lost by not knowing which
-// of them a provider will choose.
+// costs so much, so that nothing is lost by not knowing which of them a provider will choose.
 func Dearest(u *Usage, s *Sheet, others []string) (tier string, cost money.Nano, err error) {
 	in := *u
 	in.ServiceTier = ""

@@ -7,7 +7,6 @@ import (
 
 	"modelgateway/shared/apierr"
 	"modelgateway/shared/event"
-	"modelgateway/shared/limit"
 )
 
 // RefusedError means that the account or key may have no further job now.
@@ -18,9 +17,6 @@ func (e *RefusedError) Error() string { return "videojob: creation refused: " + 
 
 // retryAfter is the pause after which an account with too many open jobs may try again.
 const retryAfter = 10 * time.Second
-
-// owners are whose limits a message speaks of.
-var owners = map[limit.Scope]string{limit.Account: "account", limit.Project: "API key's project", limit.Key: "API key"}
 
 // Public returns the error for the client, nil for a reason that a later release of
 // the control plane has added.
@@ -43,7 +39,7 @@ func (e *RefusedError) Public() *apierr.Error {
 		return apierr.New(
 			http.StatusForbidden,
 			apierr.SpendLimitExceeded,
-			e.short(fmt.Sprintf("the spend limit %s of this %s", e.LimitID, owners[e.Scope]), ""),
+			e.short(fmt.Sprintf("the spend limit %s of %s", e.LimitID, e.Scope.Owner()), ""),
 		)
 	case event.VideoBalance:
 		return apierr.New(http.StatusPaymentRequired, apierr.InsufficientQuota, e.short("the balance", ""))

@@ -70,16 +70,10 @@ func NoUnits(r *admission.RefusedError) *apierr.Error {
 
 // whichLimit names the limit that a request was refused for.
 func whichLimit(r *admission.RefusedError) string {
-	switch {
-	case r.Limit == nil:
-		return "spend limit of this API key"
-	case r.Limit.Scope == limit.Account:
-		return "spend limit " + r.Limit.Name + " of this account"
-	case r.Limit.Scope == limit.Project:
-		return "spend limit " + r.Limit.Name + " of this API key's project"
-	default:
-		return "spend limit " + r.Limit.Name + " of this API key"
+	if r.Limit == nil {
+		return "spend limit of " + limit.Key.Owner()
 	}
+	return "spend limit " + r.Limit.Name + " of " + r.Limit.Scope.Owner()
 }
 
 // whenReset says when the window of the limit ends.
