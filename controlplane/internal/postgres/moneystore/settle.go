@@ -49,7 +49,7 @@ func (s *Settlement) RequestTimes(ctx context.Context) (from, to, now time.Time,
 func (s *Settlement) Settle(ctx context.Context, items []settle.Item) (settle.Result, error) {
 	if slices.ContainsFunc(items, func(i settle.Item) bool { return i.Event != nil && len(i.Event.Limits) > 0 }) {
 		if err := s.restoreWindows(ctx, items); err != nil {
-			return settle.Result{}, postgres.Translate("restore windows", err)
+			return settle.Result{}, translate("restore windows", err)
 		}
 	}
 
@@ -72,29 +72,38 @@ func (s *Settlement) Settle(ctx context.Context, items []settle.Item) (settle.Re
 		}
 		result, err = s.attempt(ctx, items, checkAll)
 	}
-	content := refusesContent(err)
-	if err = postgres.Translate("settle usage", err); content {
-		err = fmt.Errorf("%w: %w", settle.ErrUnstorable, err)
-	}
 	if err == nil && left != nil {
 		return result, left
 	}
-	return result, err
+	return result, translate("settle usage", err)
+}
+
+// translate is postgres.Translate. An error that the content of the rows has caused is an ErrUnstorable.
+func translate(operation string, err error) error {
+	content := refusesContent(err)
+	if err = postgres.Translate(operation, err); content {
+		err = fmt.Errorf("%w: %w", settle.ErrUnstorable, err)
+	}
+	return err
 }
 
 // settleAttempts bounds the attempts that fail because another replica settles the
 // same events; then the events are delivered again.
 const settleAttempts = 5
 
-// restoreWindows makes the windows again that events name and that Postgres has lost, before the transaction that charges them.
+// restoreWindows makes the windows again that events name and that Postgres has lost, before the transaction that charges them. The
+// time of a request is that of its id, which was checked, and of a window that of the first of its requests.
 func (s *Settlement) restoreWindows(ctx context.Context, items []settle.Item) error {
 	started, always := map[int64]int64{}, map[int64]bool{}
 	for i := range items {
-		if items[i].Event == nil {
+		if items[i].Event == nil || items[i].QuarantineReason != "" {
 			continue
 		}
+		at := items[i].RequestID.Time().UnixMilli()
 		for _, pool := range items[i].Event.Limits {
-			started[pool] = items[i].Event.StartedMS
+			if first, found := started[pool]; !found || at < first {
+				started[pool] = at
+			}
 			always[pool] = always[pool] || items[i].Reviewed
 		}
 	}

@@ -371,3 +371,28 @@ func TestLostWindowsAreMadeAgain(t *testing.T) {
 		t.Errorf("the window is %+v", got)
 	}
 }
+
+// An event with a time that cannot be goes into quarantine, and its batch is settled, although it names a window that does not exist.
+func TestEventOfAnImpossibleTimeStopsNoOthers(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	db := w.Replica()
+	c := w.Customer(1000, storetest.Unlimited, 5)
+	number, s := w.limit(c, 100, limit.Window{Period: limit.Day, TimeZone: "UTC"}), w.Session(leasestore.NewLeases(db), "proxy")
+	for _, lost := range []bool{false, true} {
+		if lost {
+			w.Exec("update cluster_state set lost_at = clock_timestamp()")
+		}
+		good, bad := c.Event(s, 1, 4), c.Event(s, 2, 4)
+		if lost {
+			good, bad = c.Event(s, 3, 4), c.Event(s, 4, 4)
+		}
+		bad.StartedMS, bad.Limits = -3e14, []int64{limit.Pool(number, 77)}
+		if result := w.Settle(db, good, bad); result.Settled != 1 || result.Quarantined != 1 {
+			t.Errorf("after a loss %t: got %+v; want one event settled", lost, result)
+		}
+		if n := storetest.Scalar[int](w, "select count(*) from pools where limit_number is not null"); n != 0 && !lost {
+			t.Errorf("%d windows were made", n)
+		}
+	}
+}
