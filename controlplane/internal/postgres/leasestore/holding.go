@@ -40,14 +40,14 @@ func (s *Holdings) Pools(ctx context.Context, id account.ID, after wire.PoolID, 
 
 	pools, ids, index := make([]holding.Pool, len(rows)), make([]int64, len(rows)), make(map[int64]int, len(rows))
 	for i := range rows {
-		r := &rows[i]
+		r, over := &rows[i].Pool, rows[i].Over
 		ids[i], index[r.ID] = r.ID, i
 		pools[i] = holding.Pool{
 			ID:        wire.PoolID(r.ID),
 			Kind:      wire.PoolKind(r.Kind),
 			Unlimited: r.Unlimited,
-			Total:     r.Total,
-			Free:      r.Free,
+			Total:     r.Total - over,
+			Free:      r.Free - over,
 			Settled:   r.Settled,
 			Overrun:   r.Overrun,
 			Late:      r.Late,
@@ -70,7 +70,7 @@ func (s *Holdings) Pools(ctx context.Context, id account.ID, after wire.PoolID, 
 			Outstanding: l.Granted - l.Returned - l.Charged,
 			Recall:      holding.NoRecall,
 		}
-		if p := &rows[at]; p.Central {
+		if p := &rows[at].Pool; p.Central {
 			lease.Recall = holding.RecallAnswered
 			if l.RecalledGeneration < p.Generation {
 				lease.Recall = holding.RecallPending

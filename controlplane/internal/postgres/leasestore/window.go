@@ -54,8 +54,8 @@ func windowsOf(requests []*wire.LeaseRequest, returns []*wire.Return) windows {
 // exist.
 //
 // It runs before the transaction of the batch, in one of its own: a transaction that holds pools must not wait for another that
-// makes the same window. If another transaction holds the limits or their accounts for longer than lockWait, the pools are locked: the
-// messages that name them wait, and no others. Later batches do not wait for them.
+// makes the same window. If another transaction holds one of the limits or their accounts for longer than lockWait, all pools that were
+// to be made are locked: the messages that name them wait, and no others. Later batches do not wait for them.
 func (l *Leases) openWindows(ctx context.Context, w windows) (moved map[wire.PoolID]wire.PoolID, locked map[wire.PoolID]bool, err error) {
 	all := maps.Clone(w.needed)
 	maps.Copy(all, w.reported)

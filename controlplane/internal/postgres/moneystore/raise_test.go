@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/postgres/accountstore"
 	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/controlplane/internal/postgres/storetest"
@@ -65,6 +66,9 @@ func TestRaisedLimitFallsBackByItself(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if windows, err := store.Windows(t.Context(), []int64{later}); err != nil || len(windows) != 1 || windows[0].Pool != 0 || windows[0].Amount != 300 {
+		t.Errorf("a window that no request has needed yet: %+v, %v", windows, err)
+	}
 	running := map[int64]*holder.Waiter{}
 	for _, number := range []int64{open, later} {
 		running[number] = ask(number, 250)
@@ -78,6 +82,11 @@ func TestRaisedLimitFallsBackByItself(t *testing.T) {
 	w.Exec("update pools set raised_until = clock_timestamp() where raised_until is not null")
 	w.Exec("update limits set raised_until = clock_timestamp() where raised_until is not null")
 	for n, number := range []int64{open, later} {
+		pool := wire.PoolID(limit.Pool(number, 0))
+		shown, err := leasestore.NewHoldings(db).Pools(t.Context(), account.ID(c.Account), pool-1, 1, pool)
+		if err != nil || len(shown) != 1 || shown[0].Total != 100 || shown[0].Free != -150 {
+			t.Errorf("before a decision after the raise: %+v, %v", shown, err)
+		}
 		want("after the raise", ask(number, 1), false)
 		if got := amount(number); got != 100 {
 			t.Errorf("after the raise: the amount is %d", got)

@@ -1,6 +1,7 @@
 -- name: ListAccountPools :many
--- The windows of limits are left out, except some.
-select p.* from pools p
+-- The windows of limits are left out, except some. over is the part of a raise that is over, and that the next decision takes away.
+select sqlc.embed(p), (case when p.raised_until <= clock_timestamp() then p.raised_by else 0 end)::bigint as over
+from pools p
 where p.id > @after and p.id = any(array(
     select a.id from pools a where a.account_id = @account_id and a.key_id is null and a.limit_number is null
     union all

@@ -81,7 +81,9 @@ where p.limit_number = any(@numbers::bigint[]) and p.starts_at <= clock_timestam
 
 -- name: ExplainedWindows :many
 -- The windows of limits in which a request would count now. The id of one that no request has needed yet is zero.
-select l.number, coalesce(p.id, 0)::bigint as id, l.amount, coalesce((extract(epoch from p.ends_at) * 1000)::bigint, 0)::bigint as end_ms
+select l.number, coalesce(p.id, 0)::bigint as id,
+    (l.amount + case when l.raised_until > clock_timestamp() then greatest(l.raised_to - l.amount, 0) else 0 end)::bigint as amount,
+    coalesce((extract(epoch from p.ends_at) * 1000)::bigint, 0)::bigint as end_ms
 from limits l
 left join lateral (
     select w.id, w.ends_at from pools w

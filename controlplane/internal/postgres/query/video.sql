@@ -7,8 +7,9 @@ select max_open_video_jobs from accounts where id = @account_id for no key updat
 -- name: UnbilledVideoJobs :many
 -- What is left of the key limit, of windows of limits and, last, of the balance, with the expected cost of the unbilled jobs that count
 -- there: open ones, and completed ones whose usage record is still on its way. All is from one snapshot, so that a job is either
--- unbilled or charged.
-select p.id, p.kind, p.limit_number, p.unlimited, (p.total - p.settled)::bigint as remaining,
+-- unbilled or charged. A raise that is over may still be in a pool that nothing has locked since.
+select p.id, p.kind, p.limit_number, p.unlimited,
+    (p.total - p.settled - case when p.raised_until <= clock_timestamp() then p.raised_by else 0 end)::bigint as remaining,
     coalesce((extract(epoch from p.ends_at) * 1000)::bigint, 0)::bigint as end_ms, j.open_jobs, j.expected_cost
 from pools p
 cross join lateral (

@@ -12,7 +12,8 @@ import (
 )
 
 const listAccountPools = `-- name: ListAccountPools :many
-select p.id, p.account_id, p.kind, p.key_id, p.limit_number, p.starts_at, p.ends_at, p.forgiven, p.raised_by, p.raised_until, p.unlimited, p.total, p.free, p.settled, p.overrun, p.late, p.central, p.generation, p.peak, p.low_balance_threshold, p.limit_alert_percent, p.raised_alarms, p.attributed, p.uncovered, p.expiring, p.next_expiry from pools p
+select p.id, p.account_id, p.kind, p.key_id, p.limit_number, p.starts_at, p.ends_at, p.forgiven, p.raised_by, p.raised_until, p.unlimited, p.total, p.free, p.settled, p.overrun, p.late, p.central, p.generation, p.peak, p.low_balance_threshold, p.limit_alert_percent, p.raised_alarms, p.attributed, p.uncovered, p.expiring, p.next_expiry, (case when p.raised_until <= clock_timestamp() then p.raised_by else 0 end)::bigint as over
+from pools p
 where p.id > $1 and p.id = any(array(
     select a.id from pools a where a.account_id = $2 and a.key_id is null and a.limit_number is null
     union all
@@ -31,8 +32,13 @@ type ListAccountPoolsParams struct {
 	RowLimit  int32
 }
 
-// The windows of limits are left out, except some.
-func (q *Queries) ListAccountPools(ctx context.Context, arg ListAccountPoolsParams) ([]Pool, error) {
+type ListAccountPoolsRow struct {
+	Pool Pool
+	Over int64
+}
+
+// The windows of limits are left out, except some. over is the part of a raise that is over, and that the next decision takes away.
+func (q *Queries) ListAccountPools(ctx context.Context, arg ListAccountPoolsParams) ([]ListAccountPoolsRow, error) {
 	rows, err := q.db.Query(ctx, listAccountPools,
 		arg.After,
 		arg.AccountID,
@@ -43,36 +49,37 @@ func (q *Queries) ListAccountPools(ctx context.Context, arg ListAccountPoolsPara
 		return nil, err
 	}
 	defer rows.Close()
-	var items []Pool
+	var items []ListAccountPoolsRow
 	for rows.Next() {
-		var i Pool
+		var i ListAccountPoolsRow
 		if err := rows.Scan(
-			&i.ID,
-			&i.AccountID,
-			&i.Kind,
-			&i.KeyID,
-			&i.LimitNumber,
-			&i.StartsAt,
-			&i.EndsAt,
-			&i.Forgiven,
-			&i.RaisedBy,
-			&i.RaisedUntil,
-			&i.Unlimited,
-			&i.Total,
-			&i.Free,
-			&i.Settled,
-			&i.Overrun,
-			&i.Late,
-			&i.Central,
-			&i.Generation,
-			&i.Peak,
-			&i.LowBalanceThreshold,
-			&i.LimitAlertPercent,
-			&i.RaisedAlarms,
-			&i.Attributed,
-			&i.Uncovered,
-			&i.Expiring,
-			&i.NextExpiry,
+			&i.Pool.ID,
+			&i.Pool.AccountID,
+			&i.Pool.Kind,
+			&i.Pool.KeyID,
+			&i.Pool.LimitNumber,
+			&i.Pool.StartsAt,
+			&i.Pool.EndsAt,
+			&i.Pool.Forgiven,
+			&i.Pool.RaisedBy,
+			&i.Pool.RaisedUntil,
+			&i.Pool.Unlimited,
+			&i.Pool.Total,
+			&i.Pool.Free,
+			&i.Pool.Settled,
+			&i.Pool.Overrun,
+			&i.Pool.Late,
+			&i.Pool.Central,
+			&i.Pool.Generation,
+			&i.Pool.Peak,
+			&i.Pool.LowBalanceThreshold,
+			&i.Pool.LimitAlertPercent,
+			&i.Pool.RaisedAlarms,
+			&i.Pool.Attributed,
+			&i.Pool.Uncovered,
+			&i.Pool.Expiring,
+			&i.Pool.NextExpiry,
+			&i.Over,
 		); err != nil {
 			return nil, err
 		}

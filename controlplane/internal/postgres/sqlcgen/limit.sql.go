@@ -90,7 +90,9 @@ func (q *Queries) CurrentWindows(ctx context.Context, numbers []int64) ([]Curren
 }
 
 const explainedWindows = `-- name: ExplainedWindows :many
-select l.number, coalesce(p.id, 0)::bigint as id, l.amount, coalesce((extract(epoch from p.ends_at) * 1000)::bigint, 0)::bigint as end_ms
+select l.number, coalesce(p.id, 0)::bigint as id,
+    (l.amount + case when l.raised_until > clock_timestamp() then greatest(l.raised_to - l.amount, 0) else 0 end)::bigint as amount,
+    coalesce((extract(epoch from p.ends_at) * 1000)::bigint, 0)::bigint as end_ms
 from limits l
 left join lateral (
     select w.id, w.ends_at from pools w

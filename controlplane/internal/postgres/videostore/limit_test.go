@@ -143,6 +143,22 @@ func TestExactlySoManyVideoJobsFitInAWindow(t *testing.T) {
 	}
 }
 
+// A raise that is over admits no job, also while nothing but video jobs needs the window.
+func TestVideoJobsAreRefusedWhenARaiseIsOver(t *testing.T) {
+	t.Parallel()
+	w := newLimitWorld(t)
+	number, id := w.limit(10, limit.Window{Period: limit.Forever}, nil, "[]")
+	w.Exec("update limits set raised_to = 1000, raised_until = clock_timestamp() + interval '1 hour' where number = $1", number)
+	insert(t, w.Store, w.job())
+	insert(t, w.Store, w.job())
+	w.Exec("update limits set raised_until = clock_timestamp() where number = $1", number)
+	w.Exec("update pools set raised_until = clock_timestamp() where limit_number = $1", number)
+	want := event.VideoRefusal{Reason: event.VideoLimit, Scope: limit.Account, LimitID: id, Left: 10, Expected: 20}
+	if diff := cmp.Diff(&want, w.refuse(w.job())); diff != "" {
+		t.Errorf("refusal (-want +got):\n%s", diff)
+	}
+}
+
 // A job is charged to the window in which it was created, although it ends in the next, which it does not count in.
 func TestVideoJobIsChargedToTheWindowOfItsCreation(t *testing.T) {
 	t.Parallel()
