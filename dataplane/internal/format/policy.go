@@ -68,7 +68,8 @@ type Param struct { //nolint:recvcheck // with returns a changed copy
 	// whatever the policy allows: they cost more than the line that would apply without it.
 	Priced map[string]price.Line
 	// Tiers has values that ask for service tiers: their names, "auto" for the choice of the provider, or * for any name. They
-	// are accepted, and sent whatever Action says, if the model has prices for the tier. An override empties it.
+	// are accepted, and sent whatever Action says, if the model has prices for the tier. An override empties it, unless it forwards
+	// them.
 	Tiers []string
 	// Otherwise says what happens to provider-run tools that Allow does not list, or that have no price, if the request
 	// offers them to the model without demanding a call: Drop leaves them out, anything else refuses the request.
@@ -82,6 +83,8 @@ type Param struct { //nolint:recvcheck // with returns a changed copy
 
 	raw   []byte // Value
 	added Added  // the member of this name
+	// tiers are those of the format, which an override that forwards them restores.
+	tiers []string
 }
 
 // Policy is a compiled parameter table. It is immutable and safe for concurrent use.
@@ -100,6 +103,9 @@ func NewPolicy(params ...Param) *Policy {
 	p := &Policy{params: make(map[string]*Param, len(params)), nested: map[string]map[string]*Param{}}
 	for _, row := range params {
 		row.raw, row.added = []byte(row.Value), AddedOf(row.Name)
+		if row.tiers == nil {
+			row.tiers = row.Tiers
+		}
 		if len(row.raw) == 0 {
 			row.raw = nil
 		}
@@ -208,6 +214,15 @@ func (row Param) with(change catalogkv.Param) Param {
 	row.Value, row.Allow, row.Deny, row.Tiers = string(change.Value), nil, nil, nil
 	for _, value := range change.Allow {
 		row.Allow = append(row.Allow, string(value))
+		if text, ok := jsonspan.Text(nil, value); ok && len(row.tiers) > 0 {
+			row.Tiers = append(row.Tiers, string(text))
+		}
+	}
+	switch {
+	case row.Action != Forward: // a request does not get the tier that it asks for
+		row.Tiers = nil
+	case len(row.Allow) == 0:
+		row.Tiers = row.tiers
 	}
 	if change.Otherwise != "" {
 		row.Otherwise = actions[change.Otherwise]

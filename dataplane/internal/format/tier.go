@@ -1,6 +1,7 @@
 package format
 
 import (
+	"cmp"
 	"slices"
 
 	"modelgateway/dataplane/internal/jsonspan"
@@ -10,8 +11,8 @@ import (
 const (
 	// anyTier in Param.Tiers stands for the name of every service tier.
 	anyTier = "*"
-	// autoTier leaves the choice of a service tier to the provider.
-	autoTier = "auto"
+	// AutoTier leaves the choice of a service tier to the provider.
+	AutoTier = "auto"
 	// FastTier is the service tier of the fast mode of the messages format, which has a parameter of its own.
 	FastTier = "fast"
 )
@@ -28,8 +29,18 @@ type ServiceTiers struct {
 	Others []string
 }
 
-// ServiceTiers returns the service tiers in which a provider may answer the request, by a policy that has accepted it. A policy
-// of a route has the same ones or none.
+// With returns the service tiers of a request that may be answered in those of t or in others.
+func (t ServiceTiers) With(others ServiceTiers) ServiceTiers {
+	t.Asked = cmp.Or(t.Asked, others.Asked)
+	for _, name := range others.Others {
+		if !slices.Contains(t.Others, name) {
+			t.Others = append(slices.Clip(t.Others), name)
+		}
+	}
+	return t
+}
+
+// ServiceTiers returns the service tiers in which a provider may answer the request, by a policy that has accepted it.
 func (r *Request) ServiceTiers(p *Policy, rules Rules) (tiers ServiceTiers) {
 	if rules.Sheet == nil || len(rules.Sheet.ServiceTiers) == 0 {
 		return tiers
@@ -57,7 +68,7 @@ func (row *Param) tiersFor(raw []byte, sheet *price.Sheet) (names []string) {
 	name := string(text)
 	switch {
 	case !slices.Contains(row.Tiers, name) && !slices.Contains(row.Tiers, anyTier):
-	case name == autoTier && slices.ContainsFunc(autoTiers, sheet.HasServiceTier):
+	case name == AutoTier && slices.ContainsFunc(autoTiers, sheet.HasServiceTier):
 		for i := range sheet.ServiceTiers {
 			if name := sheet.ServiceTiers[i].Name; name != FastTier {
 				names = append(names, name)

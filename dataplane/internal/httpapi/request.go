@@ -159,9 +159,10 @@ func (p *pricedRequest) quoted() error {
 		return refused
 	}
 
-	p.candidates = candidates
+	var tiers format.ServiceTiers
+	p.candidates, tiers = p.inTier(candidates)
 	var err error
-	tiers, perImage := p.request.ServiceTiers(p.policy, p.rules), p.pricedCatalog.Settings.ImageInputTokens
+	perImage := p.pricedCatalog.Settings.ImageInputTokens
 	if p.quote, err = quote.Of(p.dialect.Format(), p.request, p.model, p.sheet, perImage, tiers); err != nil {
 		return apierr.New(http.StatusBadRequest, apierr.InvalidRequest, "The request is too large to be priced.").WithCause(err)
 	}
@@ -218,6 +219,33 @@ func (p *pricedRequest) checkParameters() ([]*catalog.Route, *apierr.Error) {
 	}
 
 	return accepting, nil
+}
+
+// inTier returns those of the routes that send the service tier that the request asks for, all of them if none does, and the service
+// tiers in which they may answer it. A route that leaves the member out would give an answer that was not asked for, at its price.
+func (p *pricedRequest) inTier(routes []*catalog.Route) ([]*catalog.Route, format.ServiceTiers) {
+	f := p.dialect.Format()
+	ofModel := p.request.ServiceTiers(p.policy, p.rules)
+	if len(p.sheet.ServiceTiers) == 0 || !slices.ContainsFunc(routes, func(r *catalog.Route) bool { return policy.IsOwn(r, f) }) {
+		return routes, ofModel
+	}
+
+	var tiers, ofAsked format.ServiceTiers
+	var asked []*catalog.Route
+	for _, r := range routes {
+		of := ofModel
+		if policy.IsOwn(r, f) {
+			of = p.request.ServiceTiers(p.policyOf(p.pricedCatalog, r), p.rules)
+		}
+		tiers = tiers.With(of)
+		if of.Asked != "" {
+			asked, ofAsked = append(asked, r), ofAsked.With(of)
+		}
+	}
+	if len(asked) > 0 {
+		return asked, ofAsked
+	}
+	return routes, tiers
 }
 
 // policyOf returns the parameter policy of the model on a route.

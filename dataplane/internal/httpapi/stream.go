@@ -310,6 +310,9 @@ func (s *streamRelay) end(reason string, status event.Status) {
 	case left && s.hidesReasoning():
 		usage.Output = max(usage.Output, s.quote.Usage.Output)
 	}
+	if left {
+		s.setTier(&usage, true)
+	}
 
 	o := outcome{
 		status:     status,

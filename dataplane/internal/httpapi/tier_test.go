@@ -1,14 +1,18 @@
 package httpapi_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"modelgateway/shared/catalogkv"
+	"modelgateway/shared/event"
 	"modelgateway/shared/price"
 )
 
@@ -91,6 +95,9 @@ func TestAnswersAreChargedAtTheServiceTierThatTheyName(t *testing.T) {
 		{openAI, `,"service_tier":"auto"`, `"service_tier":"auto"`, `"service_tier":"priority",`, "priority", priorityCost, 2, false},
 		{openAI, `,"service_tier":"auto"`, `"service_tier":"auto"`, `"service_tier":"flex",`, "flex", flexCost, 2, false},
 		{openAI, `,"service_tier":"auto"`, `"service_tier":"auto"`, ``, "default", defaultCost, 2, false},
+		// Other spellings are the same names.
+		{openAI, `,"service_tier":"flex"`, `"service_tier":"flex"`, `"service_tier":"Flex",`, "flex", flexCost, 1, false},
+		{openAI, `,"service_tier":"priority"`, `"service_tier":"priority"`, `"service_tier":"ON-DEMAND",`, "default", defaultCost, 2, false},
 		// What was not asked for is not charged at its price, but the operator hears of it.
 		{openAI, ``, `"service_tier":"default"`, `"service_tier":"priority",`, "default", defaultCost, 1, true},
 		{openAI, `,"service_tier":"flex"`, `"service_tier":"flex"`, `"service_tier":"priority",`, "default", defaultCost, 1, true},
@@ -103,6 +110,9 @@ func TestAnswersAreChargedAtTheServiceTierThatTheyName(t *testing.T) {
 		{[]string{"messages"}, `,"speed":"fast"`, `"speed":"fast"`, `"service_tier":"standard","speed":"fast",`, "fast", fastCost, 6, false},
 		{[]string{"messages"}, `,"speed":"fast"`, `"service_tier":"standard_only"`, `"service_tier":"standard","speed":"standard",`, "default", defaultCost, 6, false},
 		{[]string{"messages"}, `,"speed":"fast"`, `"speed":"fast"`, ``, "fast", fastCost, 6, false},
+		// The mode is not the service tier: each of them can be named alone.
+		{[]string{"messages"}, `,"speed":"fast"`, `"speed":"fast"`, `"service_tier":"standard",`, "fast", fastCost, 6, false},
+		{[]string{"messages"}, `,"speed":"fast"`, `"speed":"fast"`, `"speed":"standard",`, "default", defaultCost, 6, false},
 		{[]string{"messages"}, ``, `"service_tier":"standard_only"`, `"service_tier":"batch",`, "default", defaultCost, 1, true},
 	} {
 		for _, format := range tt.formats {
@@ -220,5 +230,102 @@ func TestServiceTierOfAClientIsNotLeftOut(t *testing.T) {
 		if !strings.Contains(sent.body, `"service_tier":"priority"`) {
 			t.Errorf("the provider got %s", sent.body)
 		}
+	}
+}
+
+// A route that leaves out the service tier that was asked for, or replaces it, is not called: its answer would be charged at the price
+// of the tier if it names none.
+func TestRouteThatDoesNotSendTheServiceTierIsNotCalledForOne(t *testing.T) {
+	t.Parallel()
+	param := func(p catalogkv.Param) map[catalogkv.Format]catalogkv.Params {
+		return map[catalogkv.Format]catalogkv.Params{catalogkv.Chat: {"service_tier": p}}
+	}
+	drop, force := param(catalogkv.Param{Policy: "drop"}), param(catalogkv.Param{Policy: "force", Value: json.RawMessage(`"default"`)})
+	forward, reject := param(catalogkv.Param{Policy: "forward"}), param(catalogkv.Param{Policy: "reject", Allow: []json.RawMessage{[]byte(`"default"`)}})
+	only := param(catalogkv.Param{Policy: "forward", Allow: []json.RawMessage{[]byte(`"default"`), []byte(`"flex"`)}})
+	for _, tt := range []struct {
+		name          string
+		model         map[catalogkv.Format]catalogkv.Params
+		first, second map[catalogkv.Format]catalogkv.Params
+		asked         string
+		calls         [2]int
+		tier          string // that is charged if the answer names none
+		held          int64  // how many times the reservation of the default tier
+	}{
+		{"dropped by the first", nil, drop, nil, "priority", [2]int{0, 1}, "priority", 2},
+		{"forced by the first", nil, force, nil, "priority", [2]int{0, 1}, "priority", 2},
+		{"rejected by the model, not by a route", reject, nil, forward, "priority", [2]int{0, 1}, "priority", 2},
+		{"dropped by the model, not by a route", drop, nil, forward, "priority", [2]int{0, 1}, "priority", 2},
+		{"some of them by the first", nil, only, nil, "priority", [2]int{0, 1}, "priority", 2},
+		{"sent by the first", nil, only, nil, "flex", [2]int{1, 0}, "flex", 1},
+		{"forwarded by the model", forward, nil, nil, "priority", [2]int{1, 0}, "priority", 2},
+		{"dropped by all", nil, drop, drop, "priority", [2]int{1, 0}, "default", 1},
+		{"the choice of the provider", nil, drop, nil, "auto", [2]int{1, 0}, "default", 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			answer := tierAnswer("chat", false, "")
+			g := newGatewayWith(t, options{model: func(m *catalogkv.Model) {
+				if tieredModel(m); m.Type == catalogkv.Text {
+					m.Params, m.Routes[0].Params, m.Routes[1].Params = tt.model, tt.first, tt.second
+				}
+			}}, answer, answer)
+			body := askedBody("chat", false)
+			g.post("/v1/chat/completions", body)
+			body = strings.TrimSuffix(body, "}") + `,"service_tier":"` + tt.asked + `"}`
+			before := [2]int{len(g.sims[0].received()), len(g.sims[1].received())}
+			if got := g.post("/v1/chat/completions", body); got.status != http.StatusOK {
+				t.Fatalf("got %d: %s", got.status, got.body)
+			}
+			calls := [2]int{len(g.sims[0].received()) - before[0], len(g.sims[1].received()) - before[1]}
+			events := g.spool.all()
+			plain, e := events[0], events[1]
+			if calls != tt.calls || e.Usage.ServiceTier != tt.tier || int64(e.Reservation) != tt.held*int64(plain.Reservation) {
+				t.Errorf("%d calls, charged as %s, %d held, of which one in the default tier has %d", calls, e.Usage.ServiceTier, e.Reservation, plain.Reservation)
+			}
+		})
+	}
+}
+
+// Who leaves before the answer says which service tier the provider has chosen pays the dearest: otherwise leaving just before the end
+// would make it the default one. An answer that breaks off by itself is charged at that.
+func TestLeavingBeforeTheServiceTierIsNamedIsNotCheaper(t *testing.T) {
+	t.Parallel()
+	started := func(named string) string {
+		return responseEvent("created", `"response":{"id":"r","model":"up-model","status":"in_progress",`+named+`"output":[]}`) +
+			responseEvent("output_text.delta", `"delta":"Hello there."`)
+	}
+	completed := responseEvent("completed", `"response":{"id":"r","status":"completed","model":"up-model","output":[{"type":"message"}],"service_tier":"default","usage":{"input_tokens":2,"output_tokens":3}}`)
+	for _, tt := range []struct{ name, asked, stream, want string }{
+		{"choice", "auto", started(`"service_tier":"auto",`), "priority"},
+		{"named", "auto", started(`"service_tier":"default",`), "default"},
+		{"no name at all", "auto", started(``), "default"},
+		{"asked for", "flex", started(`"service_tier":"auto",`), "flex"},
+		{"default", "default", started(`"service_tier":"auto",`), "default"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			body := `{"model":"text","input":"hi","stream":true,"service_tier":"` + tt.asked + `"}`
+			inBubble(t, options{routes: 1, model: tieredModel, providers: &pausingProvider{tt.stream, completed, time.Hour}}, func(t *testing.T, g *gateway) {
+				g.readAndLeave("/v1/responses", body, "Hello")
+				if e := g.spool.next(t); e.Status != event.ClientGone || e.Usage.ServiceTier != tt.want || e.Cost > e.Reservation {
+					t.Errorf("left: %s, charged as %s, %d of %d held; want %s", e.Status, e.Usage.ServiceTier, e.Cost, e.Reservation, tt.want)
+				}
+				if alarms := testutil.CollectAndCount(g.metrics, "mgw_unpriced_usage_total"); alarms != 0 {
+					t.Errorf("%d alarms", alarms)
+				}
+			})
+			if tt.name != "choice" {
+				return
+			}
+			inBubble(t, options{routes: 1, model: tieredModel, providers: &pausingProvider{tt.stream, ":\n\n", time.Second}}, func(t *testing.T, g *gateway) {
+				c := g.ask("/v1/responses", body)
+				go func() { _, _ = io.Copy(io.Discard, c) }()
+				if e := g.spool.next(t); e.Status != event.Failed || e.Usage.ServiceTier != "default" {
+					t.Errorf("broken off: %s, charged as %s", e.Status, e.Usage.ServiceTier)
+				}
+				_ = c.Close()
+			})
+		})
 	}
 }

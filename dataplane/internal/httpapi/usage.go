@@ -28,11 +28,15 @@ func (r *relay) usage(complete bool) (price.Usage, usagereport.Reason) {
 		usage.Size, usage.Quality = cmp.Or(usage.Size, r.request.Size), cmp.Or(usage.Quality, r.request.Quality)
 	}
 
-	var known bool
-	usage.ServiceTier, known = r.quote.Tier(evidence.ServiceTier, &usage, r.sheet)
-	r.hasOddTier = !known
-
+	r.setTier(&usage, false)
 	return usage, doubt
+}
+
+// setTier sets the service tier whose prices apply to a usage. left reports whether the client has left the answer.
+func (r *relay) setTier(usage *price.Usage, left bool) {
+	evidence, known := r.reader.Evidence(), false
+	usage.ServiceTier, known = r.quote.Tier(&evidence, left, usage, r.sheet)
+	r.hasOddTier = !known
 }
 
 // ruleOf returns the billing rule of a usage.

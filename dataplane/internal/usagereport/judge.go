@@ -42,8 +42,9 @@ type Evidence struct {
 	// Unreadable reports whether there was a report that could not be read, Ambiguous whether the report has several
 	// meanings, of which the cheapest was taken.
 	Unreadable, Ambiguous bool
-	// ServiceTier is the service tier that the answer names, empty for none.
-	ServiceTier string
+	// ServiceTier is the service tier that the answer names, "auto" if it says so far only that the provider chooses one; Speed is
+	// the mode of the messages format. Both are empty for none.
+	ServiceTier, Speed string
 	// Tokens is the estimate of the delivered output, Chars the number of its characters.
 	Tokens, Chars int64
 	// Hidden is the part of the reported output that only a total has.

@@ -18,8 +18,7 @@ func (a *reader) report(raw []byte) (ok bool) {
 		case "service_tier":
 			a.SetServiceTier(value)
 		case "speed":
-			speed, _ := jsonspan.Text(nil, value)
-			a.IsFast = string(speed) == format.FastTier || a.IsFast && len(speed) == 0
+			a.SetSpeed(value)
 		}
 		if string(name) != "iterations" || jsonspan.KindOf(value) == jsonspan.KindNull {
 			continue

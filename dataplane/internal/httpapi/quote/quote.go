@@ -10,6 +10,7 @@ import (
 	"modelgateway/dataplane/internal/catalog"
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/format/videos"
+	"modelgateway/dataplane/internal/usagereport"
 	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/money"
 	"modelgateway/shared/price"
@@ -66,13 +67,17 @@ func Of(
 
 // Tier returns the service tier at whose prices a usage is charged, if the answer names one, or none: the one that it names
 // or, if it names none, the one that was asked for. If the answer cannot be in the tier that it names, because that has no
-// price or the request has not asked for it, it is the dearest one in which it can be, and ok is false. It is empty for a sheet
-// with the default tier only.
-func (q *Quote) Tier(named string, u *price.Usage, sheet *price.Sheet) (tier string, ok bool) {
-	switch {
-	case len(sheet.ServiceTiers) == 0:
+// price or the request has not asked for it, it is the dearest one in which it can be, and ok is false. So it is if the client
+// has left while the answer said only that the provider chooses: it would otherwise choose what it pays. The tier is empty for a sheet
+// with the default one only.
+func (q *Quote) Tier(evidence *usagereport.Evidence, left bool, u *price.Usage, sheet *price.Sheet) (tier string, ok bool) {
+	if len(sheet.ServiceTiers) == 0 {
 		return "", true
-	case named == "":
+	}
+	switch named := q.named(evidence); {
+	case named == format.AutoTier && left && q.Tiers.Asked == "":
+		ok = true
+	case named == "" || named == format.AutoTier:
 		return cmp.Or(q.Tiers.Asked, price.DefaultTier), true
 	case named == price.DefaultTier || slices.Contains(q.Tiers.Others, named):
 		return named, true
@@ -81,7 +86,19 @@ func (q *Quote) Tier(named string, u *price.Usage, sheet *price.Sheet) (tier str
 	if err != nil { // then the usage has no price in any tier
 		tier = q.Tiers.Asked
 	}
-	return cmp.Or(tier, price.DefaultTier), false
+	return cmp.Or(tier, price.DefaultTier), ok
+}
+
+// named returns the service tier that an answer names. The fast mode has a member of its own beside it, and an answer that says
+// nothing of the mode says nothing of whether it was made in the one that was asked for.
+func (q *Quote) named(e *usagereport.Evidence) string {
+	switch {
+	case e.Speed == format.FastTier, e.Speed == "" && q.Tiers.Asked == format.FastTier:
+		return format.FastTier
+	case e.Speed != "":
+		return cmp.Or(e.ServiceTier, price.DefaultTier)
+	}
+	return e.ServiceTier
 }
 
 func expectedUsage(f catalogkv.Format, r *format.Request, m *catalog.Model, sheet *price.Sheet, input int64) price.Usage {

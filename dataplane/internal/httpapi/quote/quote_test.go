@@ -8,6 +8,7 @@ import (
 
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/httpapi/quote"
+	"modelgateway/dataplane/internal/usagereport"
 	"modelgateway/shared/price"
 )
 
@@ -35,7 +36,7 @@ func risingSheet(r *rand.Rand) *price.Sheet {
 func TestNoServiceTierCostsMoreThanIsHeld(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
-	names := append([]string{"", price.DefaultTier, "batch", "strange"}, tierNames...)
+	names := append([]string{"", format.AutoTier, price.DefaultTier, "batch", "strange"}, tierNames...)
 	for range 50_000 {
 		s := risingSheet(r)
 		var tiers format.ServiceTiers
@@ -56,7 +57,11 @@ func TestNoServiceTierCostsMoreThanIsHeld(t *testing.T) {
 		q := quote.Quote{Tiers: tiers}
 		named := names[r.IntN(len(names))]
 		used := price.Usage{Input: r.Int64N(expected.Input + 1), Output: r.Int64N(expected.Output + 1)}
-		tier, known := q.Tier(named, &used, s)
+		left := r.IntN(2) == 0
+		tier, known := q.Tier(&usagereport.Evidence{ServiceTier: named}, left, &used, s)
+		if tiers.Asked == format.FastTier {
+			named = format.FastTier // the answer does not say otherwise
+		}
 		used.ServiceTier = tier
 		cost, err := price.Cost(&used, s)
 		if err != nil || cost > held {
@@ -64,7 +69,11 @@ func TestNoServiceTierCostsMoreThanIsHeld(t *testing.T) {
 		}
 
 		switch allowed := named == price.DefaultTier || slices.Contains(tiers.Others, named); {
-		case named == "":
+		case named == format.AutoTier && left && tiers.Asked == "":
+			if dearest, _, err := price.Dearest(&used, s, tiers.Others); err != nil || tier != cmp.Or(dearest, price.DefaultTier) || !known {
+				t.Fatalf("%v, left: got %q, %v; want %q", tiers, tier, known, dearest)
+			}
+		case named == "" || named == format.AutoTier:
 			if want := cmp.Or(tiers.Asked, price.DefaultTier); tier != want || !known {
 				t.Fatalf("%v, no name: got %q, %v; want %q", tiers, tier, known, want)
 			}
@@ -82,7 +91,7 @@ func TestSheetWithoutServiceTiersHasNone(t *testing.T) {
 	t.Parallel()
 	q := quote.Quote{}
 	for _, named := range []string{"", price.DefaultTier, "priority"} {
-		if tier, known := q.Tier(named, &price.Usage{Input: 1}, &price.Sheet{Rates: price.Rates{price.Input: 1}}); tier != "" || !known {
+		if tier, known := q.Tier(&usagereport.Evidence{ServiceTier: named}, true, &price.Usage{Input: 1}, &price.Sheet{Rates: price.Rates{price.Input: 1}}); tier != "" || !known {
 			t.Errorf("%q: got %q, %v", named, tier, known)
 		}
 	}

@@ -3,6 +3,8 @@ package answer
 
 import (
 	"bytes"
+	"cmp"
+	"strings"
 
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/jsonspan"
@@ -30,9 +32,9 @@ type Base struct {
 	Audio, Images, ToolImages, Calls int64
 	// Now is how far a stream is.
 	Now format.Progress
-	// Tier is the service tier that the answer names, and IsFast whether it says that it was made in the fast mode.
-	Tier   string
-	IsFast bool
+	// Tier is the service tier that the answer names, format.AutoTier if it says so far only that the provider chooses one; Speed
+	// is the mode of the messages format that it says it was made in.
+	Tier, Speed string
 
 	id      []byte
 	failure []byte
@@ -112,12 +114,9 @@ func (b *Base) Usage() (usage price.Usage, reported bool) { return b.Total, b.Re
 func (b *Base) DeliveredTokens() int64 { return format.EstimateTokens(b.Delivered.Bytes) }
 
 func (b *Base) Evidence() usagereport.Evidence {
-	tier := b.Tier
-	if b.IsFast {
-		tier = format.FastTier
-	}
 	return usagereport.Evidence{
-		ServiceTier: tier,
+		ServiceTier: b.Tier,
+		Speed:       b.Speed,
 		Unreadable:  b.Unreadable,
 		Ambiguous:   b.Ambiguous,
 		Tokens:      b.DeliveredTokens(),
@@ -127,16 +126,30 @@ func (b *Base) Evidence() usagereport.Evidence {
 }
 
 // SetServiceTier notes the service tier that an answer names. Providers have several names for the default one; a stream may
-// begin with what was asked for, which then is none.
+// begin with what was asked for.
 func (b *Base) SetServiceTier(raw []byte) {
-	name, _ := jsonspan.Text(nil, raw)
-	switch string(name) {
-	case "", "auto":
+	switch name := tierName(raw); name {
+	case "":
+	case format.AutoTier:
+		b.Tier = cmp.Or(b.Tier, name)
 	case price.DefaultTier, "standard", "standard_only", "on_demand":
 		b.Tier = price.DefaultTier
 	default:
-		b.Tier = format.Label(name)
+		b.Tier = name
 	}
+}
+
+// SetSpeed notes the mode that an answer of the messages format says it was made in.
+func (b *Base) SetSpeed(raw []byte) {
+	if name := tierName(raw); name != "" {
+		b.Speed = name
+	}
+}
+
+// tierName returns the name of a service tier in the spelling of price sheets.
+func tierName(raw []byte) string {
+	name, _ := jsonspan.Text(nil, raw)
+	return strings.ReplaceAll(strings.ToLower(format.Label(name)), "-", "_")
 }
 
 const (
