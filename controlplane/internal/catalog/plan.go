@@ -135,11 +135,16 @@ func (s *Service) plan(state *State, t *target) (*Plan, error) {
 		}
 	}
 
-	for _, id := range slices.Sorted(maps.Keys(t.models)) {
-		p.model(state, t.models[id])
+	sheets := map[string]price.Sheet{}
+	for id := range state.Models {
+		maps.Copy(sheets, state.Models[id].ProviderSheets)
 	}
 
-	p.removals(state, t)
+	for _, id := range slices.Sorted(maps.Keys(t.models)) {
+		p.model(state, t.models[id], sheets)
+	}
+
+	p.removals(state, t, sheets)
 	p.grants(state, t)
 	return p, invalid.Err()
 }
@@ -273,7 +278,8 @@ func (p *Plan) enableCredential(name string, stored *Credential, enabled bool) {
 	p.note(Update, "credential", name, view{!stored.Disabled}, view{enabled})
 }
 
-func (p *Plan) model(state *State, t targetModel) {
+// model changes a model and its routes. sheets are the prices of the providers in force, by the id of the route.
+func (p *Plan) model(state *State, t targetModel, sheets map[string]price.Sheet) {
 	before, known := state.Models[t.spec.ID]
 	spec := t.spec
 	spec.Maintenance = before.Spec.Maintenance
@@ -309,11 +315,11 @@ func (p *Plan) model(state *State, t targetModel) {
 			p.Routes = append(p.Routes, ModelRoute{spec.ID, after})
 			p.note(Update, "route", id, routeView(route), routeView(after))
 		}
-		p.providerPrice(id, before.ProviderSheets, t.providerSheets)
+		p.providerPrice(id, sheets, t.providerSheets)
 	}
 }
 
-// providerPrice replaces the price of a route's provider, if it differs.
+// providerPrice replaces the price of a route's provider, if it differs. The route may have been one of another model.
 func (p *Plan) providerPrice(route string, before, after map[string]price.Sheet) {
 	old, had := before[route]
 	sheet, has := after[route]
@@ -332,7 +338,7 @@ func (p *Plan) providerPrice(route string, before, after map[string]price.Sheet)
 }
 
 // removals removes the objects that the document does not name.
-func (p *Plan) removals(state *State, t *target) {
+func (p *Plan) removals(state *State, t *target, sheets map[string]price.Sheet) {
 	kept := map[string]bool{}
 	for _, m := range t.models {
 		for id := range m.routes {
@@ -346,7 +352,7 @@ func (p *Plan) removals(state *State, t *target) {
 			if !kept[id] {
 				p.RemoveRoutes = append(p.RemoveRoutes, id)
 				p.note(Remove, "route", id, routeView(before.Routes[id]), nil)
-				p.providerPrice(id, before.ProviderSheets, nil)
+				p.providerPrice(id, sheets, nil)
 			}
 		}
 		if _, stays := t.models[model]; !stays {

@@ -89,6 +89,9 @@ func providerCost(e *event.Usage, prices []ProviderPrice, at time.Time) Provider
 		return ProviderCost{}
 	}
 
+	if e.Usage.ServerToolRequests > 0 && !inForce.Sheet.HasServerToolPrice() {
+		return ProviderCost{} // a model without this price offers no such tools, so package price takes it for zero
+	}
 	cost, err := price.Cost(&e.Usage, inForce.Sheet)
 	if err != nil { // the sheet has no price for a kind of usage: unknown is better than too little
 		return ProviderCost{}

@@ -130,6 +130,7 @@ func TestProviderCostMayBeUnknown(t *testing.T) {
 	t.Parallel()
 	facts := &pricedFacts{prices: map[string][]settle.ProviderPrice{
 		"priced": {{Version: 1, Sheet: &price.Sheet{Rates: price.Rates{price.Input: 1e9}}}},
+		"tools":  {{Version: 2, Sheet: &price.Sheet{Rates: price.Rates{price.Input: 1e9}, FreeServerTool: true}}},
 	}}
 	for name, tt := range map[string]struct {
 		route  string
@@ -141,6 +142,10 @@ func TestProviderCostMayBeUnknown(t *testing.T) {
 		"no usage":            {"priced", event.Failed, price.Usage{}, settle.ProviderCost{Known: true, Version: 1}},
 		"no price":            {"other", event.Failed, price.Usage{Input: 2}, settle.ProviderCost{}},
 		"usage without price": {"priced", event.Failed, price.Usage{Output: 1}, settle.ProviderCost{}},
+		"tool without price":  {"priced", event.Failed, price.Usage{Input: 2, ServerToolRequests: 1}, settle.ProviderCost{}},
+		"tool that is free":   {"tools", event.Failed, price.Usage{Input: 2, ServerToolRequests: 1}, settle.ProviderCost{Known: true, Version: 2, Cost: 2000}},
+		"no service tier":     {"priced", event.Failed, price.Usage{Input: 2, ServiceTier: "flex"}, settle.ProviderCost{}},
+		"too much":            {"priced", event.Failed, price.Usage{Input: 1 << 62}, settle.ProviderCost{}},
 		"no route was called": {"", event.Failed, price.Usage{}, settle.ProviderCost{Known: true}},
 		"aborted":             {"", event.Aborted, price.Usage{}, settle.ProviderCost{}},
 	} {

@@ -146,6 +146,10 @@ func TestProviderPriceVersions(t *testing.T) {
 	with := func(member string) string {
 		return strings.Replace(sampleCatalog, "{provider: p, upstream_model: v,", "{provider: p, upstream_model: v, "+member, 1)
 	}
+	moved := func(toA, toB string) string {
+		return strings.NewReplacer("formats: [chat]}]}\n- {id: b", "formats: [chat]}"+toA+"]}\n- {id: b", "v, formats: [chat]}]", "v, formats: [chat]}"+toB+"]").Replace(sampleCatalog)
+	}
+	const priced, unpriced = ", {id: r, provider: p, upstream_model: w, formats: [chat], provider_price: {input: 3, output: 1}}", ", {id: r, provider: p, upstream_model: w, formats: [chat]}"
 	const cheap, dear = "provider_price: {input: 0.5, output: 1},", "provider_price: {input: 3, output: 1},"
 	for _, step := range []struct {
 		document string
@@ -161,6 +165,11 @@ func TestProviderPriceVersions(t *testing.T) {
 		{with(dear), []catalog.Action{catalog.Create}, []bool{true, true, false, true}},
 		{"currency: USD", []catalog.Action{catalog.Remove}, []bool{true, true, false, true, false}},
 		{sampleCatalog, nil, []bool{true, true, false, true, false}},
+		// A route that moves to another model has the price that it has there.
+		{moved(priced, ""), []catalog.Action{catalog.Create}, []bool{true, true, false, true, false, true}},
+		{moved("", priced), nil, []bool{true, true, false, true, false, true}},
+		{moved(unpriced, ""), []catalog.Action{catalog.Remove}, []bool{true, true, false, true, false, true, false}},
+		{moved(unpriced, ""), nil, []bool{true, true, false, true, false, true, false}},
 	} {
 		changes, _, err := apply(t.Context(), s, step.document)
 		storetest.Check(t, err)
