@@ -99,12 +99,43 @@ func (t *ServiceTier) MissingLines(s *Sheet) []Line {
 // MissingLength returns a length of input from which on the sheet has another price, and the service tier has not; zero if
 // there is none.
 func (t *ServiceTier) MissingLength(s *Sheet) int64 {
-	for _, long := range s.Tiers {
-		if !slices.ContainsFunc(t.Tiers, func(own Tier) bool { return own.AboveInput == long.AboveInput }) {
-			return long.AboveInput
+	for i := range s.Tiers {
+		if t.longTier(s.Tiers[i].AboveInput) == nil {
+			return s.Tiers[i].AboveInput
 		}
 	}
 	return 0
+}
+
+// MissingLongLines returns the lines that the sheet has a rate for above a length of input and the service tier has none, and the
+// length; zero if there are none. The rate for short inputs would apply in its place.
+func (t *ServiceTier) MissingLongLines(s *Sheet) (above int64, missing []Line) {
+	for i := range s.Tiers {
+		long := &s.Tiers[i]
+		own := t.longTier(long.AboveInput)
+		if own == nil {
+			continue
+		}
+		for _, k := range Kinds {
+			_, needed := long.Rates[k.Line]
+			if _, has := own.Rates[k.Line]; needed && !has {
+				missing = append(missing, k.Line)
+			}
+		}
+		if len(missing) > 0 {
+			return long.AboveInput, missing
+		}
+	}
+	return 0, nil
+}
+
+func (t *ServiceTier) longTier(above int64) *Tier {
+	for i := range t.Tiers {
+		if t.Tiers[i].AboveInput == above {
+			return &t.Tiers[i]
+		}
+	}
+	return nil
 }
 
 // validateServiceTiers returns everything that is wrong with the service tiers, joined.
@@ -124,6 +155,9 @@ func (s *Sheet) validateServiceTiers() error {
 		}
 		if above := t.MissingLength(s); above > 0 {
 			refuse(fmt.Errorf("it needs a tier above %d, as the default one has", above))
+		}
+		if above, missing := t.MissingLongLines(s); len(missing) > 0 {
+			refuse(fmt.Errorf("above %d it needs a rate for each line of the default tier, and has none for %v", above, missing))
 		}
 		if err := (&Sheet{Rates: t.Rates, Tiers: t.Tiers}).Validate(); err != nil {
 			refuse(err)

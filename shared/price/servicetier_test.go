@@ -87,11 +87,15 @@ func TestValidateRefusesIncompleteServiceTiers(t *testing.T) {
 	for want, change := range map[string]func(s *Sheet){
 		"none for [cached_input]": func(s *Sheet) { s.ServiceTiers[0].Rates = Rates{Input: 1, Output: 1} },
 		"tier above 100":          func(s *Sheet) { s.ServiceTiers[0].Tiers = nil },
-		"two prices":              func(s *Sheet) { s.ServiceTiers[0].Name = "priority" },
-		"names the default":       func(s *Sheet) { s.ServiceTiers[0].Name = "standard" },
-		"lower-case":              func(s *Sheet) { s.ServiceTiers[0].Name = "Flex" },
-		"is negative":             func(s *Sheet) { s.ServiceTiers[0].Rates[Output] = -1 },
-		"each line":               func(s *Sheet) { s.Rates, s.Images = nil, []UnitPrice{{}} },
+		"above 100 it needs a rate for each line of the default tier, and has none for [output]": func(s *Sheet) {
+			s.Tiers = []Tier{{AboveInput: 100, Rates: Rates{Input: 2_000_000, Output: 5_000_000}}}
+			s.ServiceTiers = s.ServiceTiers[:1]
+		},
+		"two prices":        func(s *Sheet) { s.ServiceTiers[0].Name = "priority" },
+		"names the default": func(s *Sheet) { s.ServiceTiers[0].Name = "standard" },
+		"lower-case":        func(s *Sheet) { s.ServiceTiers[0].Name = "Flex" },
+		"is negative":       func(s *Sheet) { s.ServiceTiers[0].Rates[Output] = -1 },
+		"each line":         func(s *Sheet) { s.Rates, s.Images = nil, []UnitPrice{{}} },
 	} {
 		s := tieredSheet
 		s.ServiceTiers = slices.Clone(s.ServiceTiers)

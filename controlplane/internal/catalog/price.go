@@ -101,6 +101,11 @@ func (b *builder) serviceTier(path string, e *PriceEntry, s *price.Sheet, i int)
 	if above := t.MissingLength(s); above > 0 {
 		b.refuse(true, path, "tiers", "need an entry above_input %d, because the default service tier has one", above)
 	}
+	above, missing := t.MissingLongLines(s)
+	for _, line := range missing {
+		at := slices.IndexFunc(t.Tiers, func(tier price.Tier) bool { return tier.AboveInput == above })
+		b.refuse(true, validation.Index(validation.Member(path, "tiers"), at), string(line), "is needed, because the default service tier has a price for it above %d", above)
+	}
 	return t
 }
 

@@ -178,10 +178,11 @@ models:
 - id: m
   type: text
   price:
-    {input: 1, cached_input: 1, output: 1, tiers: [{above_input: 5, input: 1}], service_tiers: [
+    {input: 1, cached_input: 1, output: 1, tiers: [{above_input: 5, input: 1, output: 1}], service_tiers: [
       {name: flex, input: 1, cached_input: 1, output: 1, tiers: [{above_input: 5, input: 2}]}, {name: default, input: 1, output: -1, tiers: [{above_input: 6, input: 1}]}, {name: flex}]}
 - {id: i, type: image, price: {input: 1, output: 1, images: [{price: 1}], service_tiers: [{name: flex, input: 1, output: 1}]}}`,
 			[]string{
+				"models[0].price.service_tiers[0].tiers[0].output",
 				"models[0].price.service_tiers[1].name", "models[0].price.service_tiers[1].cached_input", "models[0].price.service_tiers[1].output",
 				"models[0].price.service_tiers[1].tiers", "models[0].price.service_tiers[2].name", "models[0].price.service_tiers[2].input",
 				"models[0].price.service_tiers[2].cached_input", "models[0].price.service_tiers[2].output", "models[0].price.service_tiers[2].tiers",
