@@ -116,6 +116,16 @@ func (e *PriceEntry) sheet(t catalogkv.Type) (price.Sheet, error) {
 	return sheet, b.invalid.Err()
 }
 
+// ServiceTier returns the prices of a service tier, nil if there are none.
+func (e *PriceEntry) ServiceTier(name string) *ServiceTierEntry {
+	for i := range e.ServiceTiers {
+		if e.ServiceTiers[i].Name == name {
+			return &e.ServiceTiers[i]
+		}
+	}
+	return nil
+}
+
 // Check returns validation.Errors if the price is invalid or incomplete for a model of the type.
 func (e *PriceEntry) Check(t catalogkv.Type) error {
 	_, err := e.sheet(t)

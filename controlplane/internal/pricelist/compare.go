@@ -197,12 +197,20 @@ func merge(before, list *catalog.PriceEntry) (after catalog.PriceEntry, kept []s
 		}
 	}
 
-	text, err := json.Marshal(members)
-	if err == nil {
-		err = json.Unmarshal(text, &after)
+	decode(members, &after)
+	after.ServiceTiers = nil
+	for i := range list.ServiceTiers {
+		after.ServiceTiers = append(after.ServiceTiers, mergeTier(before, &list.ServiceTiers[i]))
 	}
-	if err != nil { // the prices are those of two valid documents
-		panic(err)
+	for i := range before.ServiceTiers {
+		t := &before.ServiceTiers[i]
+		if list.ServiceTier(t.Name) != nil {
+			continue
+		}
+		after.ServiceTiers = append(after.ServiceTiers, *t)
+		if slices.Contains(serviceTierNames, t.Name) {
+			kept = append(kept, "service_tiers "+t.Name)
+		}
 	}
 
 	for _, units := range []struct {
@@ -220,9 +228,41 @@ func merge(before, list *catalog.PriceEntry) (after catalog.PriceEntry, kept []s
 	return after, kept
 }
 
+// mergeTier returns the prices of a service tier of the list, with those that only the catalog has.
+func mergeTier(before *catalog.PriceEntry, list *catalog.ServiceTierEntry) (after catalog.ServiceTierEntry) {
+	members := membersOf(list)
+	if old := before.ServiceTier(list.Name); old != nil {
+		for name, value := range membersOf(old) {
+			if _, has := members[name]; !has {
+				members[name] = value
+			}
+		}
+	}
+	decode(members, &after)
+	return after
+}
+
+// decode reads the members of a price of two valid documents.
+func decode(members map[string]json.RawMessage, into any) {
+	text, err := json.Marshal(members)
+	if err == nil {
+		err = json.Unmarshal(text, into)
+	}
+	if err != nil {
+		panic(err)
+	}
+}
+
 // unusual returns warnings about prices that a mistake in the list would explain.
 func unusual(before, after *catalog.PriceEntry) []string {
 	old, now := amountsOf(&before.RateEntry), amountsOf(&after.RateEntry)
+	for at, into := range []map[string]catalog.Amount{old, now} {
+		for _, t := range [][]catalog.ServiceTierEntry{before.ServiceTiers, after.ServiceTiers}[at] {
+			for name, amount := range amountsOf(&t.RateEntry) {
+				into[t.Name+" "+name] = amount
+			}
+		}
+	}
 	for _, units := range [][2][]catalog.UnitEntry{{before.Images, after.Images}, {before.Seconds, after.Seconds}} {
 		for at, into := range []map[string]catalog.Amount{old, now} {
 			for _, u := range units[at] {
@@ -262,7 +302,7 @@ func amountsOf(e *catalog.RateEntry) map[string]catalog.Amount {
 	return amounts
 }
 
-func membersOf(e *catalog.PriceEntry) map[string]json.RawMessage {
+func membersOf(e any) map[string]json.RawMessage {
 	members := map[string]json.RawMessage{}
 	if err := json.Unmarshal([]byte(encode(e)), &members); err != nil { // encode returns an object
 		panic(err)

@@ -126,3 +126,70 @@ func TestHugeExponentsAreOmitted(t *testing.T) {
 		t.Errorf("got %+v, omitted %v", p.Document.Models, p.Omitted)
 	}
 }
+
+// The prices of a service tier are those of the list, which lacks some tiers and members.
+func TestServiceTiersOfTheListAndTheCatalogAreJoined(t *testing.T) {
+	t.Parallel()
+	const before = `
+currency: USD
+providers:
+- {id: openai, base_url: "https://api.openai.com", credentials: [{name: main}]}
+models:
+- id: m
+  type: text
+  price:
+    input: "1"
+    cached_input: "0.1"
+    output: "2"
+    service_tiers:
+    - {name: priority, input: "2", cached_input: "0.2", output: "4", reasoning: "5"}
+    - {name: flex, input: "0.5", cached_input: "0.05", output: "1"}
+    - {name: scale, input: "3", cached_input: "0.3", output: "6"}
+  routes: [{provider: openai, upstream_model: m, formats: [chat]}]
+`
+	members := `"litellm_provider": "openai", "mode": "chat", "input_cost_per_token": 1e-06, "output_cost_per_token": 2e-06, "cache_read_input_token_cost": 1e-07`
+	for _, tt := range []struct {
+		more    string
+		status  pricelist.Status
+		tiers   string // input, cached_input, output and reasoning of each
+		problem string
+	}{
+		{``, pricelist.Same, "", ""},
+		{
+			`, "input_cost_per_token_priority": 4e-06, "output_cost_per_token_priority": 4e-06, "cache_read_input_token_cost_priority": 4e-07`,
+			pricelist.Changed, "priority 4.00 0.40 4.00 5.00, flex 0.50 0.05 1.00 -, scale 3.00 0.30 6.00 -",
+			"The list has no price for service_tiers flex, so that of the catalog is kept. " +
+				"The price priority cached_input becomes twice as high or more. The price priority input becomes twice as high or more.",
+		},
+		{ // a tier of the catalog would lack the price for long inputs
+			`, "input_cost_per_token_above_200k_tokens": 2e-06`, pricelist.Refused, "", "service_tiers[0].tiers",
+		},
+	} {
+		var doc catalog.Document
+		if err := strict.YAML([]byte(before), &doc); err != nil {
+			t.Fatal(err)
+		}
+		c, err := read(t, []byte(`{"m": {`+members+tt.more+`}}`), pricelist.Options{}).Compare(&doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, texts := c.Models[0], []string{}
+		amount := func(a *catalog.Amount) string {
+			if a == nil {
+				return "-"
+			}
+			text, err := a.MarshalText()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(text)
+		}
+		for _, s := range got.After.ServiceTiers {
+			texts = append(texts, strings.Join([]string{s.Name, amount(s.Input), amount(s.CachedInput), amount(s.Output), amount(s.Reasoning)}, " "))
+		}
+		problem := strings.TrimSpace(got.Problem + strings.Join(got.Warnings, " "))
+		if got.Status != tt.status || strings.Join(texts, ", ") != tt.tiers || !strings.Contains(problem, tt.problem) || tt.problem == "" && problem != "" {
+			t.Errorf("%s: got %s, %q, %q", tt.more, got.Status, texts, problem)
+		}
+	}
+}

@@ -77,21 +77,29 @@ func (m *member) price() (catalog.PriceEntry, bool) {
 			m.reader.omit(m.name, "", "it has no input_cost_per_token or output_cost_per_token")
 			return e, false
 		}
+		m.serviceTiers(&e)
 	}
 
 	return e, true
 }
 
-// rates converts the prices per token whose names have a suffix. If a price cannot be represented, the entry is omitted:
-// otherwise another price would be charged.
-func (m *member) rates(e *catalog.RateEntry, suffix string) bool {
+// rates converts the prices per token whose names have one of some suffixes that mean the same. If a price cannot be represented,
+// the entry is omitted: otherwise another price would be charged.
+func (m *member) rates(e *catalog.RateEntry, suffixes ...string) bool {
 	for _, each := range rates(m.anthropic) {
-		amount, ok := m.amount(each.member+suffix, million)
-		if !ok {
-			return false
-		}
-		if amount != nil {
-			*each.rate(e) = amount
+		rate := each.rate(e)
+		for _, suffix := range suffixes {
+			amount, ok := m.amount(each.member+suffix, million)
+			if !ok {
+				return false
+			}
+			if amount != nil && *rate != nil && **rate != *amount {
+				m.reader.omit(m.name, each.member+suffix, "another member of the same meaning has another price")
+				return false
+			}
+			if amount != nil {
+				*rate = amount
+			}
 		}
 	}
 	return true
@@ -105,11 +113,7 @@ func (m *member) tiers(e *catalog.PriceEntry) bool {
 	found := map[int64]string{}
 	for name := range m.of {
 		if match := tierName.FindStringSubmatch(name); match != nil {
-			thousands, err := strconv.ParseInt(match[1], 10, 64)
-			if err != nil { // at most six digits
-				panic(err)
-			}
-			found[thousands*1000] = match[0]
+			found[thousands(match[1])] = match[0]
 		}
 	}
 
@@ -124,6 +128,73 @@ func (m *member) tiers(e *catalog.PriceEntry) bool {
 	}
 
 	return true
+}
+
+// serviceTierNames are the service tiers whose prices lists have, in members with this end.
+var serviceTierNames = []string{"priority", "flex"}
+
+// serviceTiers converts the prices of service tiers. One that is incomplete is left out: requests for it are refused, which is
+// better than a price for them that is too low.
+func (m *member) serviceTiers(e *catalog.PriceEntry) {
+	for _, name := range serviceTierNames {
+		t := catalog.ServiceTierEntry{Name: name}
+		if !m.serviceTier(&t) {
+			m.skip("_" + name)
+			continue
+		}
+		if t.RateEntry == (catalog.RateEntry{}) && t.Tiers == nil {
+			continue
+		}
+		with := *e
+		with.ServiceTiers = append(slices.Clip(e.ServiceTiers), t)
+		if err := with.Check(catalogkv.Text); err != nil {
+			m.reader.omit(m.name, "", "its prices of the service tier %s are incomplete: %v", name, err)
+			continue
+		}
+		e.ServiceTiers = with.ServiceTiers
+	}
+}
+
+// skip omits the members with a part in their names without a further reason.
+func (m *member) skip(part string) {
+	for name := range m.of {
+		m.read[name] = m.read[name] || strings.Contains(name, part)
+	}
+}
+
+// serviceTier converts the prices of a service tier, and those for long inputs in it, whose names have both ends in either order.
+func (m *member) serviceTier(t *catalog.ServiceTierEntry) bool {
+	end := "_" + t.Name
+	found := map[int64]string{}
+	for name := range m.of {
+		whole, in := strings.CutSuffix(name, end)
+		if match := tierName.FindStringSubmatch(whole); match != nil && (in || strings.HasSuffix(strings.TrimSuffix(name, match[0]), end)) {
+			found[thousands(match[1])] = match[0]
+		}
+	}
+
+	if !m.rates(&t.RateEntry, end) {
+		return false
+	}
+	for _, above := range slices.Sorted(maps.Keys(found)) {
+		long := catalog.TierEntry{AboveInput: above}
+		if !m.rates(&long.RateEntry, found[above]+end, end+found[above]) {
+			return false
+		}
+		if long.RateEntry != (catalog.RateEntry{}) {
+			t.Tiers = append(t.Tiers, long)
+		}
+	}
+	return true
+}
+
+// thousands returns the number of tokens for the digits of a tierName.
+func thousands(digits string) int64 {
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil { // at most six digits
+		panic(err)
+	}
+	return n * 1000
 }
 
 // unit converts the price of one image or second from the first member that exists.
@@ -237,8 +308,8 @@ func (m *member) rest() {
 // otherPrices has the reasons for prices that the gateway does not use, by a part of their names.
 var otherPrices = []struct{ part, reason string }{
 	{"_batches", "the gateway has no batch API"},
-	{"_priority", "prices of service tiers are not imported"},
-	{"_flex", "prices of service tiers are not imported"},
+	{"_priority", "no service tier of the gateway has such a price"},
+	{"_flex", "no service tier of the gateway has such a price"},
 	{"search_context", "the gateway refuses server tools that have no price in the catalog"},
 	{"_pixel", "images are priced by size and quality"},
 }
