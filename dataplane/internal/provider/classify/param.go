@@ -33,6 +33,9 @@ func paramRE(expr string) *expression {
 	return lazily(`(?i)` + expr)
 }
 
+// quotedValues are names in quotes that are no parameters: the values that would be accepted, and the tool of a call.
+var quotedValues = lazily(`(?i)\b(one of:?|(?:tool|function):?)(?:[\s,|(\[]*(?:or\s+)?` + quote + paramName + quote + `)+`)
+
 // paramPatterns are matched in order; the first name found is used.
 var paramPatterns = []paramPattern{
 	{matches: `Unknown name "x" at 'y'`, re: paramRE(`(?:unknown|unrecognized) name\W{0,3}` + quote + `(` + paramName + `)`)},
@@ -203,6 +206,7 @@ func paramInProse(text string) string {
 	if len(text) > maxProse {
 		text = text[:maxProse]
 	}
+	text = quotedValues.get().ReplaceAllString(text, "$1")
 	if name := namedWithValue(text); name != "" {
 		return name
 	}
