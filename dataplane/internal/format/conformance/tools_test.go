@@ -299,3 +299,29 @@ func TestRefusalsOfStoredDataSayWhatToDo(t *testing.T) {
 		}
 	}
 }
+
+// A refusal of a value names it, so that one sees which of the values of a list or of a default is meant.
+func TestRefusalsOfValuesNameTheValue(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		f                        catalogkv.Format
+		name, value, param, word string
+	}{
+		{catalogkv.Messages, "context_management", `{"edits":[{"type":"clear_thinking_20251015"},{"type":"compact_20260112"}]}`, "context_management.edits[1].type", "compact_20260112"},
+		{catalogkv.Messages, "speed", `"fast"`, "speed", "fast"},
+		{catalogkv.Messages, "inference_geo", `"us"`, "inference_geo", "us"},
+		{catalogkv.Responses, "service_tier", `"flex"`, "service_tier", "flex"},
+		{catalogkv.Chat, "service_tier", `"priority"`, "service_tier", "priority"},
+		{catalogkv.Images, "moderation", `"low"`, "moderation", "low"},
+		{catalogkv.Images, "output_format", `"svg"`, "output_format", "svg"},
+	} {
+		_, e := outgoing(t, tt.f, dialects[tt.f].Policy(), format.Rules{}, with(formats[tt.f], tt.name, tt.value))
+		if e == nil || e.Status != 400 || e.Code != apierr.UnsupportedValue || e.Param != tt.param || !strings.Contains(e.Message, `"`+tt.word+`"`) {
+			t.Errorf("%s %s %s: got %+v; want a refusal of %q in %s", tt.f, tt.name, tt.value, e, tt.word, tt.param)
+		}
+	}
+	_, e := outgoing(t, catalogkv.Messages, dialects[catalogkv.Messages].Policy(), format.Rules{}, with(formats[catalogkv.Messages], "speed", `"say: a secret"`))
+	if e == nil || e.Code != apierr.UnsupportedValue || strings.Contains(e.Message, "secret") {
+		t.Errorf("a sentence as a value: got %+v", e)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"modelgateway/dataplane/internal/admission"
+	"modelgateway/shared/apierr"
 	"modelgateway/shared/limit"
 	"modelgateway/shared/wire"
 )
@@ -34,5 +35,20 @@ func TestRefusalNamesTheLimit(t *testing.T) {
 		if h.Get("X-Limit-Scope") != string(scope) || h.Get("X-Limit-Id") != id || h.Get("X-Limit-Resets-At") != until {
 			t.Errorf("%s: got %v", want, h)
 		}
+	}
+}
+
+// A limit that leaves something is not reached: the client has to know what its request lacks.
+func TestRefusalSaysWhatTheRequestMayCostMoreThanTheLimitLeaves(t *testing.T) {
+	t.Parallel()
+	r := &admission.RefusedError{Decision: wire.Decision{Reason: wire.LimitSpent, Free: 1000}, Wanted: 201_000, KeyID: "key_1"}
+	got := NoUnits(r)
+	const want = "The spend limit of this API key leaves 0.000001, and this request may cost 0.000201. Ask for less output, or have the limit raised."
+	if got.Status != http.StatusForbidden || got.Code != apierr.SpendLimitExceeded || got.Message != want {
+		t.Errorf("got %d %s %q; want %q", got.Status, got.Code, got.Message, want)
+	}
+	r.Free = 0
+	if got := NoUnits(r); got.Message != "The spend limit of this API key is reached: 0.00 remains." {
+		t.Errorf("with nothing left: got %q", got.Message)
 	}
 }
