@@ -392,6 +392,13 @@ func TestMaintenanceIsSetAndEndedFromThePage(t *testing.T) {
 	w := setup(t)
 	w.catalog()
 	b := w.signedIn(bootstrapToken)
+	// What one opens again does not look like what is gone for good.
+	for _, path := range []string{"/console/models/example-small", "/console/providers/acme"} {
+		_, page := b.get(path)
+		if !strings.Contains(page, `"button" href="/console/maintenance/close?`) || !strings.Contains(page, `"button danger" href="`+path+`/delete"`) {
+			t.Errorf("%s: got %s; want only the deletion in red", path, page)
+		}
+	}
 	for _, query := range []string{"scope=model&id=example-small", "scope=provider&id=acme", "scope=system"} {
 		form := []string{"step", "do", "message", "back at noon"}
 		if query == "scope=system" {

@@ -228,6 +228,10 @@ func TestAccountIsSuspendedAndResumed(t *testing.T) {
 	a, _ := w.account("Example")
 	b := w.signedIn(bootstrapToken)
 	path := "/console/accounts/" + a.ID + "/suspend"
+	// Support looks for the answer that the form names.
+	if _, page := b.get(path); !strings.Contains(page, "Every request of its keys is refused with 401 invalid_api_key until the account is resumed") {
+		t.Errorf("the form does not say what clients get: %s", page)
+	}
 	for i, want := range []adminclient.AccountStatus{"suspended", "active"} {
 		if answer, page := b.fill(path, []string{"confirmation", "x"}[i], "Example"); answer.StatusCode != http.StatusSeeOther {
 			t.Fatalf("got %d %s", answer.StatusCode, page)
