@@ -163,3 +163,19 @@ func TestSecretsOfTheDocumentAreThoseThatItsInstallMounts(t *testing.T) {
 		}
 	}
 }
+
+// The values for production have what the page recommends: whoever begins with them finds out at the install, and not in an outage.
+func TestValuesForProductionHaveWhatThePageRecommends(t *testing.T) {
+	t.Parallel()
+	text := string(render(t, chartDir+"/examples/production.yaml"))
+	for _, want := range []string{
+		"monitor_url: http://nats-0.", "{port: 8222, protocol: TCP}", // gwctl doctor sees whether each server syncs
+		"keeps_commits: failover",                                                                    // or each restart of Postgres waits as after a loss
+		"base_url: https://admin.", "client_id: modelgateway-console", "host: \"admin.example.com\"", // people sign in
+		"runbook_url: https://", // an alert links to an address
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("they render no %q", want)
+		}
+	}
+}

@@ -123,3 +123,27 @@ func TestLogMessagesOfRunbooksExist(t *testing.T) {
 		t.Errorf("found only %d messages", found)
 	}
 }
+
+// TestCodesOfRunbooksExist: a table of a runbook that tells what to look at by code has codes that clients can get.
+func TestCodesOfRunbooksExist(t *testing.T) {
+	t.Parallel()
+	code, err := os.ReadFile(filepath.Join(root, "shared", "apierr", "apierr.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, row := regexp.MustCompile(`(?m)^\| code \|.*\n((?:\|.*\n)+)`), regexp.MustCompile("(?m)^\\| `?([a-z_]+)")
+	found := 0
+	for name, text := range runbookFiles(t) {
+		for _, rows := range table.FindAllStringSubmatch(text, -1) {
+			for _, m := range row.FindAllStringSubmatch(rows[1], -1) {
+				found++
+				if m[1] != "none" && !strings.Contains(string(code), `Code = "`+m[1]+`"`) {
+					t.Errorf("%s: no client gets the code %q", name, m[1])
+				}
+			}
+		}
+	}
+	if found < 3 {
+		t.Errorf("found only %d codes", found)
+	}
+}
