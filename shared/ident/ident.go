@@ -34,6 +34,7 @@ const (
 	Rotation    Kind = "rot"
 	Session     Kind = "ses"
 	LedgerCheck Kind = "chk"
+	Bill        Kind = "bil"
 )
 
 // UUID is an identifier without its kind.

@@ -1,7 +1,7 @@
 package providerbill
 
 import (
-	"fmt"
+	"errors"
 	"math/big"
 	"strconv"
 	"strings"
@@ -24,25 +24,34 @@ const (
 	maxExponent = 40
 )
 
+var (
+	errNoAmount = errors.New("must be a decimal such as 12.34")
+	errTooLarge = errors.New("is too large")
+)
+
 // parseAmount reads a decimal, which may have an exponent. Places below 1e-18 are rounded half up. The value is multiplied by ten to
 // the power of shift: -2 for an amount in cents.
 func parseAmount(text string, shift int) (Amount, error) {
 	mantissa, exponent, hasExponent := strings.Cut(strings.ToLower(strings.TrimSpace(text)), "e")
-	invalid := fmt.Errorf("%w: %q is no amount", ErrFormat, text)
-	power := shift
-	if hasExponent {
-		n, err := strconv.Atoi(exponent)
-		if err != nil || n > maxExponent || n < -maxExponent {
-			return Amount{}, invalid
-		}
-		power += n
-	}
-
 	unsigned := strings.TrimPrefix(strings.TrimPrefix(mantissa, "-"), "+")
 	whole, fraction, _ := strings.Cut(unsigned, ".")
 	digits := whole + fraction
 	if digits == "" || len(digits) > maxDigits || len(mantissa)-len(unsigned) > 1 || strings.Trim(digits, "0123456789") != "" {
-		return Amount{}, invalid
+		return Amount{}, errNoAmount
+	}
+
+	power := shift
+	if hasExponent {
+		n, err := strconv.Atoi(exponent)
+		switch {
+		case err != nil:
+			return Amount{}, errNoAmount
+		case strings.Trim(digits, "0") == "": // OpenAI writes zero as 0E-6176, too
+		case n > maxExponent || n < -maxExponent:
+			return Amount{}, errNoAmount
+		default:
+			power += n
+		}
 	}
 
 	n, _ := new(big.Int).SetString(digits, 10)
@@ -61,13 +70,18 @@ func parseAmount(text string, shift int) (Amount, error) {
 
 	nano, rest := new(big.Int).DivMod(n, big.NewInt(restPerNano), new(big.Int))
 	if !nano.IsInt64() {
-		return Amount{}, fmt.Errorf("%w: %q is too large an amount", ErrFormat, text)
+		return Amount{}, errTooLarge
 	}
 	return Amount{money.Nano(nano.Int64()), rest.Int64()}, nil
 }
 
 func tenTo(power int) *big.Int {
 	return new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(power)), nil)
+}
+
+// SumOf returns the amount of a sum of nano-units and a sum of rests.
+func SumOf(nano money.Nano, rests int64) Amount {
+	return Amount{nano + money.Nano(rests/restPerNano), rests % restPerNano}
 }
 
 // Add returns the sum, or money.ErrOverflow.
@@ -92,6 +106,9 @@ func (a Amount) Round() money.Nano {
 func step(text string, shift int) money.Nano {
 	mantissa, exponent, _ := strings.Cut(strings.ToLower(strings.TrimSpace(text)), "e")
 	power, _ := strconv.Atoi(exponent)
+	if strings.Trim(mantissa, "+-0.") == "" {
+		power = 0 // a zero says nothing with its exponent
+	}
 	_, fraction, _ := strings.Cut(mantissa, ".")
 	places := len(fraction) - power - shift
 	unit := money.Unit

@@ -1,23 +1,31 @@
 package providerbill
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"time"
+
+	"modelgateway/controlplane/internal/validation"
 )
 
 // page is a page of a report of OpenAI or Anthropic: buckets of a day each.
 type page struct {
-	Data []struct {
-		// StartTime is in Unix seconds, StartingAt in RFC 3339.
-		StartTime  int64    `json:"start_time"`
-		StartingAt string   `json:"starting_at"`
-		Results    []result `json:"results"`
-	} `json:"data"`
-	HasMore *bool `json:"has_more"`
+	Data    []bucket `json:"data"`
+	HasMore *bool    `json:"has_more"`
+}
+
+// bucket is a day of a report.
+type bucket struct {
+	// StartTime and EndTime are in Unix seconds, StartingAt and EndingAt in RFC 3339.
+	StartTime  int64    `json:"start_time"`
+	EndTime    int64    `json:"end_time"`
+	StartingAt string   `json:"starting_at"`
+	EndingAt   string   `json:"ending_at"`
+	Results    []result `json:"results"`
 }
 
 // result is a line of any of the reports.
@@ -29,7 +37,7 @@ type result struct {
 	Currency    string  `json:"currency"`
 	CostType    *string `json:"cost_type"`
 	WorkspaceID *string `json:"workspace_id"`
-	// LineItem is the model and what of it, such as "gpt-5, input".
+	// LineItem is the model and what of it, such as "gpt-5, input". Without a comma it is no model: a tool, or storage.
 	LineItem  *string `json:"line_item"`
 	ProjectID *string `json:"project_id"`
 	APIKeyID  *string `json:"api_key_id"`
@@ -40,48 +48,53 @@ type result struct {
 	OutputTokens     int64 `json:"output_tokens"`
 }
 
-// parseJSON reads the pages of a report, one after another.
-func parseJSON(in io.Reader) (*Bill, error) {
-	decoder := json.NewDecoder(in)
-	bill := &Bill{}
-	more := true
-	for n := 0; ; n++ {
+// readJSON reads the pages of a report, one after another.
+func (b *reading) readJSON(in io.Reader) error {
+	decoder := json.NewDecoder(&boundedReader{r: in, left: maxReport, leftOfRecord: maxReport})
+	more := false
+	for n := 1; ; n++ {
 		var p page
 		err := decoder.Decode(&p)
-		if errors.Is(err, io.EOF) && n > 0 {
+		if errors.Is(err, io.EOF) && n > 1 {
 			break
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrFormat, err)
+			return asInvalid(fmt.Sprintf("page %d", n), err)
 		}
 		if p.HasMore == nil {
-			return nil, fmt.Errorf("%w: page %d has no has_more", ErrFormat, n+1)
+			return validation.New(fmt.Sprintf("page %d", n), "has no has_more: it is no page of a report of costs or usage")
 		}
 		more = *p.HasMore
-		if err := bill.addPage(&p); err != nil {
-			return nil, err
+		if err := b.addPage(n, &p); err != nil {
+			return err
 		}
 	}
 	if more {
-		return nil, fmt.Errorf("%w: it ends before the last page", ErrFormat)
+		return validation.New(file, "ends before the last page: get the pages until has_more is false, and put them one after another")
 	}
-	if bill.Format == "" {
-		return nil, fmt.Errorf("%w: it has no line", ErrFormat)
-	}
-	return bill, nil
+	return nil
 }
 
-func (b *Bill) addPage(p *page) error {
-	for _, bucket := range p.Data {
-		at := time.Unix(bucket.StartTime, 0)
+func (b *reading) addPage(n int, p *page) error {
+	for i := range p.Data {
+		bucket := &p.Data[i]
+		place := fmt.Sprintf("page %d, data[%d]", n, i)
+		begins, until := time.Unix(bucket.StartTime, 0), time.Unix(bucket.EndTime, 0)
 		if bucket.StartingAt != "" {
-			var err error
-			if at, err = time.Parse(time.RFC3339, bucket.StartingAt); err != nil {
-				return fmt.Errorf("%w: %w", ErrFormat, err)
+			var err, errEnd error
+			begins, err = time.Parse(time.RFC3339, bucket.StartingAt)
+			until, errEnd = time.Parse(time.RFC3339, bucket.EndingAt)
+			if err = errors.Join(err, errEnd); err != nil {
+				return validation.New(place, "has starting_at or ending_at that is no time in RFC 3339")
 			}
 		}
-		for i := range bucket.Results {
-			if err := b.addResult(day(at), &bucket.Results[i]); err != nil {
+		if !until.After(begins) || until.Sub(begins) > 24*time.Hour {
+			return validation.New(place, "is no day: get the report with buckets of a day or less")
+		}
+		for k := range bucket.Results {
+			b.number++
+			b.at = fmt.Sprintf("%s.results[%d]", place, k)
+			if err := b.addResult(dayOf(begins, b.zone), until, &bucket.Results[k]); err != nil {
 				return err
 			}
 		}
@@ -89,7 +102,7 @@ func (b *Bill) addPage(p *page) error {
 	return nil
 }
 
-func (b *Bill) addResult(on time.Time, r *result) error {
+func (b *reading) addResult(on, until time.Time, r *result) error {
 	format := OpenAICosts
 	switch {
 	case r.Object == "organization.costs.result":
@@ -98,78 +111,73 @@ func (b *Bill) addResult(on time.Time, r *result) error {
 	case r.Object == "" && len(r.Amount) > 0:
 		format = AnthropicCost
 	default:
-		return fmt.Errorf("%w: %q is not a kind of line", ErrFormat, r.Object)
+		return validation.New(b.place("object"), "%.40q is no kind of line", r.Object)
 	}
 	if b.Format != "" && b.Format != format {
-		return fmt.Errorf("%w: it has lines of two reports", ErrFormat)
+		return validation.New(b.place(""), "is of the report %s, but lines before are of %s", format, b.Format)
 	}
 
 	b.Format = format
 	switch format {
 	case OpenAIUsage:
-		return b.addUsage(on, r)
+		return b.addUsage(on, until, r)
 	case OpenAICosts:
-		return b.addOpenAICost(on, r)
+		return b.addOpenAICost(on, until, r)
 	default:
-		return b.addAnthropicCost(on, r)
+		return b.addAnthropicCost(on, until, r)
 	}
 }
 
-func (b *Bill) addUsage(on time.Time, r *result) error {
-	if min(r.NumModelRequests, r.InputTokens, r.OutputTokens) < 0 {
-		return fmt.Errorf("%w: a count is negative", ErrFormat)
-	}
-	credential := value(r.APIKeyID)
-	if credential == "" {
-		credential = value(r.ProjectID)
-	}
-	return b.add(&Line{
+func (b *reading) addUsage(on, until time.Time, r *result) error {
+	return b.addLine(&Line{
 		Day:        on,
 		Model:      value(r.Model),
-		Credential: credential,
+		Credential: cmp.Or(value(r.APIKeyID), value(r.ProjectID)),
 		Requests:   r.NumModelRequests,
 		Input:      r.InputTokens,
 		Output:     r.OutputTokens,
-	})
+	}, until)
 }
 
-func (b *Bill) addOpenAICost(on time.Time, r *result) error {
+func (b *reading) addOpenAICost(on, until time.Time, r *result) error {
 	var amount struct {
 		Value    json.Number `json:"value"`
 		Currency string      `json:"currency"`
 	}
 	if err := json.Unmarshal(r.Amount, &amount); err != nil {
-		return fmt.Errorf("%w: %w", ErrFormat, err)
+		return validation.New(b.place("amount"), "must have a value and a currency")
 	}
-	model, _, _ := strings.Cut(value(r.LineItem), ",")
-	return b.addCharge(on, amount.Value.String(), 0, amount.Currency, model, value(r.ProjectID))
+	model, _, isModel := strings.Cut(value(r.LineItem), ",")
+	if !isModel {
+		model = ""
+	}
+	return b.addCharge(on, until, "amount.value", amount.Value.String(), 0, amount.Currency, model, value(r.ProjectID))
 }
 
-func (b *Bill) addAnthropicCost(on time.Time, r *result) error {
+func (b *reading) addAnthropicCost(on, until time.Time, r *result) error {
 	var cents string
 	if err := json.Unmarshal(r.Amount, &cents); err != nil {
-		return fmt.Errorf("%w: %w", ErrFormat, err)
+		return validation.New(b.place("amount"), "must be a decimal of cents in quotes")
 	}
 	const fromCents = -2
-	return b.addCharge(on, cents, fromCents, r.Currency, value(r.Model), value(r.WorkspaceID))
+	return b.addCharge(on, until, "amount", cents, fromCents, r.Currency, value(r.Model), value(r.WorkspaceID))
 }
 
 // addCharge adds a line with an amount.
-func (b *Bill) addCharge(on time.Time, text string, shift int, currency, model, credential string) error {
-	amount, err := parseAmount(text, shift)
+func (b *reading) addCharge(on, until time.Time, member, text string, shift int, currency, model, credential string) error {
+	amount, err := b.amount(member, text, shift)
 	if err != nil {
 		return err
 	}
-	b.setStep(step(text, shift))
 	if err := b.setCurrency(currency); err != nil {
 		return err
 	}
-	return b.add(&Line{
+	return b.addLine(&Line{
 		Day:        on,
 		Model:      strings.TrimSpace(model),
 		Credential: credential,
 		Amount:     amount,
-	})
+	}, until)
 }
 
 func value(p *string) string {

@@ -1,0 +1,303 @@
+package providerbill
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"modelgateway/controlplane/internal/validation"
+)
+
+// The bounds of a bill. A report in JSON is held in memory page by page, a table row by row.
+const (
+	// MaxFile bounds the file as it is sent, in bytes.
+	MaxFile = 64 << 20
+	// maxText, maxReport and maxRecord bound what is unpacked: all of it, a report in JSON, and a row of a table.
+	maxText   = 1 << 30
+	maxReport = 32 << 20
+	maxRecord = 1 << 20
+	// maxLines bounds the lines for usage, maxGroups how many different days, models and credentials they are about.
+	maxLines  = 3_000_000
+	maxGroups = 50_000
+	// maxDays bounds the days from the first to the last line.
+	maxDays = 400
+	// maxCount bounds a count of a line, so that the sum of all lines is exact.
+	maxCount = 1 << 40
+	// maxName bounds a name in a line, in bytes.
+	maxName = 300
+)
+
+// file names the whole file in an error.
+const file = "file"
+
+// Hash returns the SHA-256 of the content of a file: of what is unpacked, so that the same bill is the same whether it was packed or
+// not.
+func Hash(r io.Reader) ([sha256.Size]byte, error) {
+	text, err := unpack(r, maxText)
+	if err != nil {
+		return [sha256.Size]byte{}, err
+	}
+	hash := sha256.New()
+	if _, err := io.Copy(hash, text); err != nil {
+		return [sha256.Size]byte{}, asInvalid(file, err)
+	}
+	return [sha256.Size]byte(hash.Sum(nil)), nil
+}
+
+// unpack returns the content of a file, and an error after a number of bytes.
+func unpack(r io.Reader, limit int64) (io.Reader, error) {
+	in := bufio.NewReader(r)
+	if head, err := in.Peek(2); err != nil || head[0] != 0x1f || head[1] != 0x8b {
+		return &boundedReader{r: in, left: limit, leftOfRecord: limit}, nil
+	}
+	unpacked, err := gzip.NewReader(in)
+	if err != nil {
+		return nil, asInvalid(file, err)
+	}
+	return &boundedReader{r: unpacked, left: limit, leftOfRecord: limit}, nil
+}
+
+// Read reads a bill and passes each line for usage on. Its format is known by its content; it may be packed with gzip. Days and times
+// without a zone are of the given one. What is wrong with the file is a validation error with its place.
+func Read(r io.Reader, zone *time.Location, add func(*Line) error) (*Content, error) {
+	text, err := unpack(r, maxText)
+	if err != nil {
+		return nil, err
+	}
+	in := bufio.NewReader(text)
+	if err := known(in); err != nil {
+		return nil, err
+	}
+
+	bill := &reading{
+		Content: &Content{Unit: Money},
+		zone:    zone,
+		add:     add,
+		groups:  map[group]struct{}{},
+	}
+	if head, _ := in.Peek(1 << 10); bytes.HasPrefix(bytes.TrimLeft(head, " \t\r\n"), []byte("{")) {
+		err = bill.readJSON(in)
+	} else {
+		err = bill.readCSV(in)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return bill.Content, bill.end()
+}
+
+// known skips a byte order mark, and refuses files that are often taken for bills.
+func known(in *bufio.Reader) error {
+	const byteOrderMark = "\ufeff"
+	if head, err := in.Peek(len(byteOrderMark)); err == nil && string(head) == byteOrderMark {
+		_, _ = in.Discard(len(byteOrderMark))
+	}
+
+	head, err := in.Peek(4)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return asInvalid(file, err)
+	}
+	for start, name := range map[string]string{
+		"PAR1": "is Parquet", "PK\x03\x04": "is a ZIP archive or a workbook", "%PDF": "is a PDF",
+		"\xff\xfe": "is UTF-16", "\xfe\xff": "is UTF-16", "<": "is HTML or XML",
+	} {
+		if strings.HasPrefix(string(head), start) {
+			return validation.New(file, "%s: export the bill as CSV or JSON in UTF-8", name)
+		}
+	}
+	if len(head) == 0 {
+		return validation.New(file, "is empty")
+	}
+	return nil
+}
+
+// reading is a bill while it is read.
+type reading struct {
+	*Content
+	zone *time.Location
+	add  func(*Line) error
+	// magnitude is the sum of all amounts without their signs, so that no sum of some of them can overflow.
+	magnitude Amount
+	groups    map[group]struct{}
+	// hasCounts and hasAmounts report whether there are such lines.
+	hasCounts, hasAmounts bool
+	// number is that of the present line, and at its place in a report.
+	number int64
+	at     string
+}
+
+// end checks the bill as a whole.
+func (b *reading) end() error {
+	if b.Lines == 0 {
+		return validation.New(file, "has no line for usage")
+	}
+	if b.Format == OpenAIUsage || (b.hasCounts && !b.hasAmounts) {
+		b.Unit = Tokens
+	}
+	if b.LastDay.Sub(b.FirstDay) >= maxDays*24*time.Hour {
+		return validation.New(file, "is about the days from %s to %s; a bill may have %d days",
+			b.FirstDay.Format(time.DateOnly), b.LastDay.Format(time.DateOnly), maxDays)
+	}
+	return nil
+}
+
+// place names the present line in an error.
+func (b *reading) place(member string) string {
+	if b.at != "" {
+		return validation.Member(b.at, member)
+	}
+	if member == "" {
+		return fmt.Sprintf("line %d", b.number)
+	}
+	return fmt.Sprintf("line %d, %s", b.number, member)
+}
+
+// addLine passes a line on. end is when it ends.
+func (b *reading) addLine(line *Line, end time.Time) error {
+	if line.Amount.Nano < 0 && line.Model == "" && line.RequestID == "" { // a credit or a discount
+		return b.addOther(line.Amount)
+	}
+	if b.Lines == maxLines {
+		return validation.New(file, "has more than %d lines", maxLines)
+	}
+	line.Number = b.number
+	for member, text := range map[string]string{"model": line.Model, "credential": line.Credential, "request id": line.RequestID} {
+		if problem := unusable(text, maxName); problem != "" {
+			return validation.New(b.place(member), "%s", problem)
+		}
+	}
+	if day := line.Day; day.Year() < 2000 || day.Year() > 2200 {
+		return validation.New(b.place("day"), "must be in the years 2000 to 2200")
+	}
+	if max(line.Requests, line.Input, line.Output) > maxCount || min(line.Requests, line.Input, line.Output) < 0 {
+		return validation.New(b.place("counts"), "must be 0 to %d", int64(maxCount))
+	}
+
+	b.groups[group{line.Day, line.Model, line.Credential}] = struct{}{}
+	if len(b.groups) > maxGroups {
+		return validation.New(file, "is about more than %d different days, models and credentials", maxGroups)
+	}
+
+	var err error
+	if b.Billed, err = b.Billed.Add(line.Amount); err != nil {
+		return validation.New(b.place("amount"), "makes the sum too large")
+	}
+	if b.Lines++; b.Lines == 1 || line.Day.Before(b.FirstDay) {
+		b.FirstDay = line.Day
+	}
+	if line.Day.After(b.LastDay) {
+		b.LastDay = line.Day
+	}
+	if end.After(b.EndsAt) {
+		b.EndsAt = end
+	}
+	if line.RequestID != "" {
+		b.WithRequest++
+	}
+	b.hasCounts = b.hasCounts || line.Input+line.Output > 0
+	return b.add(line)
+}
+
+// amount reads the amount of the present line.
+func (b *reading) amount(member, text string, shift int) (Amount, error) {
+	amount, err := parseAmount(text, shift)
+	if err != nil {
+		return amount, validation.New(b.place(member), "%v", err)
+	}
+
+	magnitude := amount
+	if magnitude.Nano < 0 {
+		magnitude = Amount{Nano: max(-magnitude.Nano, 0)} // at least as large, as the rest counts upwards
+	}
+	if b.magnitude, err = b.magnitude.Add(magnitude); err != nil || amount.Nano == -1<<63 {
+		return amount, validation.New(b.place(member), "makes the sum too large")
+	}
+
+	b.hasAmounts = true
+	if unit := step(text, shift); b.Step == 0 || unit < b.Step {
+		b.Step = unit
+	}
+	return amount, nil
+}
+
+// addOther counts what is no charge for usage.
+func (b *reading) addOther(amount Amount) error {
+	var err error
+	if b.Other, err = b.Other.Add(amount); err != nil {
+		return validation.New(b.place("amount"), "makes the sum too large")
+	}
+	return nil
+}
+
+// setCurrency notes the currency of a line. A bill has one.
+func (b *reading) setCurrency(code string) error {
+	code = strings.ToUpper(strings.TrimSpace(code))
+	switch {
+	case code == "" || code == b.Currency:
+	case len(code) != 3 || strings.Trim(code, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "":
+		return validation.New(b.place("currency"), "must be a code such as USD")
+	case b.Currency == "":
+		b.Currency = code
+	default:
+		return validation.New(b.place("currency"), "is %s, but lines before are in %s: import a file for each currency", code, b.Currency)
+	}
+	return nil
+}
+
+// unusable returns why a text is no name; empty if it is one. Control characters could act on a terminal.
+func unusable(text string, limit int) string {
+	switch {
+	case len(text) > limit:
+		return fmt.Sprintf("is longer than %d bytes", limit)
+	case !utf8.ValidString(text):
+		return "is not UTF-8"
+	case strings.ContainsFunc(text, unicode.IsControl):
+		return "has a control character"
+	}
+	return ""
+}
+
+// dayOf returns the day of a time in a zone, as midnight of UTC.
+func dayOf(at time.Time, zone *time.Location) time.Time {
+	y, m, d := at.In(zone).Date()
+	return time.Date(y, m, d, 0, 0, 0, 0, time.UTC)
+}
+
+// endOf returns when a day ends in a zone.
+func endOf(day time.Time, zone *time.Location) time.Time {
+	return time.Date(day.Year(), day.Month(), day.Day()+1, 0, 0, 0, 0, zone)
+}
+
+var errTooLong = errors.New("the file, or a row of it, is too long")
+
+// boundedReader returns an error after a number of bytes, or of bytes since the last record.
+type boundedReader struct {
+	r                  io.Reader
+	left, leftOfRecord int64
+}
+
+func (b *boundedReader) Read(p []byte) (int, error) {
+	n, err := b.r.Read(p)
+	b.left -= int64(n)
+	b.leftOfRecord -= int64(n)
+	if b.left < 0 || b.leftOfRecord < 0 {
+		return 0, errTooLong
+	}
+	return n, err
+}
+
+// asInvalid returns what is wrong with the file at a place.
+func asInvalid(place string, err error) error {
+	if _, is := validation.As(err); is || err == nil {
+		return err
+	}
+	return validation.New(place, "cannot be read: %v", err)
+}
