@@ -112,7 +112,7 @@ test/repeat: ## the short tier REPEAT times beside four busy loops, each time wi
 
 # What is slow, plays faults on the real clock or concerns tools and packages. CONTRIBUTING.md says which change needs what.
 .PHONY: test/long
-test/long: test/stack test/browser test/hours test/errors chaos outages test/observe test/delivery test/clients sim/long sim/mutations ## the long tier: everything else (hours)
+test/long: test/stack test/browser test/bills test/hours test/errors chaos outages test/observe test/delivery test/clients sim/long sim/mutations ## the long tier: everything else (hours)
 
 .PHONY: test/stack
 test/stack: $(BUILT)/withpostgres ## the public contract and the admin API on a stack, with the tests that the short tier leaves out
@@ -122,6 +122,10 @@ test/stack: $(BUILT)/withpostgres ## the public contract and the admin API on a 
 test/browser: ## the whole console in Chromium: sign-in, policy, accessibility, keyboard, without JavaScript, weight, pictures
 	@$(with_browser)
 	@LONG=1 $(gotest) -v ./scripts/e2e/browser
+
+.PHONY: test/bills
+test/bills: $(BUILT)/withpostgres ## a month of a million requests is compared with the bill of its provider
+	@LONG=1 $(BUILT)/withpostgres go test -count=1 -v -run 'OfAMillionRequests' ./controlplane/internal/postgres/billstore
 
 # With a fake clock, and without the race detector, which makes four hours long.
 .PHONY: test/hours

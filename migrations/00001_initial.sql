@@ -649,6 +649,82 @@ begin
 end $$;
 -- +goose StatementEnd
 
+---- bills of providers: they are compared with usage records, and nothing depends on them
+
+create table provider_bills (
+    id uuid primary key,
+    -- of the unpacked content: a file is imported once
+    sha256 bytea not null unique,
+    name text not null,
+    -- no reference: a bill outlives the catalog entry of its provider
+    provider text not null,
+    format text not null,
+    -- the gateway's credential that it is about, or pairs of the bill's name and the gateway's; empty if it names them
+    credential text not null,
+    time_zone text not null,
+    -- what is compared: amounts, or the tokens of an export without amounts
+    unit text not null check (unit in ('money', 'tokens')),
+    -- empty if the file names none
+    currency text not null,
+    first_day date not null,
+    last_day date not null,
+    ends_at timestamptz not null,
+    lines bigint not null,
+    with_request bigint not null,
+    billed bigint not null,
+    -- taxes, fees, credits: what is no charge for usage
+    other bigint not null,
+    -- the smallest unit that an amount shows, in nano-units; 0 if there is none
+    step bigint not null,
+    imported_at timestamptz not null,
+    imported_by text not null,
+    accepted_at timestamptz,
+    accepted_by text not null default '',
+    accepted_as text not null default '',
+    -- the result of the last comparison; parts are objects with kind, over, under and count
+    compared_at timestamptz,
+    compared_billed bigint not null default 0,
+    recorded bigint not null default 0,
+    calls bigint not null default 0,
+    open_amount bigint not null default 0,
+    by_model boolean not null default true,
+    by_credential boolean not null default true,
+    parts jsonb not null default '[]'
+);
+
+-- No reference to the bill: checking a million of them takes longer than to write the lines. Both are written and removed together.
+create table provider_bill_lines (
+    bill_id uuid not null,
+    number bigint not null,
+    day date not null,
+    model text not null,
+    credential text not null,
+    request_id text not null,
+    -- the amount in nano-units, and the rest in 1e-18 of the currency unit; tokens of an export without amounts
+    amount bigint not null,
+    rest bigint not null check (rest between 0 and 999999999),
+    requests bigint not null,
+    input bigint not null,
+    output bigint not null,
+    primary key (bill_id, number)
+);
+
+create table provider_bill_differences (
+    bill_id uuid not null references provider_bills (id) on delete cascade,
+    number bigint not null,
+    day date not null,
+    model text not null,
+    credential text not null,
+    billed bigint not null,
+    recorded bigint not null,
+    lines bigint not null,
+    calls bigint not null,
+    open_amount bigint not null,
+    parts jsonb not null,
+    primary key (bill_id, number)
+);
+create index provider_bill_differences_open_idx on provider_bill_differences (bill_id, open_amount desc, number);
+
 ---- roll-ups of usage records, which outlive them
 
 create table usage_daily (
@@ -1334,7 +1410,7 @@ drop table traffic_coverage, traffic_minutes, traffic_hours, traffic_refusals, c
     webhook_deliveries, webhook_events, webhook_secrets, webhook_endpoints, outbox, video_jobs, model_grants, provider_prices, routes, scheduled_prices,
     model_prices, models, provider_credentials, providers, quarantine, ledger_check_sums, ledger_check_state, ledger_checks, usage_daily_models, usage_weekly;
 drop function update_rollups(usage_daily[]);
-drop table usage_daily, usage_months, usage_records, credits, ledger_entries, ledger_transactions, lease_responses, leases, proxy_sessions, pools, limits,
+drop table provider_bill_differences, provider_bill_lines, provider_bills, usage_daily, usage_months, usage_records, credits, ledger_entries, ledger_transactions, lease_responses, leases, proxy_sessions, pools, limits,
     key_changes, key_hashes, api_keys, projects, accounts, settings, cluster_state;
 drop function remove_archived_audit(bigint), check_audit_archived(), gen_delivery_id(), drop_usage_month(date), close_usage_month(date), usage_kept_from(), usage_highest(),
     usage_lowest(), ensure_usage_partitions(timestamptz, timestamptz), check_ledger_sums(), reject_unrevoke(), oldest_transaction(), oldest_writer(),

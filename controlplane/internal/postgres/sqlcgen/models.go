@@ -347,6 +347,67 @@ type Provider struct {
 	UpdatedAt time.Time
 }
 
+type ProviderBill struct {
+	ID             ident.UUID
+	Sha256         []byte
+	Name           string
+	Provider       string
+	Format         string
+	Credential     string
+	TimeZone       string
+	Unit           string
+	Currency       string
+	FirstDay       pgtype.Date
+	LastDay        pgtype.Date
+	EndsAt         time.Time
+	Lines          int64
+	WithRequest    int64
+	Billed         int64
+	Other          int64
+	Step           int64
+	ImportedAt     time.Time
+	ImportedBy     string
+	AcceptedAt     *time.Time
+	AcceptedBy     string
+	AcceptedAs     string
+	ComparedAt     *time.Time
+	ComparedBilled int64
+	Recorded       int64
+	Calls          int64
+	OpenAmount     int64
+	ByModel        bool
+	ByCredential   bool
+	Parts          []byte
+}
+
+type ProviderBillDifference struct {
+	BillID     ident.UUID
+	Number     int64
+	Day        pgtype.Date
+	Model      string
+	Credential string
+	Billed     int64
+	Recorded   int64
+	Lines      int64
+	Calls      int64
+	OpenAmount int64
+	Parts      []byte
+}
+
+type ProviderBillLine struct {
+	BillID     ident.UUID
+	Number     int64
+	Day        pgtype.Date
+	Model      string
+	Credential string
+	RequestID  string
+	Amount     int64
+	Rest       int64
+	Requests   int64
+	Input      int64
+	Output     int64
+}
+
 type ProviderCredential struct {
 	ID                   string
 	ProviderID           string
