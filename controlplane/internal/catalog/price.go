@@ -104,7 +104,8 @@ func (b *builder) serviceTier(path string, e *PriceEntry, s *price.Sheet, i int)
 	above, missing := t.MissingLongLines(s)
 	for _, line := range missing {
 		at := slices.IndexFunc(t.Tiers, func(tier price.Tier) bool { return tier.AboveInput == above })
-		b.refuse(true, validation.Index(validation.Member(path, "tiers"), at), string(line), "is needed, because the default service tier has a price for it above %d", above)
+		b.refuse(true, validation.Index(validation.Member(path, "tiers"), at), string(line),
+			"is needed, because the default service tier has a price for it above %d", above)
 	}
 	return t
 }

@@ -17,8 +17,8 @@ func (t *tool) catalogImport() *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 		Long: "Convert a public price list, a JSON file in the format of LiteLLM's model_prices_and_context_window.json, to a catalog " +
 			"for review.\n" +
-			"Prices are exact to the last digit; those of the service tiers priority and flex are converted, too. Entries that cannot be converted are listed with the reason at the end of the " +
-			"output. Nothing is sent to a server.",
+			"Prices are exact to the last digit; those of the service tiers priority and flex are converted, too. Entries " +
+			"that cannot be converted are listed with the reason at the end of the output. Nothing is sent to a server.",
 		Example: "  gwctl catalog import-prices prices.json --provider openai --model 'example-*' --markup 20% > proposal.yaml",
 		RunE: func(_ *cobra.Command, args []string) error {
 			var err error

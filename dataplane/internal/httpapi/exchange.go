@@ -14,7 +14,7 @@ import (
 
 	"modelgateway/dataplane/internal/auth"
 	"modelgateway/dataplane/internal/httpapi/clientconn"
-	"modelgateway/dataplane/internal/httpapi/meter"
+	"modelgateway/dataplane/internal/httpapi/finished"
 	"modelgateway/dataplane/internal/httpapi/refused"
 	"modelgateway/dataplane/internal/httpapi/tracing"
 	"modelgateway/dataplane/internal/turns"
@@ -229,121 +229,65 @@ func (s *Server) finishExchange(x *exchange) {
 	}
 }
 
-// The outcomes of a request, in the metrics and in the access log. A request is refused if the client has to change
-// something: the request, the key, the balance or the rate.
-const (
-	outcomeCompleted  = "completed"
-	outcomeFailed     = "failed"
-	outcomeClientGone = "client_gone"
-	outcomeRefused    = "refused"
-	// outcomeMaintenance: an operator has closed what the request was for.
-	outcomeMaintenance = "maintenance"
-)
-
 // outcome tells how a request ended. The status of an answer that has begun cannot tell it.
 func (x *exchange) outcome() string {
 	switch {
 	case x.status == errClientGone.Status, x.end == endClientGone, errors.Is(x.failure, errSlowClient):
-		return outcomeClientGone
+		return finished.ClientGone
 	case x.truncated && x.request.Context().Err() != nil:
-		return outcomeClientGone
+		return finished.ClientGone
 	case x.end == endRevoked:
-		return outcomeRefused
+		return finished.Refused
 	case errors.Is(x.failure, refused.ErrMaintenance):
-		return outcomeMaintenance
+		return finished.Maintenance
 	case x.truncated, x.end != "" && x.end != endCompleted, x.status >= http.StatusInternalServerError:
-		return outcomeFailed
+		return finished.Failed
 	case x.status >= http.StatusBadRequest:
-		return outcomeRefused
+		return finished.Refused
 	default:
-		return outcomeCompleted
+		return finished.Completed
 	}
 }
 
-// record writes the access log line of a request and its metrics.
+// record writes the access log line of a request, its metrics, and what operators see of it.
 func (s *Server) record(x *exchange) {
 	now := time.Now()
-	took := now.Sub(x.started)
-	outcome, level := x.outcome(), slog.LevelInfo
-	s.Metrics.RecordRequest(&meter.Request{
-		Endpoint: x.endpoint,
-		Model:    x.model,
-		Status:   x.status,
-		Code:     x.code,
-		Outcome:  outcome,
-		End:      x.end,
-		Provider: x.provider,
-		Route:    x.route,
-		Took:     took,
-		Upstream: x.upstream,
-	})
-
-	if outcome == outcomeFailed {
-		level = slog.LevelWarn
+	q := finished.Request{
+		ID:        x.id,
+		TraceID:   x.trace.ID(),
+		Method:    x.method,
+		Endpoint:  x.endpoint,
+		Model:     x.model,
+		Stream:    x.stream,
+		Provider:  x.provider,
+		Route:     x.route,
+		Attempts:  x.attempts,
+		Usage:     x.usage,
+		Status:    x.status,
+		Code:      x.code,
+		Outcome:   x.outcome(),
+		End:       x.end,
+		Err:       x.failure,
+		At:        now,
+		Took:      now.Sub(x.started),
+		FirstByte: x.firstByte,
+		Upstream:  x.upstream,
 	}
-	if x.status >= http.StatusBadRequest {
-		s.countRefusal(x, outcome, now)
+	if x.key != nil {
+		q.AccountID, q.KeyID = x.key.AccountID, x.key.KeyID
+	}
+
+	s.Metrics.RecordRequest(&q)
+	if refusal, ok := q.Refusal(); ok {
+		s.Refusals.Record(now, &refusal)
 	}
 	if open := s.Tails.Open(); open != nil {
-		open.Offer(x.line(now, outcome))
+		open.Offer(q.Line())
+	}
+	if x.trace != nil {
+		x.trace.End(&q)
 	}
 
 	var room [22]slog.Attr
-	attrs := append(
-		room[:0],
-		slog.String("request_id", x.id),
-		slog.String("method", x.method),
-		slog.String("endpoint", x.endpoint),
-		slog.Int("status", x.status),
-		slog.String("outcome", outcome),
-		slog.Int64("duration_us", took.Microseconds()),
-	)
-	if x.trace != nil {
-		x.trace.End(&tracing.Result{
-			ID:        x.id,
-			Method:    x.method,
-			Endpoint:  x.endpoint,
-			Code:      string(x.code),
-			Outcome:   outcome,
-			Model:     x.model,
-			Status:    x.status,
-			Attempts:  x.attempts,
-			Failed:    outcome == outcomeFailed,
-			FirstByte: x.firstByte,
-			Usage:     x.usage,
-		})
-		attrs = append(attrs, slog.String("trace_id", x.trace.ID()))
-	}
-
-	if x.key != nil {
-		attrs = append(attrs, slog.String("account_id", x.key.AccountID), slog.String("key_id", x.key.KeyID))
-	}
-	if x.model != "" {
-		attrs = append(attrs, slog.String("model", x.model), slog.Bool("stream", x.stream))
-	}
-
-	if x.provider != "" {
-		attrs = append(attrs, slog.String("provider", x.provider), slog.String("route", x.route), slog.Int("attempts", x.attempts),
-			slog.Int64("upstream_us", x.upstream.Microseconds()), slog.Int64("first_byte_us", x.firstByte.Microseconds()))
-	}
-
-	if e := x.usage; e != nil {
-		attrs = append(
-			attrs,
-			slog.Int64("input_tokens", e.Usage.TotalInput()),
-			slog.Int64("output_tokens", e.Usage.Output),
-			slog.Int64("cost_nano", int64(e.Cost)),
-		)
-	}
-	if x.code != "" {
-		attrs = append(attrs, slog.String("code", string(x.code)))
-	}
-	if x.end != "" {
-		attrs = append(attrs, slog.String("end", x.end))
-	}
-	if x.failure != nil {
-		attrs = append(attrs, slog.String("error", x.failure.Error()))
-	}
-
-	s.Access.Line(level, now, "request", attrs)
+	s.Access.Line(q.Level(), now, "request", q.AppendAttributes(room[:0]))
 }

@@ -34,7 +34,8 @@ func (r *relay) usage(complete bool) (price.Usage, usagereport.Reason) {
 
 // setTier sets the service tier whose prices apply to a usage. left reports whether the client has left the answer.
 func (r *relay) setTier(usage *price.Usage, left bool) {
-	evidence, known := r.reader.Evidence(), false
+	evidence := r.reader.Evidence()
+	var known bool
 	usage.ServiceTier, known = r.quote.Tier(&evidence, left, usage, r.sheet)
 	r.hasOddTier = !known
 }

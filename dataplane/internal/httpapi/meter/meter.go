@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/httpapi/finished"
 	"modelgateway/dataplane/internal/httpapi/tally"
 	"modelgateway/dataplane/internal/usagereport"
 	"modelgateway/shared/apierr"
@@ -241,24 +242,8 @@ func (m *Metrics) countModels(reg prometheus.Registerer) {
 // tokenKinds is the number of kinds of tokens that the metrics distinguish.
 const tokenKinds = 4
 
-// Request is an answered request.
-type Request struct {
-	// Endpoint is empty for a path that does not exist, Model if the request names none of the catalog, Code for an answer
-	// that is no error.
-	Endpoint string
-	Model    string
-	Status   int
-	Code     apierr.Code
-	// Outcome tells how the request ended, End why its stream did; End is empty for an answer in one piece.
-	Outcome, End string
-	// Provider and Route are those of the last attempt.
-	Provider, Route string
-	// Took is its whole duration, Upstream the time spent waiting for providers.
-	Took, Upstream time.Duration
-}
-
-// RecordRequest records an answered request.
-func (m *Metrics) RecordRequest(r *Request) {
+// RecordRequest records an answered request. Its endpoint is empty for a path that does not exist.
+func (m *Metrics) RecordRequest(r *finished.Request) {
 	endpoint := cmp.Or(r.Endpoint, "none")
 	m.requests.Of(requestLabels{endpoint, r.Status, r.Code, r.Outcome}).Add(1)
 	m.durations.Of(durationLabels{endpoint, routeLabels{r.Provider, r.Route}}).Observe(r.Took)

@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
+	"modelgateway/dataplane/internal/httpapi/finished"
 	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/event"
 )
@@ -89,45 +90,34 @@ func (r *Request) Context() string {
 	return "00-" + span.TraceID().String() + "-" + span.SpanID().String() + "-01"
 }
 
-// Result is what the span of a request tells about it.
-type Result struct {
-	ID, Method, Endpoint, Code, Outcome, Model string
-	Status, Attempts                           int
-	// Failed marks the span as failed.
-	Failed    bool
-	FirstByte time.Duration
-	// Usage is the usage event; nil if there is none.
-	Usage *event.Usage
-}
-
 // End ends the span of a traced request.
-func (r *Request) End(result *Result) {
-	name := result.Method
-	if result.Endpoint != "" {
-		name += " " + result.Endpoint
+func (r *Request) End(q *finished.Request) {
+	name := q.Method
+	if q.Endpoint != "" {
+		name += " " + q.Endpoint
 	}
 
 	r.span.SetName(name)
 	r.span.SetAttributes(
-		attribute.String("http.request.method", result.Method),
-		attribute.String("http.route", result.Endpoint),
-		attribute.Int("http.response.status_code", result.Status),
-		attribute.String("mgw.request_id", result.ID),
-		attribute.String("mgw.outcome", result.Outcome),
-		attribute.Int("mgw.attempts", result.Attempts),
-		attribute.Int64("mgw.first_byte_us", result.FirstByte.Microseconds()),
+		attribute.String("http.request.method", q.Method),
+		attribute.String("http.route", q.Endpoint),
+		attribute.Int("http.response.status_code", q.Status),
+		attribute.String("mgw.request_id", q.ID),
+		attribute.String("mgw.outcome", q.Outcome),
+		attribute.Int("mgw.attempts", q.Attempts),
+		attribute.Int64("mgw.first_byte_us", q.FirstByte.Microseconds()),
 	)
 
-	if result.Model != "" {
-		r.span.SetAttributes(attribute.String("gen_ai.request.model", result.Model))
+	if q.Model != "" {
+		r.span.SetAttributes(attribute.String("gen_ai.request.model", q.Model))
 	}
 
-	r.span.SetAttributes(usageAttributes(result.Usage)...)
-	if result.Code != "" {
-		r.span.SetAttributes(attribute.String("error.type", result.Code))
+	r.span.SetAttributes(usageAttributes(q.Usage)...)
+	if q.Code != "" {
+		r.span.SetAttributes(attribute.String("error.type", string(q.Code)))
 	}
-	if result.Failed {
-		r.span.SetStatus(codes.Error, result.Outcome)
+	if q.Outcome == finished.Failed {
+		r.span.SetStatus(codes.Error, q.Outcome)
 	}
 
 	r.span.End()

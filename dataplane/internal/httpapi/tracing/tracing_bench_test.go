@@ -7,6 +7,7 @@ import (
 
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 
+	"modelgateway/dataplane/internal/httpapi/finished"
 	"modelgateway/dataplane/internal/httpapi/tracing"
 	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/event"
@@ -31,7 +32,7 @@ func BenchmarkRequest(b *testing.B) {
 				if r == nil {
 					continue
 				}
-				r.End(&tracing.Result{ID: "req", Method: "POST", Endpoint: "/v1/chat/completions", Outcome: "completed", Model: "model", Status: 200, Attempts: 1, Usage: usage})
+				r.End(&finished.Request{ID: "req", Method: "POST", Endpoint: "/v1/chat/completions", Outcome: "completed", Model: "model", Status: 200, Attempts: 1, Usage: usage})
 			}
 		})
 	}
