@@ -119,6 +119,7 @@ var rules = []struct {
 	{"Limits", "slow clients and connections", "", "their limits take minutes; dataplane/internal/httpapi tests them with a fake clock"},
 	{"Limits", "images per request", "TestNumberOfImagesIsClamped", ""},
 	{"Service tiers", "the charge is that of the tier that the answer names", "TestAnswersAreChargedByTheirServiceTier", ""},
+	{"Service tiers", "long inputs have prices in each tier", "TestLongInputsAreChargedByTheirServiceTier", ""},
 	{"Service tiers", "the reservation covers the dearest tier", "TestReservationCoversTheDearestServiceTier", ""},
 	{"Service tiers", "a tier without prices is refused", "TestServiceTierWithoutPricesIsRefused", ""},
 	{"Limits", "none per minute", "TestThereIsNoLimitOfRequestsPerMinute", ""},
