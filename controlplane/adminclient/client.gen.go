@@ -828,6 +828,9 @@ type CatalogCredential struct {
 	// Certificate The certificate, in the form PEM, with which the proxies authenticate themselves in TLS, followed by those of its issuers. It is never returned.
 	Certificate *string `json:"certificate,omitempty"`
 
+	// CertificateExpiresAt Read-only. When the first of its client certificates expires; absent without one.
+	CertificateExpiresAt *time.Time `json:"certificate_expires_at,omitempty"`
+
 	// Enabled Whether proxies use it.
 	Enabled *bool `json:"enabled,omitempty"`
 
@@ -864,6 +867,9 @@ type CatalogCredentialList struct {
 type CatalogCredentialPatch struct {
 	// Certificate The certificate, in the form PEM, with which the proxies authenticate themselves in TLS, followed by those of its issuers. It is never returned.
 	Certificate *string `json:"certificate,omitempty"`
+
+	// CertificateExpiresAt Read-only. When the first of its client certificates expires; absent without one.
+	CertificateExpiresAt *time.Time `json:"certificate_expires_at,omitempty"`
 
 	// Enabled Whether proxies use it.
 	Enabled *bool `json:"enabled,omitempty"`

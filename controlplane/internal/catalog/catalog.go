@@ -78,6 +78,8 @@ type Credential struct {
 	Sealed vault.Sealed
 	// Disabled credentials are not published to proxies.
 	Disabled bool
+	// CertificateExpires is when the first of its client certificates expires; nil if it has none.
+	CertificateExpires *time.Time
 }
 
 // Model is a model with its price and routes.

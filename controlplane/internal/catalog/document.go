@@ -65,6 +65,8 @@ type CredentialEntry struct {
 	Certificate string `json:"certificate,omitempty"`
 	PrivateKey  string `json:"private_key,omitempty"`
 	Enabled     *bool  `json:"enabled,omitempty"`
+	// CertificateExpires is only shown.
+	CertificateExpires *time.Time `json:"certificate_expires_at,omitempty"`
 }
 
 // ModelEntry is a model of a Document.

@@ -317,13 +317,14 @@ func (s *State) editable() *Document {
 }
 
 // parts returns the document that describes the catalog, with the ids of
-// credentials.
+// credentials and when their certificates expire.
 func (s *State) parts() *Document {
 	d := s.document()
 	for i := range d.Providers {
 		p := &d.Providers[i]
 		for j := range p.Credentials {
-			p.Credentials[j].ID = s.Providers[p.ID].Credentials[p.Credentials[j].Name].ID
+			stored := s.Providers[p.ID].Credentials[p.Credentials[j].Name]
+			p.Credentials[j].ID, p.Credentials[j].CertificateExpires = stored.ID, stored.CertificateExpires
 		}
 	}
 	return d

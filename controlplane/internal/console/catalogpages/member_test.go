@@ -37,7 +37,7 @@ func TestFormsHaveEveryMemberOfTheCatalogFile(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct{ got, want []string }{
 		"provider":   {topOf(providerMembers), names(adminclient.CatalogProvider{}, "id", "credentials")},
-		"credential": {topOf(credentialMembers), names(adminclient.CatalogCredential{}, "id", "name", "enabled")},
+		"credential": {topOf(credentialMembers), names(adminclient.CatalogCredential{}, "id", "name", "enabled", "certificate_expires_at")},
 		// A route is of its model, provider and formats for ever; parameters and the provider's price are set in the catalog file.
 		"route":   {topOf(routeMembers), names(adminclient.CatalogRoute{}, "id", "provider", "formats", "params", "provider_price")},
 		"address": {[]string{"path", "query", "stream_path"}, names(adminclient.CatalogAddress{})},

@@ -1,6 +1,13 @@
 package catalogapi_test
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
 	"net/http"
 	"strings"
 	"testing"
@@ -128,6 +135,62 @@ func TestCredentialIsEditedWithoutTheDocument(t *testing.T) {
 	servertest.Check(t, err)
 	if gone.StatusCode != http.StatusNoContent || len(left.Value.Data) != 1 {
 		t.Errorf("%d, then left %s", gone.StatusCode, left.Body)
+	}
+}
+
+// clientCertificate is a certificate with its key, in the form PEM.
+func clientCertificate(t *testing.T, end time.Time) (certificate, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	servertest.Check(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "proxy"}, NotAfter: end}
+	signed, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	servertest.Check(t, err)
+	encoded, err := x509.MarshalPKCS8PrivateKey(private)
+	servertest.Check(t, err)
+	text := func(kind string, data []byte) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: data}))
+	}
+	return text("CERTIFICATE", signed), text("PRIVATE KEY", encoded)
+}
+
+// Of a client certificate only the end is shown. A change of something else sends it back, and a file of the catalog has it not.
+func TestCredentialShowsWhenItsCertificateExpires(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	b.Apply(servertest.SmallCatalog)
+	end := time.Now().Add(90 * 24 * time.Hour).UTC().Truncate(time.Second)
+	certificate, key := clientCertificate(t, end)
+	made, err := servertest.Answered(b.API.PutCredential(t.Context(), "sim", "main", nil, adminclient.CatalogCredential{
+		Name: "main", Secret: new("sk-first"), Certificate: &certificate, PrivateKey: &key,
+	}))
+	servertest.Check(t, err)
+	shows := func(what string, c *adminclient.CatalogCredential) {
+		t.Helper()
+		if c == nil || c.CertificateExpiresAt == nil || !c.CertificateExpiresAt.Equal(end) || c.Certificate != nil || c.PrivateKey != nil {
+			t.Errorf("%s: got %+v; want the end %s", what, c, end)
+		}
+	}
+	shows("made", made.Value)
+	got, err := servertest.Answered(b.API.GetCredential(t.Context(), "sim", "main"))
+	servertest.Check(t, err)
+	shows("read", got.Value)
+	again, err := servertest.Answered(b.API.PutCredential(t.Context(), "sim", "main", nil, *got.Value))
+	servertest.Check(t, err)
+	shows("sent back", again.Value)
+	provider, err := servertest.Answered(b.API.GetProvider(t.Context(), "sim"))
+	servertest.Check(t, err)
+	for i := range provider.Value.Credentials {
+		if c := &provider.Value.Credentials[i]; c.Name == "main" {
+			shows("of the provider", c)
+		} else if c.CertificateExpiresAt != nil {
+			t.Errorf("without a certificate: got %+v", c)
+		}
+	}
+	plain, err := servertest.Answered(b.API.PutCredential(t.Context(), "sim", "main", nil, adminclient.CatalogCredential{Name: "main", Secret: new("sk-first")}))
+	servertest.Check(t, err)
+	if plain.Value == nil || plain.Value.CertificateExpiresAt != nil {
+		t.Errorf("replaced: got %s", plain.Body)
 	}
 }
 

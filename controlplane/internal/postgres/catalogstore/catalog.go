@@ -199,6 +199,8 @@ func (l *loader) credentials() error {
 			Kind:     catalogkv.CredentialKind(row.Kind),
 			Sealed:   vault.Sealed{Text: row.Sealed, KeyID: row.CipherKeyID},
 			Disabled: !row.Enabled,
+
+			CertificateExpires: row.CertificateExpiresAt,
 		}
 	}
 	return err

@@ -12,7 +12,7 @@ select exists (select 1 from ledger_transactions);
 select id, spec from providers order by id;
 
 -- name: ListCredentials :many
-select id, provider_id, name, kind, sealed, cipher_key_id, enabled from provider_credentials order by id;
+select id, provider_id, name, kind, sealed, cipher_key_id, enabled, certificate_expires_at from provider_credentials order by id;
 
 -- name: ListModels :many
 -- The price in force is the newest version: versions are assigned after the revision was taken, times are not.

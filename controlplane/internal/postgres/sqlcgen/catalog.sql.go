@@ -303,17 +303,18 @@ func (q *Queries) InsertScheduledPrice(ctx context.Context, arg InsertScheduledP
 }
 
 const listCredentials = `-- name: ListCredentials :many
-select id, provider_id, name, kind, sealed, cipher_key_id, enabled from provider_credentials order by id
+select id, provider_id, name, kind, sealed, cipher_key_id, enabled, certificate_expires_at from provider_credentials order by id
 `
 
 type ListCredentialsRow struct {
-	ID          string
-	ProviderID  string
-	Name        string
-	Kind        string
-	Sealed      []byte
-	CipherKeyID string
-	Enabled     bool
+	ID                   string
+	ProviderID           string
+	Name                 string
+	Kind                 string
+	Sealed               []byte
+	CipherKeyID          string
+	Enabled              bool
+	CertificateExpiresAt *time.Time
 }
 
 func (q *Queries) ListCredentials(ctx context.Context) ([]ListCredentialsRow, error) {
@@ -333,6 +334,7 @@ func (q *Queries) ListCredentials(ctx context.Context) ([]ListCredentialsRow, er
 			&i.Sealed,
 			&i.CipherKeyID,
 			&i.Enabled,
+			&i.CertificateExpiresAt,
 		); err != nil {
 			return nil, err
 		}
