@@ -288,6 +288,5 @@ func (s *Server) record(x *exchange) {
 		x.trace.End(&q)
 	}
 
-	var room [22]slog.Attr
-	s.Access.Line(q.Level(), now, "request", q.AppendAttributes(room[:0]))
+	q.Log(s.Access)
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"modelgateway/dataplane/internal/accesslog"
 	"modelgateway/dataplane/internal/httpapi/refused"
 	"modelgateway/shared/apierr"
 	"modelgateway/shared/event"
@@ -51,18 +52,11 @@ type Request struct {
 	Took, FirstByte, Upstream time.Duration
 }
 
-// Level returns the level of the request's log line.
-func (r *Request) Level() slog.Level {
-	if r.Outcome == Failed {
-		return slog.LevelWarn
-	}
-	return slog.LevelInfo
-}
-
-// AppendAttributes appends the attributes of the request's log line.
-func (r *Request) AppendAttributes(attrs []slog.Attr) []slog.Attr {
-	attrs = append(
-		attrs,
+// Log writes the request's line of the access log.
+func (r *Request) Log(log *accesslog.Log) {
+	var room [22]slog.Attr
+	attrs := append(
+		room[:0],
 		slog.String("request_id", r.ID),
 		slog.String("method", r.Method),
 		slog.String("endpoint", r.Endpoint),
@@ -108,7 +102,12 @@ func (r *Request) AppendAttributes(attrs []slog.Attr) []slog.Attr {
 	if r.Err != nil {
 		attrs = append(attrs, slog.String("error", r.Err.Error()))
 	}
-	return attrs
+
+	level := slog.LevelInfo
+	if r.Outcome == Failed {
+		level = slog.LevelWarn
+	}
+	log.Line(level, r.At, "request", attrs)
 }
 
 // Refusal returns the request as one that ended with an error before a provider was called. Without a usage record, this is
