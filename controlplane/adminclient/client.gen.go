@@ -302,6 +302,13 @@ const (
 	LimitPeriodPeriodWeek     LimitPeriodPeriod = "week"
 )
 
+// Defines values for LimitScope.
+const (
+	LimitScopeAccount LimitScope = "account"
+	LimitScopeKey     LimitScope = "key"
+	LimitScopeProject LimitScope = "project"
+)
+
 // Defines values for MaintenanceScope.
 const (
 	MaintenanceScopeModel    MaintenanceScope = "model"
@@ -2651,9 +2658,11 @@ type LimitList struct {
 // LimitPatch defines model for LimitPatch.
 type LimitPatch struct {
 	// Amount A decimal.
-	Amount *string  `json:"amount,omitempty"`
-	Models []string `json:"models,omitempty"`
-	Name   *string  `json:"name,omitempty"`
+	Amount *string `json:"amount,omitempty"`
+
+	// Models The ids of the models that the limit applies to, or prefixes that end with `*`; empty for all.
+	Models optional.Value[[]string] `json:"models,omitempty,omitzero"`
+	Name   *string                  `json:"name,omitempty"`
 
 	// RaisedTo The amount that holds until `raised_until`, a decimal above `amount`; null, with `raised_until`, to end a raise.
 	RaisedTo optional.Value[string] `json:"raised_to,omitempty,omitzero"`
@@ -2683,6 +2692,9 @@ type LimitPeriod struct {
 // LimitPeriodPeriod `day`, `week` (from Monday) and `month` are those of the calendar. Windows of `fixed` have the same length, and one begins at the
 // anchor. Those of `first_use` begin with the first request after the one before has ended.
 type LimitPeriodPeriod string
+
+// LimitScope defines model for LimitScope.
+type LimitScope string
 
 // LimitWindow A window with its figures; absent in a limit if no request has needed it yet.
 type LimitWindow struct {
@@ -3699,10 +3711,13 @@ type SpendLimit struct {
 	ProjectID *string `json:"project_id,omitempty"`
 
 	// RaisedTo The amount that holds until `raised_until`; absent if the limit is not raised.
-	RaisedTo    *string     `json:"raised_to,omitempty"`
-	RaisedUntil *time.Time  `json:"raised_until,omitempty"`
-	UpdatedAt   time.Time   `json:"updated_at"`
-	Window      LimitPeriod `json:"window"`
+	RaisedTo    *string    `json:"raised_to,omitempty"`
+	RaisedUntil *time.Time `json:"raised_until,omitempty"`
+
+	// RemovedAt When the limit was removed; absent for one that applies.
+	RemovedAt *time.Time  `json:"removed_at,omitempty"`
+	UpdatedAt time.Time   `json:"updated_at"`
+	Window    LimitPeriod `json:"window"`
 }
 
 // Statement defines model for Statement.
@@ -4504,6 +4519,9 @@ type ListLimitsParams struct {
 
 	// KeyID Only the limits of this key.
 	KeyID *string `form:"key_id,omitempty" json:"key_id,omitempty"`
+
+	// Scope Only the limits of the account itself, of its projects, or of its keys.
+	Scope *LimitScope `form:"scope,omitempty" json:"scope,omitempty"`
 }
 
 // CreateLimitParams defines parameters for CreateLimit.

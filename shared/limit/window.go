@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -59,34 +58,40 @@ func (w *Window) Length() time.Duration { return time.Duration(w.LengthSeconds) 
 // Calendar reports whether the windows are days, weeks or months.
 func (w *Window) Calendar() bool { return w.Period == Day || w.Period == Week || w.Period == Month }
 
-// Validate returns all reasons for which the window cannot be used, joined, or nil.
-func (w *Window) Validate() error {
-	var errs []error
+// Fault is what is wrong with a member of a Window, by the member's name in the API.
+type Fault struct{ Member, Text string }
+
+// Faults returns what is wrong with the window.
+func (w *Window) Faults() []Fault {
+	var all []Fault
+	add := func(member, format string, values ...any) {
+		all = append(all, Fault{member, fmt.Sprintf(format, values...)})
+	}
 	hasLength := w.Period == Fixed || w.Period == FirstUse
 	switch w.Period {
 	case Forever, Day, Week, Month, Fixed, FirstUse:
 	default:
-		errs = append(errs, fmt.Errorf("limit: unknown period %q", w.Period))
+		add("period", "unknown period %q", w.Period)
 	}
 
 	if _, err := w.location(); w.Calendar() && (err != nil || w.TimeZone == "" || w.TimeZone == "Local") {
-		errs = append(errs, fmt.Errorf("limit: unknown time zone %q", w.TimeZone))
+		add("time_zone", "unknown time zone %q", w.TimeZone)
 	}
 	if !w.Calendar() && w.TimeZone != "" {
-		errs = append(errs, errors.New("limit: only a calendar period has a time zone"))
+		add("time_zone", "only a calendar period has a time zone")
 	}
 
 	switch {
 	case hasLength && (w.LengthSeconds < int64(MinLength/time.Second) || w.LengthSeconds > int64(MaxLength/time.Second)):
-		errs = append(errs, errors.New("limit: the length is not between one hour and 31 days"))
+		add("length_seconds", "the length is not between one hour and 31 days")
 	case !hasLength && w.LengthSeconds != 0:
-		errs = append(errs, fmt.Errorf("limit: windows of the period %q have no length of their own", w.Period))
+		add("length_seconds", "windows of the period %q have no length of their own", w.Period)
 	}
 	if w.Period != Fixed && w.AnchorUnix != 0 {
-		errs = append(errs, fmt.Errorf("limit: windows of the period %q have no anchor", w.Period))
+		add("anchor", "windows of the period %q have no anchor", w.Period)
 	}
 
-	return errors.Join(errs...)
+	return all
 }
 
 // locations has the time zones that were loaded, by name: to load one takes longer than all else here.

@@ -116,7 +116,7 @@ func TestFixedWindowsBeginAtTheAnchor(t *testing.T) {
 	}
 }
 
-func TestValidateNamesEveryFault(t *testing.T) {
+func TestFaultsOfAWindowAreFound(t *testing.T) {
 	t.Parallel()
 	for _, w := range []Window{
 		{Period: Forever},
@@ -126,24 +126,22 @@ func TestValidateNamesEveryFault(t *testing.T) {
 		{Period: Fixed, LengthSeconds: 3600, AnchorUnix: 1},
 		{Period: FirstUse, LengthSeconds: 31 * 24 * 3600},
 	} {
-		if err := w.Validate(); err != nil {
-			t.Errorf("%+v: %v", w, err)
+		if faults := w.Faults(); len(faults) > 0 {
+			t.Errorf("%+v: %v", w, faults)
 		}
 	}
-	for _, w := range []Window{
-		{},
-		{Period: "year"},
-		{Period: Day},
-		{Period: Day, TimeZone: "Mars/Olympus"},
-		{Period: Day, TimeZone: "Local"},
-		{Period: Fixed, LengthSeconds: 3599},
-		{Period: FirstUse, LengthSeconds: 31*24*3600 + 1},
-		{Period: Forever, LengthSeconds: 3600},
-		{Period: FirstUse, LengthSeconds: 3600, AnchorUnix: 1},
-		{Period: Forever, TimeZone: "UTC"},
+	for member, windows := range map[string][]Window{
+		"period":    {{}, {Period: "year"}},
+		"time_zone": {{Period: Day}, {Period: Day, TimeZone: "Mars/Olympus"}, {Period: Day, TimeZone: "Local"}, {Period: Forever, TimeZone: "UTC"}},
+		"length_seconds": {
+			{Period: Fixed, LengthSeconds: 3599}, {Period: FirstUse, LengthSeconds: 31*24*3600 + 1}, {Period: Forever, LengthSeconds: 3600},
+		},
+		"anchor": {{Period: FirstUse, LengthSeconds: 3600, AnchorUnix: 1}},
 	} {
-		if w.Validate() == nil {
-			t.Errorf("%+v is accepted", w)
+		for _, w := range windows {
+			if faults := w.Faults(); len(faults) != 1 || faults[0].Member != member {
+				t.Errorf("%+v: got %v; want a fault of %s", w, faults, member)
+			}
 		}
 	}
 }

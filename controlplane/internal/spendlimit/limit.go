@@ -124,10 +124,8 @@ func (n *New) Validate() error {
 		checkAmount(*n.Amount, &invalid)
 	}
 	checkModels(n.Models, &invalid)
-	if err := n.Window.Validate(); err != nil {
-		for text := range strings.SplitSeq(err.Error(), "\n") {
-			invalid.Add("window", "%s", strings.TrimPrefix(text, "limit: "))
-		}
+	for _, f := range n.Window.Faults() {
+		invalid.Add("window."+f.Member, "%s", f.Text)
 	}
 	return invalid.Err()
 }

@@ -13,6 +13,7 @@ import (
 	"modelgateway/controlplane/internal/project"
 	"modelgateway/controlplane/internal/propagation"
 	"modelgateway/shared/ident"
+	"modelgateway/shared/limit"
 	"modelgateway/shared/money"
 	"modelgateway/shared/wire"
 )
@@ -23,6 +24,8 @@ type Query struct {
 	// ProjectID selects the limits of one project, KeyID those of one key.
 	ProjectID *project.ID
 	KeyID     *key.ID
+	// Scope selects the limits of the account itself, of its projects, or of its keys; empty for all.
+	Scope limit.Scope
 	// After selects limits created after this one; the zero ID starts with the first.
 	After ID
 	Limit int

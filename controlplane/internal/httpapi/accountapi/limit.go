@@ -87,6 +87,9 @@ func (h *Handlers) ListLimits(ctx context.Context, _ *gen.Call, r gen.ListLimits
 	}
 
 	query := spendlimit.Query{AccountID: owner, After: spendlimit.ID(after), Limit: p.Limit + 1}
+	if r.Params.Scope != nil {
+		query.Scope = limit.Scope(*r.Params.Scope)
+	}
 	if r.Params.KeyID != nil {
 		id, err := key.ParseID(*r.Params.KeyID)
 		if err != nil {
@@ -135,8 +138,8 @@ func (h *Handlers) UpdateLimit(ctx context.Context, call *gen.Call, r gen.Update
 
 	match, unread := etag.Parse(convert.Text(r.Params.IfMatch))
 	patch := spendlimit.Patch{Match: match, Name: r.Body.Name}
-	if r.Body.Models != nil {
-		patch.Models = &r.Body.Models
+	if models, given := r.Body.Models.Get(); given {
+		patch.Models = new(convert.Value(models))
 	}
 	patch.Amount, err = convert.Amount("amount", r.Body.Amount)
 	raisedTo, toGiven := r.Body.RaisedTo.Get()
@@ -236,6 +239,7 @@ func limitView(l *spendlimit.Limit) gen.SpendLimit {
 		Models:    append([]string{}, l.Models...),
 		CreatedAt: l.CreatedAt,
 		UpdatedAt: l.UpdatedAt,
+		RemovedAt: l.RemovedAt,
 	}
 	if l.ProjectID != nil {
 		view.ProjectID = convert.Optional(l.ProjectID.String())

@@ -49,6 +49,19 @@ func TestLimitsOfAnAccountAndAKey(t *testing.T) {
 	if len(listed.Value.Data) != 1 || listed.Value.Data[0].ID != hourly.ID {
 		t.Errorf("of the key: got %+v", listed.Value.Data)
 	}
+	for scope, want := range map[adminclient.LimitScope][]string{
+		adminclient.LimitScopeAccount: {monthly.ID}, adminclient.LimitScopeKey: {hourly.ID}, adminclient.LimitScopeProject: {},
+	} {
+		listed, err := servertest.Answered(b.API.ListLimits(t.Context(), a.ID, &adminclient.ListLimitsParams{Scope: &scope}))
+		servertest.Check(t, err)
+		ids := []string{}
+		for _, l := range listed.Value.Data {
+			ids = append(ids, l.ID)
+		}
+		if diff := cmp.Diff(want, ids); diff != "" {
+			t.Errorf("of the scope %s (-want +got):\n%s", scope, diff)
+		}
+	}
 
 	load := func() []limit.Limit {
 		t.Helper()
@@ -67,10 +80,15 @@ func TestLimitsOfAnAccountAndAKey(t *testing.T) {
 
 	stale := `"1"`
 	servertest.Problem(t, problemOf(b.API.UpdateLimit(t.Context(), monthly.ID, &adminclient.UpdateLimitParams{IfMatch: &stale}, adminclient.LimitPatch{})), http.StatusPreconditionFailed, "precondition_failed")
-	changed, err := servertest.Answered(b.API.UpdateLimit(t.Context(), monthly.ID, nil, adminclient.LimitPatch{Amount: new("7.00"), Models: []string{"m"}}))
+	changed, err := servertest.Answered(b.API.UpdateLimit(t.Context(), monthly.ID, nil, adminclient.LimitPatch{Amount: new("7.00"), Models: optional.Of([]string{"m"})}))
 	servertest.Check(t, err)
 	if changed.Value.Amount != "7.00" || changed.Value.Models[0] != "m" || *changed.Value.Name != "a month" {
 		t.Errorf("changed: got %+v", changed.Value)
+	}
+	changed, err = servertest.Answered(b.API.UpdateLimit(t.Context(), monthly.ID, nil, adminclient.LimitPatch{Models: optional.Of([]string{})}))
+	servertest.Check(t, err)
+	if len(changed.Value.Models) != 0 || changed.Value.Amount != "7.00" {
+		t.Errorf("for all models again: got %+v", changed.Value)
 	}
 	servertest.Problem(t, problemOf(b.API.ResetLimit(t.Context(), monthly.ID, nil)), http.StatusConflict, "no_window")
 
@@ -80,6 +98,9 @@ func TestLimitsOfAnAccountAndAKey(t *testing.T) {
 		t.Errorf("after the removal: got %+v", left)
 	}
 	servertest.Problem(t, problemOf(b.API.DeleteLimit(t.Context(), monthly.ID, nil)), http.StatusNotFound, "not_found")
+	if got, err := b.API.GetLimit(t.Context(), monthly.ID); err != nil || got.Value.RemovedAt == nil {
+		t.Errorf("the removed limit: got %+v, %v", got, err)
+	}
 }
 
 // The figures of windows follow what requests cost and changes of the amount; a reset leaves what is reserved.
@@ -194,7 +215,7 @@ func TestInvalidLimitsAreRefusedWithEveryFault(t *testing.T) {
 				Amount: "-1", Models: []string{"a*b"},
 				Window: adminclient.LimitPeriod{Period: adminclient.LimitPeriodPeriodDay, TimeZone: new("Mars/Olympus"), LengthSeconds: new(int64(7200))},
 			},
-			[]string{"amount", "models[0]", "window", "window"},
+			[]string{"amount", "models[0]", "window.time_zone", "window.length_seconds"},
 		},
 	} {
 		p := problemOf(b.API.CreateLimit(t.Context(), a.ID, nil, tt.body))

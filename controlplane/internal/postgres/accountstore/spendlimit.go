@@ -149,6 +149,7 @@ func (s *SpendLimits) List(ctx context.Context, query spendlimit.Query) ([]spend
 		AccountID: ident.UUID(query.AccountID),
 		ProjectID: (*ident.UUID)(query.ProjectID),
 		KeyID:     (*ident.UUID)(query.KeyID),
+		Scope:     string(query.Scope),
 		After:     ident.UUID(query.After),
 		RowLimit:  int32(query.Limit),
 	})

@@ -37,6 +37,7 @@ select * from limits
 where account_id = @account_id and removed_at is null and id > @after
     and (sqlc.narg('key_id')::uuid is null or key_id = sqlc.narg('key_id'))
     and (sqlc.narg('project_id')::uuid is null or project_id = sqlc.narg('project_id'))
+    and (@scope::text = '' or case when key_id is not null then 'key' when project_id is not null then 'project' else 'account' end = @scope)
 order by id
 limit @row_limit;
 

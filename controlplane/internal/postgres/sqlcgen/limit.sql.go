@@ -295,8 +295,9 @@ select number, id, account_id, project_id, key_id, name, amount, raised_to, rais
 where account_id = $1 and removed_at is null and id > $2
     and ($3::uuid is null or key_id = $3)
     and ($4::uuid is null or project_id = $4)
+    and ($5::text = '' or case when key_id is not null then 'key' when project_id is not null then 'project' else 'account' end = $5)
 order by id
-limit $5
+limit $6
 `
 
 type ListLimitsParams struct {
@@ -304,6 +305,7 @@ type ListLimitsParams struct {
 	After     ident.UUID
 	KeyID     *ident.UUID
 	ProjectID *ident.UUID
+	Scope     string
 	RowLimit  int32
 }
 
@@ -313,6 +315,7 @@ func (q *Queries) ListLimits(ctx context.Context, arg ListLimitsParams) ([]Limit
 		arg.After,
 		arg.KeyID,
 		arg.ProjectID,
+		arg.Scope,
 		arg.RowLimit,
 	)
 	if err != nil {
