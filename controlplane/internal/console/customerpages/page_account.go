@@ -20,6 +20,7 @@ var tabs = []struct{ end, text, scope string }{
 	{"", "Summary", kit.Read},
 	{"keys", "Keys", kit.Read},
 	{"projects", "Projects", kit.Read},
+	{"limits", "Limits", kit.Read},
 	{"usage", "Usage", kit.Read},
 	{"credits", "Credits", kit.Read},
 	{"ledger", "Ledger", kit.Read},
@@ -75,6 +76,7 @@ type summaryView struct {
 	Days    []day
 	Total   string
 	Effects []effect
+	Limits  *limitsView
 }
 
 // day is a column of the chart of charges.
@@ -124,6 +126,13 @@ func showAccount(r *kit.Request) (*kit.Page, error) {
 		view.Part{Kind: "held", Name: "held by running requests", Text: h.Balance.Reserved},
 	)}
 	data.Days, data.Total = byDay(first, totals.Value.Data)
+	if data.Limits, err = limitSection(r, h.Account, []ownedLimits{limitsOfAccount(h.Account)}); err != nil {
+		return nil, err
+	}
+	data.Limits.None, data.Limits.All = "The account has no limit that renews of its own.", kit.Path("accounts", h.ID, "limits")
+	if data.Limits.MayChange {
+		data.Limits.Add = kit.Path("accounts", h.ID, "limits", "new")
+	}
 	return h.page("account", "", "gwctl accounts get "+h.ID+"\n"+
 		kit.Command("usage-totals get", "--account-id", h.ID, "--group-by", "day", "--from", first.Format(time.DateOnly)), data), nil
 }

@@ -16,7 +16,9 @@ type keyView struct {
 	// Left is what the key may still spend, and Share the percentage that is spent or held; -1 without a limit.
 	Left  string
 	Share int
-	Usage *adminclient.UsageList
+	// Limits are those that apply to the key: its own, and those of its project and its account.
+	Limits *limitsView
+	Usage  *adminclient.UsageList
 	// Changes is nil for those who may not see the audit log.
 	Changes *adminclient.AuditList
 }
@@ -49,6 +51,18 @@ func showKey(r *kit.Request) (*kit.Page, error) {
 			view.Part{Kind: "spent", Name: "spent", Text: k.Spent}, view.Part{Kind: "held", Name: "held", Text: k.Reserved},
 			view.Part{Kind: "rest", Name: "left", Text: data.Left},
 		)
+	}
+
+	of := []ownedLimits{limitsOfKey(k)}
+	if data.Project != nil {
+		of = append(of, limitsOfProject(data.Project))
+	}
+	if data.Limits, err = limitSection(r, owner.Value, append(of, limitsOfAccount(owner.Value))); err != nil {
+		return nil, err
+	}
+	data.Limits.None = "No limit that renews applies to the key."
+	if data.Limits.MayChange && k.Status != adminclient.KeyStatusRevoked {
+		data.Limits.Add = kit.Path("accounts", k.AccountID, "limits", "new") + "?" + kit.Query("key_id", k.ID)
 	}
 
 	usage, err := r.API.ListUsage(r.Context(), &adminclient.ListUsageParams{KeyID: &k.ID, Limit: new(10)})

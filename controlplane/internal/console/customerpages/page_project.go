@@ -5,7 +5,6 @@ import (
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/console/kit"
-	"modelgateway/controlplane/internal/console/view"
 )
 
 type projectsView struct {
@@ -30,19 +29,13 @@ func accountProjects(r *kit.Request) (*kit.Page, error) {
 type projectView struct {
 	*adminclient.Project
 	Account *adminclient.Account
-	Limits  []limitLine
+	Limits  *limitsView
 	Keys    *adminclient.KeyList
 	Pages   kit.Pages
 	// Usage is that of the last 30 days; nil if there was none.
 	Usage *adminclient.UsageTotal
 	// Changes is nil for those who may not see the audit log.
 	Changes *adminclient.AuditList
-}
-
-// limitLine is a limit with a bar of its current window; the bar is empty if no request has needed the window.
-type limitLine struct {
-	*adminclient.SpendLimit
-	Bar []view.Part
 }
 
 // showProject shows a project with its limits, its keys, its usage and its changes.
@@ -53,20 +46,12 @@ func showProject(r *kit.Request) (*kit.Page, error) {
 	}
 
 	data := &projectView{Project: p, Account: owner}
-	limits, err := r.API.ListLimits(r.Context(), p.AccountID, &adminclient.ListLimitsParams{ProjectID: &p.ID})
-	if err != nil {
+	if data.Limits, err = limitSection(r, owner, []ownedLimits{limitsOfProject(p), limitsOfAccount(owner)}); err != nil {
 		return nil, err
 	}
-	for i := range limits.Value.Data {
-		line := limitLine{SpendLimit: &limits.Value.Data[i]}
-		if w := line.Current; w != nil {
-			line.Bar = view.Bar(
-				view.Part{Kind: "spent", Name: "spent", Text: w.Spent},
-				view.Part{Kind: "held", Name: "held", Text: w.Reserved},
-				view.Part{Kind: "rest", Name: "left", Text: w.Left},
-			)
-		}
-		data.Limits = append(data.Limits, line)
+	data.Limits.None = "Neither the project nor its account has a limit that renews."
+	if data.Limits.MayChange && p.DeletedAt == nil {
+		data.Limits.Add = kit.Path("accounts", owner.ID, "limits", "new") + "?" + kit.Query("project_id", p.ID)
 	}
 
 	keys, err := r.API.ListKeys(

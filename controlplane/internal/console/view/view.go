@@ -186,6 +186,8 @@ func ShortID(id string) string {
 var objects = map[string]string{
 	"acc":   "accounts",
 	"key":   "keys",
+	"prj":   "projects",
+	"lim":   "limits",
 	"req":   "requests",
 	"whe":   "webhooks",
 	"dlv":   "deliveries",
