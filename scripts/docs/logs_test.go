@@ -20,7 +20,7 @@ func TestDocumentedFieldsOfLogLinesAreThoseOfTheCode(t *testing.T) {
 	t.Parallel()
 	text := read(t, "docs/logs.md")
 	for section, from := range map[string]struct{ file, function string }{
-		"request":       {"dataplane/internal/httpapi/exchange.go", "record"},
+		"request":       {"dataplane/internal/httpapi/finished/finished.go", "Log"},
 		"admin request": {"controlplane/internal/httpapi/middleware.go", "requestLog"},
 	} {
 		_, table, found := strings.Cut(text, "<!-- begin "+section+" -->")
