@@ -24,6 +24,54 @@ const (
 	AccountStatusSuspended AccountStatus = "suspended"
 )
 
+// Defines values for BillUnit.
+const (
+	BillUnitMoney  BillUnit = "money"
+	BillUnitTokens BillUnit = "tokens"
+)
+
+// Defines values for BillDifferenceState.
+const (
+	BillDifferenceStateExplained BillDifferenceState = "explained"
+	BillDifferenceStateOpen      BillDifferenceState = "open"
+)
+
+// Defines values for BillDifferenceKind.
+const (
+	BillDifferenceKindAfterEnd        BillDifferenceKind = "after_end"
+	BillDifferenceKindBilledTwice     BillDifferenceKind = "billed_twice"
+	BillDifferenceKindCancelledStream BillDifferenceKind = "cancelled_stream"
+	BillDifferenceKindCredited        BillDifferenceKind = "credited"
+	BillDifferenceKindNoPrice         BillDifferenceKind = "no_price"
+	BillDifferenceKindNotBilled       BillDifferenceKind = "not_billed"
+	BillDifferenceKindOtherDay        BillDifferenceKind = "other_day"
+	BillDifferenceKindOtherLine       BillDifferenceKind = "other_line"
+	BillDifferenceKindOurEstimate     BillDifferenceKind = "our_estimate"
+	BillDifferenceKindPrice           BillDifferenceKind = "price"
+	BillDifferenceKindRounding        BillDifferenceKind = "rounding"
+	BillDifferenceKindUnexplained     BillDifferenceKind = "unexplained"
+	BillDifferenceKindUnknownCall     BillDifferenceKind = "unknown_call"
+)
+
+// Defines values for BillFormat.
+const (
+	BillFormatAnthropicCost BillFormat = "anthropic_cost"
+	BillFormatAwsCur        BillFormat = "aws_cur"
+	BillFormatCSV           BillFormat = "csv"
+	BillFormatFocus         BillFormat = "focus"
+	BillFormatOpenaiCosts   BillFormat = "openai_costs"
+	BillFormatOpenaiUsage   BillFormat = "openai_usage"
+)
+
+// Defines values for BillState.
+const (
+	BillStateAccepted  BillState = "accepted"
+	BillStateComparing BillState = "comparing"
+	BillStateExplained BillState = "explained"
+	BillStateOpen      BillState = "open"
+	BillStateOverdue   BillState = "overdue"
+)
+
 // Defines values for BreakerState.
 const (
 	BreakerStateClosed   BreakerState = "closed"
@@ -705,6 +753,238 @@ type Balance struct {
 	// Examples: 12.34
 	Reserved Money `json:"reserved"`
 }
+
+// Bill defines model for Bill.
+type Bill struct {
+	// AcceptedAs Why it was accepted.
+	AcceptedAs *string    `json:"accepted_as,omitempty"`
+	AcceptedAt *time.Time `json:"accepted_at,omitempty"`
+	AcceptedBy *string    `json:"accepted_by,omitempty"`
+
+	// Billed The sum of the lines.
+	//
+	// Examples: 12.34
+	Billed Money `json:"billed"`
+
+	// Comparison Absent until it was compared.
+	Comparison *BillComparison `json:"comparison,omitempty"`
+
+	// Credential As it was given at the import.
+	Credential *string `json:"credential,omitempty"`
+
+	// Currency Absent if the file names none.
+	Currency *string `json:"currency,omitempty"`
+
+	// EndsAt When its last line ends.
+	EndsAt time.Time `json:"ends_at"`
+
+	// FirstDay A day of UTC, or of the zone that `time_zone` names.
+	//
+	// Examples: 2026-10-01
+	FirstDay   Day        `json:"first_day"`
+	Format     BillFormat `json:"format"`
+	ID         string     `json:"id"`
+	ImportedAt time.Time  `json:"imported_at"`
+	ImportedBy string     `json:"imported_by"`
+
+	// LastDay A day of UTC, or of the zone that `time_zone` names.
+	//
+	// Examples: 2026-10-01
+	LastDay Day `json:"last_day"`
+
+	// Lines The lines for usage.
+	Lines int64 `json:"lines"`
+
+	// LinesWithRequest The lines that name a request.
+	LinesWithRequest int64   `json:"lines_with_request"`
+	Name             *string `json:"name,omitempty"`
+
+	// Other Taxes, fees and credits, which are not compared.
+	//
+	// Examples: 12.34
+	Other      Money  `json:"other"`
+	ProviderID string `json:"provider_id"`
+
+	// Sha256 The SHA-256 of the unpacked content, in hex.
+	Sha256 string `json:"sha256"`
+
+	// State `comparing`: not compared yet. `explained`: at most 0.1 % is open. `open`: more is. `overdue`: for more than 48 hours after the
+	// import. `accepted`: somebody has accepted what is open.
+	State    BillState `json:"state"`
+	TimeZone string    `json:"time_zone"`
+
+	// Unit What all amounts of the bill are: money, or tokens of an export without amounts.
+	Unit BillUnit `json:"unit"`
+}
+
+// BillUnit What all amounts of the bill are: money, or tokens of an export without amounts.
+type BillUnit string
+
+// BillAcceptance defines model for BillAcceptance.
+type BillAcceptance struct {
+	Reason string `json:"reason"`
+}
+
+// BillComparison defines model for BillComparison.
+type BillComparison struct {
+	At time.Time `json:"at"`
+
+	// Billed The sum of what is compared; each request, or each day, is rounded.
+	//
+	// Examples: 12.34
+	Billed Money `json:"billed"`
+
+	// ByCredential Unset if bill and usage records have no name of a credential in common.
+	ByCredential bool `json:"by_credential"`
+
+	// ByModel Unset if bill and usage records have no name of a model in common.
+	ByModel bool `json:"by_model"`
+
+	// Open What no kind explains, too much and too little together.
+	//
+	// Examples: 12.34
+	Open Money `json:"open"`
+
+	// OpenShare The part of the bill that is open. More than 0.001 is too much.
+	OpenShare float32 `json:"open_share"`
+
+	// Parts The sums by kind, what is open first.
+	Parts []BillPart `json:"parts"`
+
+	// Recorded The sum of the provider costs of the usage records.
+	//
+	// Examples: 12.34
+	Recorded Money `json:"recorded"`
+
+	// Requests The usage records.
+	Requests int64 `json:"requests"`
+}
+
+// BillDifference defines model for BillDifference.
+type BillDifference struct {
+	// Billed A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Billed Money `json:"billed"`
+
+	// Credential Empty if the bill names none, or is compared without.
+	Credential string `json:"credential"`
+
+	// Day A day of UTC, or of the zone that `time_zone` names.
+	//
+	// Examples: 2026-10-01
+	Day   Day   `json:"day"`
+	Lines int64 `json:"lines"`
+
+	// Model Empty if the bill names none, or is compared without.
+	Model  string `json:"model"`
+	Number int64  `json:"number"`
+
+	// Open A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Open Money `json:"open"`
+
+	// OpenShare The part of the whole bill that is open here.
+	OpenShare float32    `json:"open_share"`
+	Parts     []BillPart `json:"parts"`
+
+	// Recorded A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Recorded Money `json:"recorded"`
+	Requests int64 `json:"requests"`
+
+	// State Whether somebody has to look at it.
+	State BillDifferenceState `json:"state"`
+}
+
+// BillDifferenceState Whether somebody has to look at it.
+type BillDifferenceState string
+
+// BillDifferenceDetail defines model for BillDifferenceDetail.
+type BillDifferenceDetail struct {
+	Difference BillDifference `json:"difference"`
+
+	// More Whether there are more requests.
+	More     bool          `json:"more"`
+	Requests []BillRequest `json:"requests"`
+}
+
+// BillDifferenceKind Of these, `unexplained`, `price`, `billed_twice`, `not_billed` and `no_price` are open; the others explain a difference.
+type BillDifferenceKind string
+
+// BillDifferenceList defines model for BillDifferenceList.
+type BillDifferenceList struct {
+	Data       []BillDifference `json:"data"`
+	NextCursor *string          `json:"next_cursor,omitempty"`
+}
+
+// BillFormat defines model for BillFormat.
+type BillFormat string
+
+// BillList defines model for BillList.
+type BillList struct {
+	Data       []Bill  `json:"data"`
+	NextCursor *string `json:"next_cursor,omitempty"`
+}
+
+// BillPart defines model for BillPart.
+type BillPart struct {
+	// Count The number of requests, or of days.
+	Count int64 `json:"count"`
+
+	// Kind Of these, `unexplained`, `price`, `billed_twice`, `not_billed` and `no_price` are open; the others explain a difference.
+	Kind BillDifferenceKind `json:"kind"`
+
+	// Open Whether somebody has to look at it.
+	Open bool `json:"open"`
+
+	// Over What the bill has too much.
+	//
+	// Examples: 12.34
+	Over Money `json:"over"`
+
+	// Under What it has too little.
+	//
+	// Examples: 12.34
+	Under Money `json:"under"`
+}
+
+// BillRequest defines model for BillRequest.
+type BillRequest struct {
+	// Billed A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Billed     Money      `json:"billed"`
+	Credential string     `json:"credential"`
+	EndedAt    *time.Time `json:"ended_at,omitempty"`
+
+	// Kind Absent if the request explains nothing.
+	Kind  *BillDifferenceKind `json:"kind,omitempty"`
+	Lines int64               `json:"lines"`
+
+	// Model The provider's name of the model.
+	Model string `json:"model"`
+
+	// ProviderRequestID The provider's id, as the bill has it.
+	ProviderRequestID *string `json:"provider_request_id,omitempty"`
+
+	// Recorded A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Recorded Money `json:"recorded"`
+
+	// RequestID Absent if the gateway did not make the call.
+	RequestID *string `json:"request_id,omitempty"`
+
+	// Requests The number of usage records with this id of the provider.
+	Requests int64 `json:"requests"`
+}
+
+// BillState `comparing`: not compared yet. `explained`: at most 0.1 % is open. `open`: more is. `overdue`: for more than 48 hours after the
+// import. `accepted`: somebody has accepted what is open.
+type BillState string
 
 // Breaker defines model for Breaker.
 type Breaker struct {
@@ -4358,6 +4638,9 @@ type WebhookTest struct {
 // AccountID Examples: acc_0192f0c1d2e37a4b8c5d6e7f8091a2b3
 type AccountID = string
 
+// BillID defines model for BillID.
+type BillID = string
+
 // Cursor defines model for Cursor.
 type Cursor = string
 
@@ -4630,6 +4913,64 @@ type ListAuditParams struct {
 
 	// To Changes before this time.
 	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
+
+	// Cursor The `next_cursor` of the previous page.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The maximum number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// ListBillsParams defines parameters for ListBills.
+type ListBillsParams struct {
+	// Cursor The `next_cursor` of the previous page.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The maximum number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// ImportBillParams defines parameters for ImportBill.
+type ImportBillParams struct {
+	// Provider The id of the provider whose requests are compared.
+	Provider string `form:"provider" json:"provider"`
+
+	// Format Refuse the file unless it has this format. Absent means the one that is recognised.
+	Format *BillFormat `form:"format,omitempty" json:"format,omitempty"`
+
+	// Credential The gateway's credential that all lines are about, or pairs such as `proj_a=main,proj_b=batch` of the bill's names and the
+	// gateway's. Absent: the bill has the gateway's names, or is about all credentials.
+	Credential *string `form:"credential,omitempty" json:"credential,omitempty"`
+
+	// TimeZone The zone of its days.
+	TimeZone *string `form:"time_zone,omitempty" json:"time_zone,omitempty"`
+
+	// Name A name for people, such as that of the file.
+	Name *string `form:"name,omitempty" json:"name,omitempty"`
+}
+
+// AcceptBillParams defines parameters for AcceptBill.
+type AcceptBillParams struct {
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// ListBillDifferencesParams defines parameters for ListBillDifferences.
+type ListBillDifferencesParams struct {
+	// Open Only those with something open.
+	Open *bool `form:"open,omitempty" json:"open,omitempty"`
+
+	// Kind Only those with a part of this kind.
+	Kind *BillDifferenceKind `form:"kind,omitempty" json:"kind,omitempty"`
+
+	// Day Only those of this day.
+	Day *Day `form:"day,omitempty" json:"day,omitempty"`
+
+	// Model Only those of this model.
+	Model *string `form:"model,omitempty" json:"model,omitempty"`
+
+	// Credential Only those of this credential.
+	Credential *string `form:"credential,omitempty" json:"credential,omitempty"`
 
 	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
@@ -5827,6 +6168,80 @@ func (c *Client) GetStatement(ctx context.Context, accountID AccountID, params *
 func (c *Client) ListAudit(ctx context.Context, params *ListAuditParams, options ...CallOption) (*Response[AuditList], error) {
 	return do[AuditList](ctx, c, call{
 		method: http.MethodGet, path: "/admin/v1/audit", params: params,
+	}, options)
+}
+
+// ListBills: List the bills of providers, newest first
+//
+// GET /admin/v1/bills
+func (c *Client) ListBills(ctx context.Context, params *ListBillsParams, options ...CallOption) (*Response[BillList], error) {
+	return do[BillList](ctx, c, call{
+		method: http.MethodGet, path: "/admin/v1/bills", params: params,
+	}, options)
+}
+
+// ImportBill: Import a bill or a usage export of a provider, and compare it
+//
+// The body is the file: of at most 64 MiB, as it is or packed with gzip, at most 1 GiB and 3 million lines unpacked. What is
+// wrong with it is named with its line and member. The same content is the same bill: it is imported once, and the response is
+// 200 with that bill afterwards. Nothing in the ledger changes.
+//
+// POST /admin/v1/bills
+func (c *Client) ImportBill(ctx context.Context, params *ImportBillParams, options ...CallOption) (*Response[Bill], error) {
+	return do[Bill](ctx, c, call{
+		method: http.MethodPost, path: "/admin/v1/bills", params: params,
+	}, options)
+}
+
+// DeleteBill: Delete a bill of a provider with its comparison
+//
+// Nothing depends on a bill. The file can be imported again.
+//
+// DELETE /admin/v1/bills/{bill_id}
+func (c *Client) DeleteBill(ctx context.Context, billID BillID, options ...CallOption) (*Response[Empty], error) {
+	return do[Empty](ctx, c, call{
+		method: http.MethodDelete, path: "/admin/v1/bills/{bill_id}", ids: []any{billID},
+	}, options)
+}
+
+// GetBill: Get a bill of a provider with the result of its comparison
+//
+// GET /admin/v1/bills/{bill_id}
+func (c *Client) GetBill(ctx context.Context, billID BillID, options ...CallOption) (*Response[Bill], error) {
+	return do[Bill](ctx, c, call{
+		method: http.MethodGet, path: "/admin/v1/bills/{bill_id}", ids: []any{billID},
+	}, options)
+}
+
+// AcceptBill: Accept what is open of a bill, for a reason
+//
+// It raises no alert any more, and is not compared again.
+//
+// POST /admin/v1/bills/{bill_id}/accept
+func (c *Client) AcceptBill(ctx context.Context, billID BillID, params *AcceptBillParams, body BillAcceptance, options ...CallOption) (*Response[Bill], error) {
+	return do[Bill](ctx, c, call{
+		method: http.MethodPost, path: "/admin/v1/bills/{bill_id}/accept", ids: []any{billID}, params: params, body: body,
+	}, options)
+}
+
+// ListBillDifferences: List the differences of a bill by day, model and credential, what is open first
+//
+// GET /admin/v1/bills/{bill_id}/differences
+func (c *Client) ListBillDifferences(ctx context.Context, billID BillID, params *ListBillDifferencesParams, options ...CallOption) (*Response[BillDifferenceList], error) {
+	return do[BillDifferenceList](ctx, c, call{
+		method: http.MethodGet, path: "/admin/v1/bills/{bill_id}/differences", ids: []any{billID}, params: params,
+	}, options)
+}
+
+// GetBillDifference: Get a difference of a bill with the requests behind it
+//
+// At most 200 requests, those with a kind first, then the largest. Of a bill with a line for each request, only those that differ.
+// A bill that is compared again numbers its differences anew.
+//
+// GET /admin/v1/bills/{bill_id}/differences/{number}
+func (c *Client) GetBillDifference(ctx context.Context, billID BillID, number int64, options ...CallOption) (*Response[BillDifferenceDetail], error) {
+	return do[BillDifferenceDetail](ctx, c, call{
+		method: http.MethodGet, path: "/admin/v1/bills/{bill_id}/differences/{number}", ids: []any{billID, number},
 	}, options)
 }
 

@@ -23,6 +23,7 @@ import (
 	"modelgateway/controlplane/internal/oidc"
 	"modelgateway/controlplane/internal/outbox"
 	"modelgateway/controlplane/internal/postgres/accountstore"
+	"modelgateway/controlplane/internal/postgres/billstore"
 	"modelgateway/controlplane/internal/postgres/catalogstore"
 	"modelgateway/controlplane/internal/postgres/changestore"
 	"modelgateway/controlplane/internal/postgres/leasestore"
@@ -31,6 +32,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/videostore"
 	"modelgateway/controlplane/internal/postgres/webhookstore"
 	"modelgateway/controlplane/internal/project"
+	"modelgateway/controlplane/internal/providerbill"
 	"modelgateway/controlplane/internal/rotation"
 	"modelgateway/controlplane/internal/search"
 	"modelgateway/controlplane/internal/settle"
@@ -188,6 +190,13 @@ func (a *app) buildArchive(usages *usage.Service, jobs *jobs) *archive.Service {
 	return archives
 }
 
+// buildBills adds the jobs that compare bills of providers again, and show what is open.
+func (a *app) buildBills(jobs *jobs) *providerbill.Service {
+	bills := providerbill.NewService(billstore.New(a.adminDB))
+	jobs.every("compare_bills", 10*time.Minute, bills.CompareDue)
+	return bills
+}
+
 // bootstrapTokens returns the admin tokens of the configuration.
 func (a *app) bootstrapTokens() (admin.BootstrapTokens, error) {
 	expires, err := a.cfg.Admin.BootstrapExpiry()
@@ -256,6 +265,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		return err
 	}
 
+	bills := a.buildBills(jobs)
 	fleets := leasestore.NewFleet(a.adminDB)
 	a.watchFleet(fleets, jobs)
 	accounts := accountstore.NewAccounts(a.adminDB)
@@ -314,6 +324,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		Webhooks:        webhooks,
 		Quarantine:      quarantine,
 		Videos:          videos,
+		Bills:           bills,
 		Rotations:       rotations,
 		Log:             a.log,
 		Registerer:      a.registry,

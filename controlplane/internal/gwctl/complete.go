@@ -29,6 +29,9 @@ func (o *operation) completeArg(cmd *cobra.Command, args []string, typed string)
 	if len(args) >= len(o.args) {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
+	if o.args[len(args)].Name == fileArg.Name {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
 	given := map[string]string{}
 	for i, value := range args {
 		given[o.args[i].Name] = value

@@ -39,7 +39,7 @@ func (o *operation) example(group, verb string) string {
 
 // bodyExample returns flags for the members of the body's example, or --data if a member is not a scalar.
 func (o *operation) bodyExample() []string {
-	if o.op.Body == nil {
+	if o.op.Body == nil || o.takesFile() {
 		return nil
 	}
 	if o.body == nil || o.body.Type != mediaJSON {

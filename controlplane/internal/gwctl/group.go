@@ -46,6 +46,7 @@ var sections = []section{
 		"operations",
 		"Operations:",
 		[]string{
+			"bills",
 			"deliveries",
 			"diagnosis",
 			"doctor",

@@ -23,6 +23,8 @@ var betterNames = map[string]commandName{
 	"proposePriceList":       {"prices", "propose"},
 	"getTrafficSeries":       {"traffic", "series"},
 	"getRoutesHealth":        {"routes", "health"},
+	"listBillDifferences":    {"bills", "differences"},
+	"getBillDifference":      {"bills", "difference"},
 	"search":                 {"search", "find"},
 }
 

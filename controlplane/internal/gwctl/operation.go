@@ -50,6 +50,9 @@ const readsAnnotation = "reads"
 // command returns the command of an operation.
 func (t *tool) command(op *apidoc.Operation, name commandName) *cobra.Command {
 	o := &operation{tool: t, op: op, args: op.PathParams()}
+	if o.takesFile() {
+		o.args = append(o.args, fileArg)
+	}
 	use := []string{name.verb}
 	for _, arg := range o.args {
 		use = append(use, "<"+arg.Name+">")
@@ -136,7 +139,9 @@ func (o *operation) addFlags(cmd *cobra.Command) {
 		} else if len(o.op.Body.Media) > 0 {
 			o.body = &o.op.Body.Media[0]
 		}
-		cmd.Flags().StringVar(&o.data, "data", "", "request body: `text`, @file, or - for standard input; other flags replace its members")
+		if !o.takesFile() {
+			cmd.Flags().StringVar(&o.data, "data", "", "request body: `text`, @file, or - for standard input; other flags replace its members")
+		}
 	}
 
 	if types := o.answerTypes(); len(types) > 1 {
@@ -370,6 +375,9 @@ func (o *operation) accepted() (string, error) {
 func (o *operation) fill(r *call.Request, args []string) error {
 	if o.op.Body == nil {
 		return nil
+	}
+	if o.takesFile() {
+		return o.sendFile(r, args[len(args)-1])
 	}
 
 	text, err := o.tool.readData(o.data)

@@ -15,11 +15,12 @@ import (
 
 	"modelgateway/controlplane/internal/audit"
 	"modelgateway/controlplane/internal/httpapi/problem"
+	"modelgateway/controlplane/internal/providerbill"
 	"modelgateway/shared/ident"
 )
 
 const (
-	// maxBody bounds the body of every request in bytes, but for those of applyCatalog and proposePriceList.
+	// maxBody bounds the body of every request in bytes, but for those of applyCatalog, proposePriceList and importBill.
 	maxBody      = 1 << 20
 	maxCatalog   = 16 << 20
 	maxPriceList = 8 << 20
@@ -107,6 +108,8 @@ func limitBody(next echo.HandlerFunc) echo.HandlerFunc {
 			limit = maxCatalog
 		case strings.HasSuffix(c.Path(), "/catalog/price-list"):
 			limit = maxPriceList
+		case strings.HasSuffix(c.Path(), "/bills"):
+			limit = providerbill.MaxFile
 		}
 		r := c.Request()
 		if r.ContentLength > limit {

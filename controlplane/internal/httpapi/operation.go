@@ -42,6 +42,7 @@ func (o *operation) waits() bool { return slices.Contains(o.query, waitParam) }
 // unlimited are the operations whose duration grows with the stored data, and those that last until somebody ends them.
 var unlimited = []string{
 	"exportUsage", "exportLedger", "checkLedger", "checkReceipts", "previewPrices", "streamTraffic", "tailRequests", "checkProvider",
+	"importBill", "getBillDifference",
 }
 
 // timeLimit returns how long the operation may take; zero means no limit.

@@ -1,6 +1,6 @@
 // Package httpapi serves the admin API over HTTP: authentication, idempotency,
 // waiting for the proxies, and the routes. Its subpackages hold the handlers by
-// subject (accountapi, billingapi, catalogapi, operationsapi, webhookapi), the
+// subject (accountapi, billapi, billingapi, catalogapi, operationsapi, webhookapi), the
 // conversion of types (convert), and the table that turns errors into problem
 // documents (problem).
 //
@@ -29,6 +29,7 @@ import (
 	"modelgateway/controlplane/internal/fleet"
 	"modelgateway/controlplane/internal/holding"
 	"modelgateway/controlplane/internal/httpapi/accountapi"
+	"modelgateway/controlplane/internal/httpapi/billapi"
 	"modelgateway/controlplane/internal/httpapi/billingapi"
 	"modelgateway/controlplane/internal/httpapi/catalogapi"
 	"modelgateway/controlplane/internal/httpapi/gen"
@@ -41,6 +42,7 @@ import (
 	"modelgateway/controlplane/internal/ledger"
 	"modelgateway/controlplane/internal/ledgercheck"
 	"modelgateway/controlplane/internal/project"
+	"modelgateway/controlplane/internal/providerbill"
 	"modelgateway/controlplane/internal/rotation"
 	"modelgateway/controlplane/internal/search"
 	"modelgateway/controlplane/internal/settle"
@@ -65,6 +67,7 @@ type Config struct {
 	Archive     *archive.Service
 	Quarantine  *settle.Quarantine
 	Videos      videojob.Jobs
+	Bills       *providerbill.Service
 	Tokens      *admin.Service
 	Fleet       fleet.Store
 	Applied     *fleet.Waiter
@@ -101,6 +104,7 @@ type Config struct {
 // The handlers by subject; the aliases name the fields of server.
 type (
 	accountHandlers    = accountapi.Handlers
+	billHandlers       = billapi.Handlers
 	billingHandlers    = billingapi.Handlers
 	catalogHandlers    = catalogapi.Handlers
 	operationsHandlers = operationsapi.Handlers
@@ -111,6 +115,7 @@ type (
 // server has the methods of all handlers.
 type server struct {
 	accountHandlers
+	billHandlers
 	billingHandlers
 	catalogHandlers
 	operationsHandlers
@@ -131,6 +136,7 @@ func newServer(cfg *Config) *server {
 			Projects: cfg.Projects,
 			Limits:   cfg.Limits,
 		},
+		billHandlers{cfg.Bills},
 		billingHandlers{
 			Accounts:     cfg.Accounts,
 			Ledger:       cfg.Ledger,

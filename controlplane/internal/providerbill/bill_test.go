@@ -89,7 +89,8 @@ func TestFormats(t *testing.T) {
 	}{
 		"costs of OpenAI": {openAICosts, content(OpenAICosts, "USD", 1, Amount{60_000_150, 5}, 3), []Line{
 			{Number: 1, Day: on, Model: "demo-1", Credential: "proj_a", Amount: Amount{60_000_000, 5}},
-			{Number: 2, Day: on, Amount: Amount{150, 0}}, {Number: 3, Day: on, Model: "demo-1", Credential: "proj_a"},
+			{Number: 2, Day: on, Amount: Amount{150, 0}},
+			{Number: 3, Day: on, Model: "demo-1", Credential: "proj_a"},
 		}},
 		"usage of OpenAI": {openAIUsage, with(content(OpenAIUsage, "", 0, Amount{}, 1), func(c *Content) { c.Unit = Tokens }), []Line{
 			{Number: 1, Day: on, Model: "demo-1", Credential: "key_a", Requests: 5, Input: 1000, Output: 500},

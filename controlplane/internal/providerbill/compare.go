@@ -50,6 +50,9 @@ var Kinds = []Kind{
 	AfterEnd, Credited,
 }
 
+// Known reports whether it is one of the kinds.
+func (k Kind) Known() bool { return slices.Contains(Kinds, k) }
+
 // Open reports whether somebody has to look at a difference of this kind.
 func (k Kind) Open() bool { return slices.Index(Kinds, k) < slices.Index(Kinds, UnknownCall) }
 
@@ -106,7 +109,9 @@ func (c *Comparison) OpenAmount() money.Nano { return openAmount(c.Parts) }
 const openShare = 1000
 
 // TooMuchOpen reports whether more than 0.1 % of a bill is open.
-func TooMuchOpen(open, billed, recorded money.Nano) bool { return open > max(abs(billed), abs(recorded))/openShare }
+func TooMuchOpen(open, billed, recorded money.Nano) bool {
+	return open > max(abs(billed), abs(recorded))/openShare
+}
 
 // Pair is the lines of a request and its records; or lines or records that have no counterpart; or the lines of a day without requests.
 type Pair struct {

@@ -29,6 +29,54 @@ const (
 	AccountStatusSuspended AccountStatus = "suspended"
 )
 
+// Defines values for BillUnit.
+const (
+	BillUnitMoney  BillUnit = "money"
+	BillUnitTokens BillUnit = "tokens"
+)
+
+// Defines values for BillDifferenceState.
+const (
+	BillDifferenceStateExplained BillDifferenceState = "explained"
+	BillDifferenceStateOpen      BillDifferenceState = "open"
+)
+
+// Defines values for BillDifferenceKind.
+const (
+	BillDifferenceKindAfterEnd        BillDifferenceKind = "after_end"
+	BillDifferenceKindBilledTwice     BillDifferenceKind = "billed_twice"
+	BillDifferenceKindCancelledStream BillDifferenceKind = "cancelled_stream"
+	BillDifferenceKindCredited        BillDifferenceKind = "credited"
+	BillDifferenceKindNoPrice         BillDifferenceKind = "no_price"
+	BillDifferenceKindNotBilled       BillDifferenceKind = "not_billed"
+	BillDifferenceKindOtherDay        BillDifferenceKind = "other_day"
+	BillDifferenceKindOtherLine       BillDifferenceKind = "other_line"
+	BillDifferenceKindOurEstimate     BillDifferenceKind = "our_estimate"
+	BillDifferenceKindPrice           BillDifferenceKind = "price"
+	BillDifferenceKindRounding        BillDifferenceKind = "rounding"
+	BillDifferenceKindUnexplained     BillDifferenceKind = "unexplained"
+	BillDifferenceKindUnknownCall     BillDifferenceKind = "unknown_call"
+)
+
+// Defines values for BillFormat.
+const (
+	BillFormatAnthropicCost BillFormat = "anthropic_cost"
+	BillFormatAwsCur        BillFormat = "aws_cur"
+	BillFormatCSV           BillFormat = "csv"
+	BillFormatFocus         BillFormat = "focus"
+	BillFormatOpenaiCosts   BillFormat = "openai_costs"
+	BillFormatOpenaiUsage   BillFormat = "openai_usage"
+)
+
+// Defines values for BillState.
+const (
+	BillStateAccepted  BillState = "accepted"
+	BillStateComparing BillState = "comparing"
+	BillStateExplained BillState = "explained"
+	BillStateOpen      BillState = "open"
+	BillStateOverdue   BillState = "overdue"
+)
+
 // Defines values for BreakerState.
 const (
 	BreakerStateClosed   BreakerState = "closed"
@@ -640,6 +688,236 @@ type Balance struct {
 	// Examples: 12.34
 	Reserved Money `json:"reserved"`
 }
+
+// Bill defines model for Bill.
+type Bill struct {
+	// AcceptedAs Why it was accepted.
+	AcceptedAs *string    `json:"accepted_as,omitempty"`
+	AcceptedAt *time.Time `json:"accepted_at,omitempty"`
+	AcceptedBy *string    `json:"accepted_by,omitempty"`
+
+	// Billed A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Billed     Money           `json:"billed"`
+	Comparison *BillComparison `json:"comparison,omitempty"`
+
+	// Credential As it was given at the import.
+	Credential *string `json:"credential,omitempty"`
+
+	// Currency Absent if the file names none.
+	Currency *string `json:"currency,omitempty"`
+
+	// EndsAt When its last line ends.
+	EndsAt time.Time `json:"ends_at"`
+
+	// FirstDay A day of UTC, or of the zone that `time_zone` names.
+	//
+	// Examples: 2026-10-01
+	FirstDay   Day        `json:"first_day"`
+	Format     BillFormat `json:"format"`
+	ID         string     `json:"id"`
+	ImportedAt time.Time  `json:"imported_at"`
+	ImportedBy string     `json:"imported_by"`
+
+	// LastDay A day of UTC, or of the zone that `time_zone` names.
+	//
+	// Examples: 2026-10-01
+	LastDay Day `json:"last_day"`
+
+	// Lines The lines for usage.
+	Lines int64 `json:"lines"`
+
+	// LinesWithRequest The lines that name a request.
+	LinesWithRequest int64   `json:"lines_with_request"`
+	Name             *string `json:"name,omitempty"`
+
+	// Other A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Other      Money  `json:"other"`
+	ProviderID string `json:"provider_id"`
+
+	// Sha256 The SHA-256 of the unpacked content, in hex.
+	Sha256 string `json:"sha256"`
+
+	// State `comparing`: not compared yet. `explained`: at most 0.1 % is open. `open`: more is. `overdue`: for more than 48 hours after the
+	// import. `accepted`: somebody has accepted what is open.
+	State    BillState `json:"state"`
+	TimeZone string    `json:"time_zone"`
+
+	// Unit What all amounts of the bill are: money, or tokens of an export without amounts.
+	Unit BillUnit `json:"unit"`
+}
+
+// BillUnit What all amounts of the bill are: money, or tokens of an export without amounts.
+type BillUnit string
+
+// BillAcceptance defines model for BillAcceptance.
+type BillAcceptance struct {
+	Reason string `json:"reason"`
+}
+
+// BillComparison defines model for BillComparison.
+type BillComparison struct {
+	At time.Time `json:"at"`
+
+	// Billed A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Billed Money `json:"billed"`
+
+	// ByCredential Unset if bill and usage records have no name of a credential in common.
+	ByCredential bool `json:"by_credential"`
+
+	// ByModel Unset if bill and usage records have no name of a model in common.
+	ByModel bool `json:"by_model"`
+
+	// Open A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Open Money `json:"open"`
+
+	// OpenShare The part of the bill that is open. More than 0.001 is too much.
+	OpenShare float32 `json:"open_share"`
+
+	// Parts The sums by kind, what is open first.
+	Parts []BillPart `json:"parts"`
+
+	// Recorded A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Recorded Money `json:"recorded"`
+
+	// Requests The usage records.
+	Requests int64 `json:"requests"`
+}
+
+// BillDifference defines model for BillDifference.
+type BillDifference struct {
+	// Billed A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Billed Money `json:"billed"`
+
+	// Credential Empty if the bill names none, or is compared without.
+	Credential string `json:"credential"`
+
+	// Day A day of UTC, or of the zone that `time_zone` names.
+	//
+	// Examples: 2026-10-01
+	Day   Day   `json:"day"`
+	Lines int64 `json:"lines"`
+
+	// Model Empty if the bill names none, or is compared without.
+	Model  string `json:"model"`
+	Number int64  `json:"number"`
+
+	// Open A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Open Money `json:"open"`
+
+	// OpenShare The part of the whole bill that is open here.
+	OpenShare float32    `json:"open_share"`
+	Parts     []BillPart `json:"parts"`
+
+	// Recorded A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Recorded Money `json:"recorded"`
+	Requests int64 `json:"requests"`
+
+	// State Whether somebody has to look at it.
+	State BillDifferenceState `json:"state"`
+}
+
+// BillDifferenceState Whether somebody has to look at it.
+type BillDifferenceState string
+
+// BillDifferenceDetail defines model for BillDifferenceDetail.
+type BillDifferenceDetail struct {
+	Difference BillDifference `json:"difference"`
+
+	// More Whether there are more requests.
+	More     bool          `json:"more"`
+	Requests []BillRequest `json:"requests"`
+}
+
+// BillDifferenceKind Of these, `unexplained`, `price`, `billed_twice`, `not_billed` and `no_price` are open; the others explain a difference.
+type BillDifferenceKind string
+
+// BillDifferenceList defines model for BillDifferenceList.
+type BillDifferenceList struct {
+	Data       []BillDifference `json:"data"`
+	NextCursor *string          `json:"next_cursor,omitempty"`
+}
+
+// BillFormat defines model for BillFormat.
+type BillFormat string
+
+// BillList defines model for BillList.
+type BillList struct {
+	Data       []Bill  `json:"data"`
+	NextCursor *string `json:"next_cursor,omitempty"`
+}
+
+// BillPart defines model for BillPart.
+type BillPart struct {
+	// Count The number of requests, or of days.
+	Count int64 `json:"count"`
+
+	// Kind Of these, `unexplained`, `price`, `billed_twice`, `not_billed` and `no_price` are open; the others explain a difference.
+	Kind BillDifferenceKind `json:"kind"`
+
+	// Open Whether somebody has to look at it.
+	Open bool `json:"open"`
+
+	// Over A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Over Money `json:"over"`
+
+	// Under A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Under Money `json:"under"`
+}
+
+// BillRequest defines model for BillRequest.
+type BillRequest struct {
+	// Billed A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Billed     Money      `json:"billed"`
+	Credential string     `json:"credential"`
+	EndedAt    *time.Time `json:"ended_at,omitempty"`
+
+	// Kind Of these, `unexplained`, `price`, `billed_twice`, `not_billed` and `no_price` are open; the others explain a difference.
+	Kind  *BillDifferenceKind `json:"kind,omitempty"`
+	Lines int64               `json:"lines"`
+
+	// Model The provider's name of the model.
+	Model string `json:"model"`
+
+	// ProviderRequestID The provider's id, as the bill has it.
+	ProviderRequestID *string `json:"provider_request_id,omitempty"`
+
+	// Recorded A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Recorded Money `json:"recorded"`
+
+	// RequestID Absent if the gateway did not make the call.
+	RequestID *string `json:"request_id,omitempty"`
+
+	// Requests The number of usage records with this id of the provider.
+	Requests int64 `json:"requests"`
+}
+
+// BillState `comparing`: not compared yet. `explained`: at most 0.1 % is open. `open`: more is. `overdue`: for more than 48 hours after the
+// import. `accepted`: somebody has accepted what is open.
+type BillState string
 
 // Breaker defines model for Breaker.
 type Breaker struct {
@@ -3713,6 +3991,9 @@ type WebhookTest struct {
 // AccountID Examples: acc_0192f0c1d2e37a4b8c5d6e7f8091a2b3
 type AccountID = string
 
+// BillID defines model for BillID.
+type BillID = string
+
 // Cursor defines model for Cursor.
 type Cursor = string
 
@@ -3985,6 +4266,64 @@ type ListAuditParams struct {
 
 	// To Changes before this time.
 	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
+
+	// Cursor The `next_cursor` of the previous page.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The maximum number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// ListBillsParams defines parameters for ListBills.
+type ListBillsParams struct {
+	// Cursor The `next_cursor` of the previous page.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The maximum number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// ImportBillParams defines parameters for ImportBill.
+type ImportBillParams struct {
+	// Provider The id of the provider whose requests are compared.
+	Provider string `form:"provider" json:"provider"`
+
+	// Format Refuse the file unless it has this format. Absent means the one that is recognised.
+	Format *BillFormat `form:"format,omitempty" json:"format,omitempty"`
+
+	// Credential The gateway's credential that all lines are about, or pairs such as `proj_a=main,proj_b=batch` of the bill's names and the
+	// gateway's. Absent: the bill has the gateway's names, or is about all credentials.
+	Credential *string `form:"credential,omitempty" json:"credential,omitempty"`
+
+	// TimeZone The zone of its days.
+	TimeZone *string `form:"time_zone,omitempty" json:"time_zone,omitempty"`
+
+	// Name A name for people, such as that of the file.
+	Name *string `form:"name,omitempty" json:"name,omitempty"`
+}
+
+// AcceptBillParams defines parameters for AcceptBill.
+type AcceptBillParams struct {
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// ListBillDifferencesParams defines parameters for ListBillDifferences.
+type ListBillDifferencesParams struct {
+	// Open Only those with something open.
+	Open *bool `form:"open,omitempty" json:"open,omitempty"`
+
+	// Kind Only those with a part of this kind.
+	Kind *BillDifferenceKind `form:"kind,omitempty" json:"kind,omitempty"`
+
+	// Day Only those of this day.
+	Day *Day `form:"day,omitempty" json:"day,omitempty"`
+
+	// Model Only those of this model.
+	Model *string `form:"model,omitempty" json:"model,omitempty"`
+
+	// Credential Only those of this credential.
+	Credential *string `form:"credential,omitempty" json:"credential,omitempty"`
 
 	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
@@ -4975,6 +5314,13 @@ func RegisterHandlers(e *echo.Echo, server StrictServerInterface, run RunFunc) {
 	e.POST("/admin/v1/accounts/:account_id/projects", h.CreateProject)
 	e.GET("/admin/v1/accounts/:account_id/statements", h.GetStatement)
 	e.GET("/admin/v1/audit", h.ListAudit)
+	e.GET("/admin/v1/bills", h.ListBills)
+	e.POST("/admin/v1/bills", h.ImportBill)
+	e.DELETE("/admin/v1/bills/:bill_id", h.DeleteBill)
+	e.GET("/admin/v1/bills/:bill_id", h.GetBill)
+	e.POST("/admin/v1/bills/:bill_id/accept", h.AcceptBill)
+	e.GET("/admin/v1/bills/:bill_id/differences", h.ListBillDifferences)
+	e.GET("/admin/v1/bills/:bill_id/differences/:number", h.GetBillDifference)
 	e.GET("/admin/v1/catalog", h.GetCatalog)
 	e.PUT("/admin/v1/catalog", h.ApplyCatalog)
 	e.POST("/admin/v1/catalog/price-list", h.ProposePriceList)
@@ -5467,6 +5813,130 @@ type ListAuditResponseObject interface {
 type ListAudit200JSONResponse AuditList
 
 func (r ListAudit200JSONResponse) VisitListAuditResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
+}
+
+// ListBillsRequestObject is the input of ListBills.
+type ListBillsRequestObject struct {
+	Params ListBillsParams
+}
+
+// ListBillsResponseObject is a successful response of ListBills.
+type ListBillsResponseObject interface {
+	VisitListBillsResponse(w http.ResponseWriter) error
+}
+
+type ListBills200JSONResponse BillList
+
+func (r ListBills200JSONResponse) VisitListBillsResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
+}
+
+// ImportBillRequestObject is the input of ImportBill.
+type ImportBillRequestObject struct {
+	Params ImportBillParams
+	Body   io.Reader
+}
+
+// ImportBillResponseObject is a successful response of ImportBill.
+type ImportBillResponseObject interface {
+	VisitImportBillResponse(w http.ResponseWriter) error
+}
+
+type ImportBill200JSONResponse Bill
+
+func (r ImportBill200JSONResponse) VisitImportBillResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
+}
+
+type ImportBill201JSONResponse Bill
+
+func (r ImportBill201JSONResponse) VisitImportBillResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 201, r)
+}
+
+// DeleteBillRequestObject is the input of DeleteBill.
+type DeleteBillRequestObject struct {
+	BillID BillID
+}
+
+// DeleteBillResponseObject is a successful response of DeleteBill.
+type DeleteBillResponseObject interface {
+	VisitDeleteBillResponse(w http.ResponseWriter) error
+}
+
+type DeleteBill204Response struct{}
+
+func (DeleteBill204Response) VisitDeleteBillResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+// GetBillRequestObject is the input of GetBill.
+type GetBillRequestObject struct {
+	BillID BillID
+}
+
+// GetBillResponseObject is a successful response of GetBill.
+type GetBillResponseObject interface {
+	VisitGetBillResponse(w http.ResponseWriter) error
+}
+
+type GetBill200JSONResponse Bill
+
+func (r GetBill200JSONResponse) VisitGetBillResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
+}
+
+// AcceptBillRequestObject is the input of AcceptBill.
+type AcceptBillRequestObject struct {
+	BillID BillID
+	Params AcceptBillParams
+	Body   *BillAcceptance
+}
+
+// AcceptBillResponseObject is a successful response of AcceptBill.
+type AcceptBillResponseObject interface {
+	VisitAcceptBillResponse(w http.ResponseWriter) error
+}
+
+type AcceptBill200JSONResponse Bill
+
+func (r AcceptBill200JSONResponse) VisitAcceptBillResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
+}
+
+// ListBillDifferencesRequestObject is the input of ListBillDifferences.
+type ListBillDifferencesRequestObject struct {
+	BillID BillID
+	Params ListBillDifferencesParams
+}
+
+// ListBillDifferencesResponseObject is a successful response of ListBillDifferences.
+type ListBillDifferencesResponseObject interface {
+	VisitListBillDifferencesResponse(w http.ResponseWriter) error
+}
+
+type ListBillDifferences200JSONResponse BillDifferenceList
+
+func (r ListBillDifferences200JSONResponse) VisitListBillDifferencesResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
+}
+
+// GetBillDifferenceRequestObject is the input of GetBillDifference.
+type GetBillDifferenceRequestObject struct {
+	BillID BillID
+	Number int64
+}
+
+// GetBillDifferenceResponseObject is a successful response of GetBillDifference.
+type GetBillDifferenceResponseObject interface {
+	VisitGetBillDifferenceResponse(w http.ResponseWriter) error
+}
+
+type GetBillDifference200JSONResponse BillDifferenceDetail
+
+func (r GetBillDifference200JSONResponse) VisitGetBillDifferenceResponse(w http.ResponseWriter) error {
 	return writeJSON(w, 200, r)
 }
 
@@ -7301,6 +7771,20 @@ type StrictServerInterface interface {
 	GetStatement(ctx context.Context, call *Call, request GetStatementRequestObject) (GetStatementResponseObject, error)
 	// ListAudit List the audit log, newest first
 	ListAudit(ctx context.Context, call *Call, request ListAuditRequestObject) (ListAuditResponseObject, error)
+	// ListBills List the bills of providers, newest first
+	ListBills(ctx context.Context, call *Call, request ListBillsRequestObject) (ListBillsResponseObject, error)
+	// ImportBill Import a bill or a usage export of a provider, and compare it
+	ImportBill(ctx context.Context, call *Call, request ImportBillRequestObject) (ImportBillResponseObject, error)
+	// DeleteBill Delete a bill of a provider with its comparison
+	DeleteBill(ctx context.Context, call *Call, request DeleteBillRequestObject) (DeleteBillResponseObject, error)
+	// GetBill Get a bill of a provider with the result of its comparison
+	GetBill(ctx context.Context, call *Call, request GetBillRequestObject) (GetBillResponseObject, error)
+	// AcceptBill Accept what is open of a bill, for a reason
+	AcceptBill(ctx context.Context, call *Call, request AcceptBillRequestObject) (AcceptBillResponseObject, error)
+	// ListBillDifferences List the differences of a bill by day, model and credential, what is open first
+	ListBillDifferences(ctx context.Context, call *Call, request ListBillDifferencesRequestObject) (ListBillDifferencesResponseObject, error)
+	// GetBillDifference Get a difference of a bill with the requests behind it
+	GetBillDifference(ctx context.Context, call *Call, request GetBillDifferenceRequestObject) (GetBillDifferenceResponseObject, error)
 	// GetCatalog Export the catalog, without secrets
 	GetCatalog(ctx context.Context, call *Call, request GetCatalogRequestObject) (GetCatalogResponseObject, error)
 	// ApplyCatalog Replace the catalog
@@ -7776,6 +8260,85 @@ func (h handlers) ListAudit(c echo.Context) error {
 		in.query("cursor", true, &r.Params.Cursor)
 		in.query("limit", true, &r.Params.Limit)
 		return serve(in, call, r, h.server.ListAudit, ListAuditResponseObject.VisitListAuditResponse)
+	})
+}
+
+func (h handlers) ListBills(c echo.Context) error {
+	return h.run(c, "listBills", func(call *Call) error {
+		var r ListBillsRequestObject
+		in := input{c: c}
+		in.query("cursor", true, &r.Params.Cursor)
+		in.query("limit", true, &r.Params.Limit)
+		return serve(in, call, r, h.server.ListBills, ListBillsResponseObject.VisitListBillsResponse)
+	})
+}
+
+func (h handlers) ImportBill(c echo.Context) error {
+	return h.run(c, "importBill", func(call *Call) error {
+		var r ImportBillRequestObject
+		in := input{c: c}
+		in.query("provider", true, &r.Params.Provider)
+		in.query("format", true, &r.Params.Format)
+		in.query("credential", true, &r.Params.Credential)
+		in.query("time_zone", true, &r.Params.TimeZone)
+		in.query("name", true, &r.Params.Name)
+		in.rawBody("application/octet-stream", &r.Body)
+		return serve(in, call, r, h.server.ImportBill, ImportBillResponseObject.VisitImportBillResponse)
+	})
+}
+
+func (h handlers) DeleteBill(c echo.Context) error {
+	return h.run(c, "deleteBill", func(call *Call) error {
+		var r DeleteBillRequestObject
+		in := input{c: c}
+		in.path("bill_id", &r.BillID)
+		return serve(in, call, r, h.server.DeleteBill, DeleteBillResponseObject.VisitDeleteBillResponse)
+	})
+}
+
+func (h handlers) GetBill(c echo.Context) error {
+	return h.run(c, "getBill", func(call *Call) error {
+		var r GetBillRequestObject
+		in := input{c: c}
+		in.path("bill_id", &r.BillID)
+		return serve(in, call, r, h.server.GetBill, GetBillResponseObject.VisitGetBillResponse)
+	})
+}
+
+func (h handlers) AcceptBill(c echo.Context) error {
+	return h.run(c, "acceptBill", func(call *Call) error {
+		var r AcceptBillRequestObject
+		in := input{c: c}
+		in.path("bill_id", &r.BillID)
+		header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+		body(&in, "", &r.Body)
+		return serve(in, call, r, h.server.AcceptBill, AcceptBillResponseObject.VisitAcceptBillResponse)
+	})
+}
+
+func (h handlers) ListBillDifferences(c echo.Context) error {
+	return h.run(c, "listBillDifferences", func(call *Call) error {
+		var r ListBillDifferencesRequestObject
+		in := input{c: c}
+		in.path("bill_id", &r.BillID)
+		in.query("open", true, &r.Params.Open)
+		in.query("kind", true, &r.Params.Kind)
+		in.query("day", true, &r.Params.Day)
+		in.query("model", true, &r.Params.Model)
+		in.query("credential", true, &r.Params.Credential)
+		in.query("cursor", true, &r.Params.Cursor)
+		in.query("limit", true, &r.Params.Limit)
+		return serve(in, call, r, h.server.ListBillDifferences, ListBillDifferencesResponseObject.VisitListBillDifferencesResponse)
+	})
+}
+
+func (h handlers) GetBillDifference(c echo.Context) error {
+	return h.run(c, "getBillDifference", func(call *Call) error {
+		var r GetBillDifferenceRequestObject
+		in := input{c: c}
+		in.path("bill_id", &r.BillID)
+		in.path("number", &r.Number)
+		return serve(in, call, r, h.server.GetBillDifference, GetBillDifferenceResponseObject.VisitGetBillDifferenceResponse)
 	})
 }
 

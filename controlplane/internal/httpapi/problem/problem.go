@@ -25,6 +25,7 @@ import (
 	"modelgateway/controlplane/internal/ledger"
 	"modelgateway/controlplane/internal/ledgercheck"
 	"modelgateway/controlplane/internal/project"
+	"modelgateway/controlplane/internal/providerbill"
 	"modelgateway/controlplane/internal/recovery"
 	"modelgateway/controlplane/internal/rotation"
 	"modelgateway/controlplane/internal/settle"
@@ -67,6 +68,17 @@ var kinds = []struct {
 	{
 		key.ErrNotRevealable,
 		Kind{http.StatusConflict, "not_revealable", "Only the hash of this API key is known, so its secret cannot be shown"},
+	},
+	{providerbill.ErrNotFound, Kind{http.StatusNotFound, "not_found", "Bill not found"}},
+	{
+		providerbill.ErrImported,
+		Kind{http.StatusConflict, "bill_imported", "The file is imported already, with another provider, credential or time zone"},
+	},
+	{providerbill.ErrBusy, Kind{http.StatusTooManyRequests, "import_running", "This control plane imports another bill"}},
+	{providerbill.ErrTooLarge, Kind{http.StatusRequestEntityTooLarge, "body_too_large", "The file is larger than 64 MiB"}},
+	{
+		providerbill.ErrRecordsDropped,
+		Kind{http.StatusConflict, "records_dropped", "The usage records of the bill's days are not kept any more"},
 	},
 	{project.ErrNotFound, Kind{http.StatusNotFound, "not_found", "Project not found"}},
 	{project.ErrExternalIDTaken, Kind{http.StatusConflict, "external_id_taken", "Another project of the account has this external id"}},

@@ -32,6 +32,7 @@ import (
 	"modelgateway/controlplane/internal/ledgercheck"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/accountstore"
+	"modelgateway/controlplane/internal/postgres/billstore"
 	"modelgateway/controlplane/internal/postgres/catalogstore"
 	"modelgateway/controlplane/internal/postgres/changestore"
 	"modelgateway/controlplane/internal/postgres/leasestore"
@@ -42,6 +43,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/webhookstore"
 	"modelgateway/controlplane/internal/project"
 	"modelgateway/controlplane/internal/propagation"
+	"modelgateway/controlplane/internal/providerbill"
 	"modelgateway/controlplane/internal/rotation"
 	"modelgateway/controlplane/internal/search"
 	"modelgateway/controlplane/internal/settle"
@@ -232,6 +234,7 @@ func StartWith(t *testing.T, v admin.Verifier, others ...func(*httpapi.Config)) 
 		Statements: statement.NewService(moneystore.NewStatements(b.DB)),
 		Quarantine: settle.NewQuarantine(moneystore.NewQuarantine(b.DB), settle.New(moneystore.NewSettlement(b.DB), nil)),
 		Videos:     videostore.New(b.DB),
+		Bills:      providerbill.NewService(billstore.New(b.DB)),
 		Tokens:     admin.NewService(accountstore.NewTokens(b.DB), admin.BootstrapTokens{Texts: []string{BootstrapToken}}, b.verifier),
 		Fleet:      leasestore.NewFleet(b.DB),
 		Applied:    fleet.NewWaiter(leasestore.NewFleet(b.DB), b.Announcer, log),

@@ -29,7 +29,7 @@ with lines as (
 	group by request_id
 ), calls as (
 	select coalesce(nullif(provider_request_id, ''), request_id::text) as provider_id, count(*) as n, min(request_id::text)::uuid as request_id,
-		max(finished_at) as at, min(route) as route, min(model) as model, min(`+credential+`) as credential,
+		max(finished_at) as at, min(route) as route, min(model) as model, min(` + credential + `) as credential,
 		sum(case $2::text when 'tokens' then coalesce((usage ->> 'input')::bigint, 0) + coalesce((usage ->> 'cached_input')::bigint, 0)
 			+ coalesce((usage ->> 'cache_write_5m')::bigint, 0) + coalesce((usage ->> 'cache_write_1h')::bigint, 0)
 			+ coalesce((usage ->> 'cache_write_30m')::bigint, 0) + coalesce((usage ->> 'cache_write_12h')::bigint, 0)
@@ -39,7 +39,7 @@ with lines as (
 		bool_or($2::text <> 'tokens' and provider_cost is null) as no_price
 	from usage_records
 	where request_id >= uuid_floor($3::date - interval '3 days') and request_id < uuid_floor($4::date + interval '3 days')
-		and provider = $5 and ($6::text = '' or `+credential+` = $6::text)
+		and provider = $5 and ($6::text = '' or ` + credential + ` = $6::text)
 	group by 1
 )
 select coalesce(l.n, 0), l.day, coalesce(l.model, ''), coalesce(l.credential, ''), l.n is not null,

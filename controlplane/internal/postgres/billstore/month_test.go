@@ -162,7 +162,10 @@ func (w *world) insert(provider string, records ...record) {
 			cost = nil // unknown
 		}
 		return []any{
-			r.id, 1, i, ident.UUID{1}, ident.UUID{2}, "m", "chat", provider, r.route, r.providerID, status,
+			r.id, 1, i,
+			ident.UUID{1},
+			ident.UUID{2},
+			"m", "chat", provider, r.route, r.providerID, status,
 			r.at, r.at, `{"input": 10, "cached_input": 5, "output": 5}`, "reported", r.estimated, 1, int64(1), int64(1), (*int64)(cost),
 		}, nil
 	}))
