@@ -83,6 +83,9 @@ var alertTests = []alertTest{
 		{`mgw_negative_balance{instance="a"}`, "30+0x125", "10+0x125"},
 		{`mgw_charged_total{model="m",instance="b"}`, "0+10x125", "0+10x125"},
 	}, one("Accounts with negative balances owe 30 currency units, more than 1 % of the charges of a day.")},
+	{"MgwProviderBillDiffers", "16m", []history{
+		{`mgw_provider_bills_overdue{pod="a"}`, "2+0x16", "0+0x16"},
+	}, one("2 bills have more than 0.1 % that nothing explains, for more than 48 hours after their import.")},
 	{"MgwSpoolFills", "6m", []history{
 		{`mgw_spool_used_capacity{instance="a"}`, "71+0x6", "69+0x6"},
 		{`mgw_spool_capacity{instance="a"}`, "100+0x6", "100+0x6"},

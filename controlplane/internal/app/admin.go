@@ -194,6 +194,7 @@ func (a *app) buildArchive(usages *usage.Service, jobs *jobs) *archive.Service {
 func (a *app) buildBills(jobs *jobs) *providerbill.Service {
 	bills := providerbill.NewService(billstore.New(a.adminDB))
 	jobs.every("compare_bills", 10*time.Minute, bills.CompareDue)
+	jobs.every("bill_metrics", time.Minute, providerbill.NewMetrics(bills, a.registry).Update)
 	return bills
 }
 

@@ -132,6 +132,7 @@ func TestFactsGiveFindings(t *testing.T) {
 		{"outbox waits", func(w *world) { w.postgres.OutboxAge = 11 * time.Second }, "warning postgres outbox"},
 		{"outbox is stuck", func(w *world) { w.postgres.OutboxAge = time.Hour }, "failure postgres outbox"},
 		{"outbox works", func(w *world) { w.postgres.OutboxAge = time.Second }, ""},
+		{"a bill that differs", func(w *world) { w.postgres.OverdueBills = 1 }, "warning postgres provider_bills"},
 		{"quarantine", func(w *world) { w.postgres.Quarantined = 1 }, "warning postgres quarantine"},
 		{"master key gone", func(w *world) { w.postgres.SecretsByMasterKey["m0"] = 2 }, "failure secrets master_keys"},
 		{"stream gone", func(w *world) { w.nats.Streams[1].Missing = true }, "failure nats exists"},

@@ -31,6 +31,8 @@ type Postgres struct {
 	Recovering    bool
 	// Quarantined is the number of open quarantined usage events.
 	Quarantined int64
+	// OverdueBills is the number of bills of providers of which more than 0.1 % has been open for 48 hours.
+	OverdueBills int64
 	// UnusableModels are the enabled models without a usable route, RefusingProviders the providers that refuse every
 	// enabled credential.
 	UnusableModels, RefusingProviders []string
@@ -153,6 +155,15 @@ func checkPostgres(p *Postgres) []Finding {
 		fmt.Sprintf("open quarantined usage events: %d", p.Quarantined),
 		"These events could not be read or settled, so they are not billed.",
 		"Read the reason of each event. Remove the cause and release the event, or dismiss it.",
+	)
+	add.check(
+		p.OverdueBills > 0,
+		Warning,
+		"provider_bills",
+		"",
+		fmt.Sprintf("bills of providers with more than 0.1 %% open after 48 hours: %d", p.OverdueBills),
+		"A provider charges another amount than was recorded, and nothing explains it.",
+		"List the open differences of the bill. Ask the provider or correct the provider price, then accept the bill or import a new one.",
 	)
 
 	return add.findings

@@ -8,6 +8,7 @@ import (
 
 	"modelgateway/controlplane/internal/diagnosis"
 	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/providerbill"
 	"modelgateway/shared/certfile"
 )
 
@@ -78,6 +79,11 @@ func (s *Diagnosis) contents(ctx context.Context, facts *diagnosis.Postgres) err
 	if facts.Quarantined, err = s.db.Queries().CountOpenQuarantined(ctx); err != nil {
 		return err
 	}
+	bills, err := s.db.Queries().OverdueBills(ctx, time.Now().Add(-providerbill.SettleTime))
+	if err != nil {
+		return err
+	}
+	facts.OverdueBills = bills.Bills
 	if facts.ControlPlanes, err = s.db.Queries().CountActiveReplicas(ctx); err != nil {
 		return err
 	}

@@ -25,6 +25,10 @@ func TestDiagnose(t *testing.T) {
 	exec("insert into outbox (subject, payload, created_at) values ('x', '', now() - interval '1 hour')")
 	exec("insert into quarantine (reason, payload) values ('odd', '')")
 	exec("insert into quarantine (reason, payload, resolved_at, resolution) values ('odd', 'a', now(), 'dismissed'), ('odd', 'b', now(), 'released')")
+	exec(`insert into provider_bills (id, sha256, name, provider, format, credential, time_zone, unit, currency, first_day, last_day, ends_at, lines,
+		with_request, billed, other, step, imported_at, imported_by, accepted_at, open_amount, compared_billed)
+		select gen_random_uuid(), int4send(i), '', 'sim', 'csv', '', 'UTC', 'money', 'USD', '2026-01-01', '2026-01-31', now(), 1, 0, 0, 0, 0,
+		now() - interval '47 hours' * i, '', case when i = 3 then now() end, 1001, 1000000 from generate_series(1, 3) i`)
 	exec("insert into providers (id, name, spec, revision) values ('sim', 'Sim', '{}', 1)")
 	exec("insert into provider_credentials (id, provider_id, name, sealed, cipher_key_id) values ('crd_1', 'sim', 'main', '', 'm7')")
 	exec("insert into webhook_endpoints (id, url) values ('00000000-0000-0000-0000-000000000001', 'https://cabinet.example')")
@@ -73,7 +77,7 @@ func TestDiagnose(t *testing.T) {
 	if names, known := facts.Settings["synchronous_standby_names"]; len(facts.Settings) != 4 || facts.Settings["synchronous_commit"] == "" || names != "" || !known {
 		t.Errorf("settings: %v", facts.Settings)
 	}
-	if facts.OutboxAge < time.Hour || facts.Quarantined != 1 {
+	if facts.OutboxAge < time.Hour || facts.Quarantined != 1 || facts.OverdueBills != 1 {
 		t.Errorf("contents: %+v", facts)
 	}
 	if diff := cmp.Diff(map[string]int64{"m7": 1, "m8": 1, "m9": 5, "dk_2": 1}, facts.SecretsByMasterKey); diff != "" {
