@@ -63,7 +63,7 @@ func TestFormKeepsEveryPartOfAPrice(t *testing.T) {
 		},
 		ServiceTiers: []adminclient.CatalogServiceTier{{
 			Name: "priority", Input: "3.00", CachedInput: new("0.30"), Output: "7.50", AudioOut: new("1.00"),
-			Tiers: []adminclient.CatalogTier{{AboveInput: 200_000, Input: new("6.00")}, {AboveInput: 1_000_000, Input: new("6.50")}},
+			Tiers: []adminclient.CatalogTier{{AboveInput: 200_000, Input: new("6.00"), Output: new("9.00")}, {AboveInput: 1_000_000, Input: new("6.50"), Output: new("9.50")}},
 		}},
 		Images: []adminclient.CatalogUnitPrice{{Size: new("1024x1024"), Quality: new("high"), Price: "0.10"}, {Price: "0.05"}},
 		Secondary: []adminclient.CatalogSecondary{
