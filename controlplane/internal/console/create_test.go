@@ -267,12 +267,85 @@ func TestAddressesOfProvidersAndRoutesAreSetInForms(t *testing.T) {
 	check(t, err)
 	route := *model.Value.Routes[0].ID
 	b.done("/console/models/small/routes/"+route+"/edit", "/console/models/small", "The route was saved.",
-		"upstream_model", "u", "enabled", "yes", "addresses.chat.path", "/own")
+		"upstream_model", "u", "formats", "chat", "enabled", "yes", "addresses.chat.path", "/own")
 	if _, page := b.get("/console/providers/acme"); !strings.Contains(page, "https://api.example.com/own") {
 		t.Errorf("the page of the provider does not have the address of the route: %s", page)
 	}
-	b.done("/console/models/small/routes/"+route+"/edit", "/console/models/small", "The route was saved.", "upstream_model", "u", "enabled", "yes")
+	b.done("/console/models/small/routes/"+route+"/edit", "/console/models/small", "The route was saved.", "upstream_model", "u", "formats", "chat", "enabled", "yes")
 	if _, page := b.get("/console/providers/acme"); !strings.Contains(page, "https://api.example.com/v5/chat") {
 		t.Errorf("the page of the provider does not have its own address again: %s", page)
+	}
+}
+
+// Formats, parameters and the price of the provider are set when a route is added, and changed afterwards. What a form shows, sent as
+// it is, changes nothing.
+func TestEveryMemberOfARouteIsSetInForms(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.oneProxy()
+	b := w.signedIn(bootstrapToken)
+	b.done("/console/catalog/new-provider", "/console/providers/acme", "The provider was added.",
+		"id", "acme", "base_url", "https://api.example.com", "auth", "bearer", "credentials[0].name", "main", "credentials[0].secret", "sk-acme-main")
+	b.done("/console/catalog/new-model", "/console/models/small", "The model was added.",
+		"id", "small", "type", "text", "public", "yes", "price.input", "0.10", "price.output", "0.40",
+		"routes[0].provider", "acme", "routes[0].upstream_model", "u1", "routes[0].formats", "chat",
+		"routes[0].params", `{"chat": {"store": {"policy": "drop"}}}`, "routes[0].provider_price.input", "0.05", "routes[0].provider_price.output", "0.20")
+	const path = "/console/models/small/routes/second/edit"
+	added := []string{"id", "second", "provider", "acme", "upstream_model", "u2", "formats", "chat", "provider_price.input", "0.05"}
+	b.refused("/console/models/small/new-route", http.StatusBadRequest, "is needed for a text model", added...)
+	added = append(added, "provider_price.output", "0.20", "provider_price.service_tiers[1].name", "flex", "provider_price.service_tiers[1].input", "0.02")
+	b.refused("/console/models/small/new-route", http.StatusBadRequest, "must be a decimal with at most nine places", added...)
+	added = append(added, "provider_price.service_tiers[1].output", "0.10")
+	b.refused("/console/models/small/new-route", http.StatusBadRequest, "must be one object in JSON", append(slices.Clip(added), "params", "{} {}")...)
+	b.done("/console/models/small/new-route", "/console/models/small", "The route was added.", append(added, "params", `{"chat": {"top_k": {"policy": "force", "value": 40}}}`)...)
+
+	route := func(id string) (adminclient.CatalogRoute, string) {
+		t.Helper()
+		now, err := w.api.GetRoute(t.Context(), "small", id)
+		check(t, err)
+		return *now.Value, string(now.Body)
+	}
+	model, err := w.api.GetModel(t.Context(), "small")
+	check(t, err)
+	for i := range model.Value.Routes {
+		if r := &model.Value.Routes[i]; *r.ID != "second" && (r.ProviderPrice == nil || *r.ProviderPrice.Output != "0.20" || (*r.Params)["chat"]["store"].Policy != "drop") {
+			t.Errorf("the route of the new model: %+v", r)
+		}
+	}
+	first, body := route("second")
+	if p := first.ProviderPrice; p == nil || *p.Input != "0.05" || len(p.ServiceTiers) != 1 || p.ServiceTiers[0].Output != "0.10" || !strings.Contains(body, "40") {
+		t.Fatalf("the new route: %s", body)
+	}
+
+	_, page := b.get(path)
+	same := []string{
+		"upstream_model", "u2", "formats", "chat", "enabled", "yes", "params", `{"chat": {"top_k": {"policy": "force", "value": 40}}}`,
+		"provider_price.input", "0.05", "provider_price.output", "0.20", "provider_price.service_tiers[0].name", "flex",
+		"provider_price.service_tiers[0].input", "0.02", "provider_price.service_tiers[0].output", "0.10",
+	}
+	for i := 0; i < len(same); i += 2 {
+		if !strings.Contains(page, `name="`+same[i]+`"`) {
+			t.Errorf("the form has no field %s", same[i])
+		}
+	}
+	if strings.Contains(page, "addresses.images.path") || strings.Contains(page, `value="videos"`) {
+		t.Error("the form has formats of other types of models")
+	}
+	b.done(path, "/console/models/small", "The route was saved.", same...)
+	if _, unchanged := route("second"); unchanged != body {
+		t.Errorf("sent as it was shown: got %s; want %s", unchanged, body)
+	}
+
+	b.refused(path, http.StatusBadRequest, "must have at least one", "upstream_model", "u2", "enabled", "yes")
+	b.refused(path, http.StatusBadRequest, "must be one of forward, reject", "upstream_model", "u2", "formats", "chat", "params", `{"chat": {"top_k": {"policy": "x"}}}`)
+	b.done(path, "/console/models/small", "The route was saved.",
+		"upstream_model", "u2", "formats", "messages", "formats", "responses", "enabled", "yes", "addresses.messages.path", "/own",
+		"provider_price.input", "0.06", "provider_price.output", "0.20")
+	if now, text := route("second"); len(now.Formats) != 2 || now.Params != nil || *now.ProviderPrice.Input != "0.06" || now.ProviderPrice.ServiceTiers != nil {
+		t.Errorf("changed: %s", text)
+	}
+	b.done(path, "/console/models/small", "The route was saved.", "upstream_model", "u2", "formats", "chat", "enabled", "yes")
+	if now, text := route("second"); now.ProviderPrice != nil || len(now.Formats) != 1 {
+		t.Errorf("emptied: %s", text)
 	}
 }

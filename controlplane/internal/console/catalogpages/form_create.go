@@ -85,8 +85,16 @@ func createProvider(*kit.Request) (*kit.Form, error) {
 	}, nil
 }
 
-// routeFields are the fields of a new route; at is the path of the route in the body of the operation, with a dot.
-func routeFields(r *kit.Request, at string) ([]kit.Field, error) {
+// newRoute is the form of a new route.
+type newRoute struct {
+	// at is the path of the route in the body of the operation, with a dot.
+	at     string
+	fields []kit.Field
+	price  *priceform.Fields
+}
+
+// routeForm returns the form of a new route at a path of a model of a type, or of every type if it is empty.
+func routeForm(r *kit.Request, at, currency string, t adminclient.CatalogModelType) (*newRoute, error) {
 	providers, err := r.API.ListProviders(r.Context(), &adminclient.ListProvidersParams{Limit: new(maxObjects)})
 	if err != nil {
 		return nil, err
@@ -97,34 +105,31 @@ func routeFields(r *kit.Request, at string) ([]kit.Field, error) {
 		options = append(options, kit.Option{Value: p.ID})
 	}
 
-	var formats []kit.Option
-	for _, f := range []adminclient.CatalogRouteFormats{
-		adminclient.CatalogRouteFormatsChat, adminclient.CatalogRouteFormatsResponses, adminclient.CatalogRouteFormatsMessages,
-		adminclient.CatalogRouteFormatsImages, adminclient.CatalogRouteFormatsVideos,
-	} {
-		formats = append(formats, kit.Option{Value: string(f)})
-	}
-
-	return append([]kit.Field{
-		{Name: at + "provider", Label: "Provider", Kind: "select", Required: true, Options: options},
-		{Name: at + "formats", Label: "Formats that the provider has for it", Kind: "checks", Options: formats},
-	}, fieldsOf(ofNewRoute, at, nil)...), nil
+	f := &newRoute{at: at, price: priceform.NewOfProvider(r, at+providerPriceMember, currency, t, nil)}
+	f.fields = slices.Concat(
+		[]kit.Field{{Name: at + "provider", Label: "Provider", Kind: "select", Required: true, Options: options}},
+		fieldsOf(ofNewRoute, at, nil),
+		f.price.All,
+	)
+	return f, nil
 }
 
-// routeOf reads the fields of a new route.
-func routeOf(in *kit.Input, at string) (adminclient.CatalogRoute, error) {
+// read reads the fields.
+func (f *newRoute) read(in *kit.Input) (adminclient.CatalogRoute, error) {
 	route := adminclient.CatalogRoute{}
-	read, err := readMembers(ofNewRoute, in, at)
+	read, err := readMembers(ofNewRoute, in, f.at)
+	if err != nil {
+		return route, err
+	}
+	price, err := f.price.Members(in)
 	if err != nil {
 		return route, err
 	}
 
-	formats := in.All(at + "formats")
-	if len(formats) == 0 {
-		return route, kit.Invalid(at+"formats", "must have at least one")
+	read["provider"] = in.Text(f.at + "provider")
+	if price != nil {
+		read[providerPriceMember] = price
 	}
-
-	read["provider"], read["formats"] = in.Text(at+"provider"), formats
 	text, err := json.Marshal(read)
 	if err != nil {
 		return route, fmt.Errorf("encode a route: %w", err)
@@ -144,7 +149,11 @@ func createRoute(r *kit.Request) (*kit.Form, error) {
 	}
 
 	id := now.Value.ID
-	fields, err := routeFields(r, "")
+	settings, err := r.API.GetSettings(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	form, err := routeForm(r, "", settings.Value.Currency, now.Value.Type)
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +165,7 @@ func createRoute(r *kit.Request) (*kit.Form, error) {
 		Submit:  "Add route",
 		Back:    back,
 		Command: "gwctl routes put " + kit.Quote(id) + " ID",
-		Fields:  append([]kit.Field{{Name: "id", Label: "Id", Mono: true, Required: true, Hint: "It cannot be changed."}}, fields...),
+		Fields:  append([]kit.Field{{Name: "id", Label: "Id", Mono: true, Required: true, Hint: "It cannot be changed."}}, form.fields...),
 		Effects: []string{
 			"Requests that begin afterwards may use it, beside what the model has: " + number(int64(len(now.Value.Routes)), "route") + ".",
 		},
@@ -165,7 +174,7 @@ func createRoute(r *kit.Request) (*kit.Form, error) {
 			if routeID == "" {
 				return nil, kit.Invalid("id", "must be set")
 			}
-			route, err := routeOf(in, "")
+			route, err := form.read(in)
 			if err != nil {
 				return nil, err
 			}
@@ -178,7 +187,7 @@ func createRoute(r *kit.Request) (*kit.Form, error) {
 				route,
 			)
 			if err != nil {
-				return nil, inUse("id", err)
+				return nil, inUse("id", form.price.AtField(err))
 			}
 			return kit.Go(back, kit.Applied("The route was added.", done.Header))
 		},
@@ -187,7 +196,11 @@ func createRoute(r *kit.Request) (*kit.Form, error) {
 
 // createModel is the form that adds a model with its price and its first route.
 func createModel(r *kit.Request) (*kit.Form, error) {
-	routes, err := routeFields(r, "routes[0].")
+	settings, err := r.API.GetSettings(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	route, err := routeForm(r, "routes[0].", settings.Value.Currency, "")
 	if err != nil {
 		return nil, err
 	}
@@ -213,10 +226,6 @@ func createModel(r *kit.Request) (*kit.Form, error) {
 		{Name: "context_window", Label: "Context window", Kind: "number", Unit: "tokens", Hint: "For models of text."},
 		{Name: "max_output_tokens", Label: "Most output tokens", Kind: "number", Unit: "tokens", Hint: "For models of text."},
 	}
-	settings, err := r.API.GetSettings(r.Context())
-	if err != nil {
-		return nil, err
-	}
 	price := priceform.New(r, settings.Value.Currency, "", nil)
 
 	return &kit.Form{
@@ -225,16 +234,16 @@ func createModel(r *kit.Request) (*kit.Form, error) {
 		Submit:  "Add model",
 		Back:    "/console/models",
 		Command: "gwctl models put ID",
-		Fields:  slices.Concat(fields, price.All, routes),
+		Fields:  slices.Concat(fields, price.All, route.fields),
 		Effects: []string{"Clients can use it when the proxies have applied it, which takes moments."},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
-			m, err := modelOf(in, price)
+			m, err := modelOf(in, price, route)
 			if err != nil {
 				return nil, err
 			}
 			done, err := r.API.PutModel(r.Context(), m.ID, &adminclient.PutModelParams{Wait: kit.Wait(), IfNoneMatch: new(onlyNew)}, *m)
 			if err != nil {
-				return nil, inUse("id", price.AtField(err))
+				return nil, inUse("id", route.price.AtField(price.AtField(err)))
 			}
 			return kit.Go(kit.Path("models", m.ID), kit.Applied("The model was added.", done.Header))
 		},
@@ -242,7 +251,7 @@ func createModel(r *kit.Request) (*kit.Form, error) {
 }
 
 // modelOf reads the fields of a new model.
-func modelOf(in *kit.Input, price *priceform.Fields) (*adminclient.CatalogModel, error) {
+func modelOf(in *kit.Input, price *priceform.Fields, form *newRoute) (*adminclient.CatalogModel, error) {
 	m := &adminclient.CatalogModel{
 		ID:          in.Text("id"),
 		Type:        adminclient.CatalogModelType(in.Text("type")),
@@ -267,7 +276,7 @@ func modelOf(in *kit.Input, price *priceform.Fields) (*adminclient.CatalogModel,
 	}
 	m.Price = *entered
 
-	route, err := routeOf(in, "routes[0].")
+	route, err := form.read(in)
 	m.Routes = []adminclient.CatalogRoute{route}
 	return m, err
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/console/kit"
@@ -272,7 +271,7 @@ func cancelPrice(r *kit.Request) (*kit.Form, error) {
 	}, nil
 }
 
-// editRoute is the form that changes how much a route is used.
+// editRoute is the form that changes a route.
 func editRoute(r *kit.Request) (*kit.Form, error) {
 	id, routeID := r.PathValue("id"), r.PathValue("route")
 	now, err := r.API.GetRoute(r.Context(), id, routeID)
@@ -280,18 +279,22 @@ func editRoute(r *kit.Request) (*kit.Form, error) {
 		return nil, err
 	}
 
-	route := now.Value
-	back := kit.Path("models", id)
-	object, err := objectOf(route)
+	model, err := r.API.GetModel(r.Context(), id)
 	if err != nil {
 		return nil, err
 	}
-	formats := route.Formats
-	members := slices.DeleteFunc(slices.Clone(routeMembers), func(m member) bool {
-		format, ofAddress := strings.CutPrefix(m.path, "addresses.")
-		format, _, _ = strings.Cut(format, ".")
-		return ofAddress && !slices.Contains(formats, adminclient.CatalogRouteFormats(format))
-	})
+	settings, err := r.API.GetSettings(r.Context())
+	if err != nil {
+		return nil, err
+	}
+
+	back := kit.Path("models", id)
+	object, err := objectOf(now.Value)
+	if err != nil {
+		return nil, err
+	}
+	members := routeMembersOf(model.Value.Type)
+	price := priceform.NewOfProvider(r, providerPriceMember, settings.Value.Currency, model.Value.Type, object[providerPriceMember])
 	return &kit.Form{
 		Title:   "Change route " + routeID,
 		Crumbs:  belowModel(id),
@@ -299,10 +302,14 @@ func editRoute(r *kit.Request) (*kit.Form, error) {
 		Back:    back,
 		Match:   now.Header.Get("ETag"),
 		Command: "gwctl routes update " + kit.Quote(id) + " " + kit.Quote(routeID),
-		Fields:  fieldsOf(members, "", object),
-		Effects: []string{"Requests that begin afterwards choose their routes by the new values."},
+		Fields:  append(fieldsOf(members, "", object), price.All...),
+		Effects: []string{"Requests that begin afterwards choose their routes by the new values, and have their provider cost by the new price."},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
-			p, err := changeMembers(members, in, object)
+			entered, err := price.Members(in)
+			if err != nil {
+				return nil, err
+			}
+			p, err := changeMembers(members, in, object, map[string]any{providerPriceMember: entered})
 			if err != nil {
 				return nil, err
 			}
@@ -315,7 +322,7 @@ func editRoute(r *kit.Request) (*kit.Form, error) {
 			params := &adminclient.UpdateRouteParams{Wait: kit.Wait(), IfMatch: in.Match()}
 			done, err := r.API.UpdateRoute(r.Context(), id, routeID, params, adminclient.CatalogRoutePatch{}, body)
 			if err != nil {
-				return nil, err
+				return nil, price.AtField(err)
 			}
 
 			return kit.Go(back, kit.Applied("The route was saved.", done.Header))

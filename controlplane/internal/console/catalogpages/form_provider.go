@@ -45,7 +45,7 @@ func editProvider(r *kit.Request) (*kit.Form, error) {
 				"trusted issuers, or another forward proxy without TLS, enter the secrets of every credential again. Empty keeps them.",
 		},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
-			change, err := changeMembers(providerMembers, in, object)
+			change, err := changeMembers(providerMembers, in, object, nil)
 			if err != nil {
 				return nil, err
 			}

@@ -3,7 +3,9 @@ package catalogpages
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -44,6 +46,9 @@ const (
 	asOn
 	// asLines are the members of an object, one "NAME: VALUE" in a line.
 	asLines
+	// asChecks are several of the options, asJSON is an object as JSON.
+	asChecks
+	asJSON
 	// asSecret, asSecretArea and asSecretLines are asText, asArea and asLines that are never shown.
 	asSecret
 	asSecretArea
@@ -58,6 +63,8 @@ var elements = map[shape]string{
 	asFlag:        "check",
 	asOn:          "check",
 	asLines:       "area",
+	asChecks:      "checks",
+	asJSON:        "area",
 	asSecret:      "password",
 	asSecretArea:  kit.SecretArea,
 	asSecretLines: kit.SecretArea,
@@ -110,6 +117,13 @@ func (m *member) field(at string, now map[string]any) kit.Field {
 		f.Value = kit.Checked(value != false)
 	case asLines:
 		f.Value = linesText(value)
+	case asChecks:
+		list, _ := value.([]any)
+		for _, chosen := range list {
+			f.Values = append(f.Values, fmt.Sprint(chosen))
+		}
+	case asJSON:
+		f.Value = jsonText(value)
 	case asSecret, asSecretArea, asSecretLines:
 	}
 	if f.Kind == "area" || f.Kind == kit.SecretArea {
@@ -137,6 +151,18 @@ func valueAt(object map[string]any, path string) any {
 	return value
 }
 
+// jsonText returns an object as JSON, empty for none.
+func jsonText(value any) string {
+	if value == nil {
+		return ""
+	}
+	text, err := json.MarshalIndent(value, "", "  ")
+	if err != nil { // it was read as JSON
+		panic(err)
+	}
+	return string(text)
+}
+
 func linesText(value any) string {
 	object, _ := value.(map[string]any)
 	var b strings.Builder
@@ -156,6 +182,12 @@ func readMembers(members []member, in *kit.Input, at string) (map[string]any, er
 		switch {
 		case m.shape == asOn:
 			object[m.path] = in.Checked(name)
+		case m.shape == asChecks:
+			chosen := in.All(name)
+			if len(chosen) == 0 {
+				return nil, kit.Invalid(name, "must have at least one")
+			}
+			object[m.path] = chosen
 		case entered == "":
 		case m.shape == asFlag:
 			object[m.path] = true
@@ -165,6 +197,12 @@ func readMembers(members []member, in *kit.Input, at string) (map[string]any, er
 				return nil, err
 			}
 			kit.SetMember(object, m.path, n)
+		case m.shape == asJSON:
+			read, err := readJSON(name, entered)
+			if err != nil {
+				return nil, err
+			}
+			kit.SetMember(object, m.path, read)
 		case m.shape == asLines || m.shape == asSecretLines:
 			values, err := readLines(name, entered)
 			if err != nil {
@@ -191,6 +229,16 @@ func (m *member) setLines(object map[string]any, values map[string]any) {
 	for name, value := range values {
 		object[parent].(map[string]any)[catalogkv.FormParameter+name] = value //nolint:forcetypeassert // set above
 	}
+}
+
+func readJSON(field, entered string) (object map[string]any, err error) {
+	d := json.NewDecoder(strings.NewReader(entered))
+	d.UseNumber()
+	err = d.Decode(&object)
+	if _, more := d.Token(); err != nil || object == nil || !errors.Is(more, io.EOF) {
+		return nil, kit.Invalid(field, "must be one object in JSON")
+	}
+	return object, nil
 }
 
 func readLines(field, entered string) (map[string]any, error) {
@@ -226,14 +274,24 @@ func objectOf(now any) (map[string]any, error) {
 	return object, nil
 }
 
-// changeMembers returns the merge patch that makes the members of an object those that were entered.
-func changeMembers(members []member, in *kit.Input, now map[string]any) (patch, error) {
+// changeMembers returns the merge patch that makes the members of an object those that were entered, and others what they are in
+// others; nil for none.
+func changeMembers(members []member, in *kit.Input, now, others map[string]any) (patch, error) {
 	wanted, err := readMembers(members, in, "")
 	if err != nil {
 		return nil, err
 	}
 
 	before := map[string]any{}
+	for name, value := range others {
+		if was, ok := now[name]; ok {
+			before[name] = was
+		}
+		if value != nil {
+			wanted[name] = value
+		}
+	}
+
 	for i := range members {
 		m := &members[i]
 		top, _, _ := strings.Cut(m.path, ".")
@@ -274,6 +332,7 @@ const (
 	groupTimes      = "Time limits"
 	groupHabits     = "What the provider does"
 	groupSecrets    = "Further secrets, client certificate"
+	groupParams     = "Parameters of requests"
 )
 
 // addressMembers are the addresses by format. hint is that of the first.
@@ -376,28 +435,6 @@ var providerMembers = slices.Concat(
 		},
 		{path: "wants_user", label: "It gets a pseudonym of the account", group: groupHabits, shape: asFlag},
 	},
-)
-
-// routeMembers are the members of a route that forms change.
-var routeMembers = slices.Concat(
-	[]member{
-		{path: "upstream_model", label: "Name of the model there", required: true},
-		{path: "enabled", label: "Enabled: requests may use it", shape: asOn},
-		{path: "priority", label: "Priority", shape: asNumber, hint: "Routes with the lowest priority are tried first."},
-		{
-			path:  "weight",
-			label: "Weight",
-			shape: asNumber,
-			hint:  "Share of the conversations among routes of one priority; empty and 0 count as 1.",
-		},
-		{
-			path:        "first_token_timeout",
-			label:       "Time to the first token",
-			placeholder: "none",
-			hint:        "Such as 20s. A stream whose output begins later goes to the next route, if one is left.",
-		},
-	},
-	addressMembers("They take the place of those of the provider. Empty means the address of the provider."),
 )
 
 var (

@@ -2,12 +2,16 @@ package catalogpages
 
 import (
 	"maps"
+	"net/http"
+	"net/url"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/console/kit"
+	"modelgateway/controlplane/internal/console/priceform"
 	"modelgateway/shared/catalogkv"
 )
 
@@ -35,11 +39,16 @@ func topOf(members []member) []string {
 
 func TestFormsHaveEveryMemberOfTheCatalogFile(t *testing.T) {
 	t.Parallel()
+	var ofPrice []member
+	request := &kit.Request{Request: &http.Request{URL: &url.URL{}}}
+	for _, f := range priceform.NewOfProvider(request, providerPriceMember, "USD", adminclient.CatalogModelTypeText, nil).All {
+		ofPrice = append(ofPrice, member{path: f.Name})
+	}
 	for what, c := range map[string]struct{ got, want []string }{
 		"provider":   {topOf(providerMembers), names(adminclient.CatalogProvider{}, "id", "credentials")},
 		"credential": {topOf(credentialMembers), names(adminclient.CatalogCredential{}, "id", "name", "enabled", "certificate_expires_at")},
-		// A route is of its model, provider and formats for ever; parameters and the provider's price are set in the catalog file.
-		"route":   {topOf(routeMembers), names(adminclient.CatalogRoute{}, "id", "provider", "formats", "params", "provider_price")},
+		// A route is of its model and provider for ever.
+		"route":   {topOf(slices.Concat(routeMembers, ofPrice)), names(adminclient.CatalogRoute{}, "id", "provider")},
 		"address": {[]string{"path", "query", "stream_path"}, names(adminclient.CatalogAddress{})},
 	} {
 		if !slices.Equal(c.got, c.want) {

@@ -17,8 +17,11 @@ import (
 	"modelgateway/controlplane/internal/console/kit"
 )
 
-// The form of a price has a field for every member of the API's price, named by its path, such as "price.tiers[0].input". So a
-// problem of the API stands at its field, and an address can fill the form in.
+// The form of a price has a field for every member of the API's price, named by its path, such as "price.tiers[0].input" or
+// "provider_price.input". So a problem of the API stands at its field, and an address can fill the form in.
+
+// ofModel is the path of the price of a model.
+const ofModel = "price"
 
 // spareUnits is the number of empty entries after those that a list of prices per image or second has.
 const spareUnits = 2
@@ -26,8 +29,8 @@ const spareUnits = 2
 // maxEntries bounds the entries of a list, whatever an address asks for.
 const maxEntries = 50
 
-// textsOf returns the texts of a price by the paths of its members.
-func textsOf(price any) map[string]string {
+// textsOf returns the texts of a price at a path by the paths of its members.
+func textsOf(at string, price any) map[string]string {
 	values := map[string]string{}
 	text, err := json.Marshal(price)
 	if err != nil {
@@ -37,7 +40,7 @@ func textsOf(price any) map[string]string {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	if d.Decode(&tree) == nil {
-		flatten(values, "price", tree)
+		flatten(values, at, tree)
 	}
 	return values
 }
@@ -61,10 +64,10 @@ func flatten(values map[string]string, path string, tree any) {
 // Query returns the values of an address that fill the form of a price in. What only the price in force has is emptied.
 func Query(inForce, price any) url.Values {
 	query := url.Values{}
-	for path := range textsOf(inForce) {
+	for path := range textsOf(ofModel, inForce) {
 		query.Set(path, "")
 	}
-	for path, value := range textsOf(price) {
+	for path, value := range textsOf(ofModel, price) {
 		query.Set(path, value)
 	}
 	return query
@@ -72,6 +75,10 @@ func Query(inForce, price any) url.Values {
 
 // Fields makes the fields of a price and reads them.
 type Fields struct {
+	// at is the path of the price in the body of the operation.
+	at string
+	// title is what the titles of all groups begin with. With one, all fields are folded while they are empty.
+	title    string
 	currency string
 	// inForce are the values of the price in force by the paths of members.
 	inForce map[string]string
@@ -86,29 +93,39 @@ type Fields struct {
 
 // New returns the form of a price for models of a type, or of every type if it is empty.
 func New(r *kit.Request, currency string, t adminclient.CatalogModelType, inForce any) *Fields {
-	f := &Fields{currency: currency, inForce: textsOf(inForce), moved: map[string]string{}}
+	return (&Fields{at: ofModel, currency: currency}).make(r, t, inForce)
+}
+
+// NewOfProvider is New for the price of a provider at a path, which a route may have.
+func NewOfProvider(r *kit.Request, at, currency string, t adminclient.CatalogModelType, inForce any) *Fields {
+	return (&Fields{at: at, title: "Price of the provider: ", currency: currency}).make(r, t, inForce)
+}
+
+func (f *Fields) make(r *kit.Request, t adminclient.CatalogModelType, inForce any) *Fields {
+	f.inForce, f.moved = textsOf(f.at, inForce), map[string]string{}
 	f.paths = slices.AppendSeq(f.paths, maps.Keys(f.inForce))
 	f.paths = slices.AppendSeq(f.paths, maps.Keys(r.URL.Query()))
 	f.paths = slices.AppendSeq(f.paths, maps.Keys(r.PostForm))
 
+	currency := f.currency
 	per := currency + " per 1 million tokens"
-	f.tokens("price", per, t != "" && t != adminclient.CatalogModelTypeText)
-	f.units("price.images", currency+" per image", t != adminclient.CatalogModelTypeImage)
-	f.units("price.seconds", currency+" per second of video", t != adminclient.CatalogModelTypeVideo)
-	f.add(currency+" per call", true, kit.Field{Name: "price.server_tool", Label: "call of a tool that the provider runs"})
+	f.tokens(f.at, per, t != "" && t != adminclient.CatalogModelTypeText)
+	f.units(f.at+".images", currency+" per image", t != adminclient.CatalogModelTypeImage)
+	f.units(f.at+".seconds", currency+" per second of video", t != adminclient.CatalogModelTypeVideo)
+	f.add(currency+" per call", true, kit.Field{Name: f.at + ".server_tool", Label: "call of a tool that the provider runs"})
 
-	f.tiers("price", "", per)
+	f.tiers(f.at, "", per)
 	if t == "" || t == adminclient.CatalogModelTypeText {
-		for i := range f.entries("price.service_tiers") + 1 {
-			at, group := fmt.Sprintf("price.service_tiers[%d]", i), fmt.Sprintf("Service tier %d, ", i+1)
+		for i := range f.entries(f.at+".service_tiers") + 1 {
+			at, group := fmt.Sprintf("%s.service_tiers[%d]", f.at, i), fmt.Sprintf("Service tier %d, ", i+1)
 			f.add(group+per, true, kit.Field{Name: at + ".name", Label: "name", Placeholder: "priority, flex, scale or fast"})
 			f.tokens(at, group+per, true)
 			f.tiers(at, group, per)
 		}
 	}
 
-	for i := range f.entries("price.secondary") + 1 {
-		at, group := fmt.Sprintf("price.secondary[%d]", i), fmt.Sprintf("Secondary model %d, %s", i+1, per)
+	for i := range f.entries(f.at+".secondary") + 1 {
+		at, group := fmt.Sprintf("%s.secondary[%d]", f.at, i), fmt.Sprintf("Secondary model %d, %s", i+1, per)
 		f.add(group, true, kit.Field{
 			Name:    at + ".kind",
 			Label:   "kind",
@@ -138,7 +155,7 @@ func (f *Fields) entries(path string) int {
 }
 
 func (f *Fields) add(group string, seldom bool, field kit.Field) {
-	field.Group, field.Seldom = group, seldom
+	field.Group, field.Seldom = f.title+group, seldom || f.title != ""
 	field.Mono, field.Value = true, f.inForce[field.Name]
 	f.All = append(f.All, field)
 }
@@ -175,6 +192,23 @@ func (f *Fields) units(path, group string, seldom bool) {
 
 // Read returns the price that was entered.
 func (f *Fields) Read(in *kit.Input) (*adminclient.CatalogPrice, error) {
+	entered, err := f.Members(in)
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(entered)
+	if err != nil {
+		return nil, fmt.Errorf("encode a price: %w", err)
+	}
+	price := new(adminclient.CatalogPrice)
+	if err := json.Unmarshal(text, price); err != nil {
+		return nil, fmt.Errorf("read a price: %w", err)
+	}
+	return price, nil
+}
+
+// Members returns the members of the price that was entered; nil if nothing was.
+func (f *Fields) Members(in *kit.Input) (any, error) {
 	entered := map[string]any{}
 	for i := range f.All {
 		field := &f.All[i]
@@ -189,18 +223,13 @@ func (f *Fields) Read(in *kit.Input) (*adminclient.CatalogPrice, error) {
 			}
 			value = n
 		}
-		kit.SetMember(entered, strings.TrimPrefix(field.Name, "price."), value)
+		kit.SetMember(entered, strings.TrimPrefix(field.Name, f.at+"."), value)
 	}
 
-	text, err := json.Marshal(f.listed(entered, "price", "price"))
-	if err != nil {
-		return nil, fmt.Errorf("encode a price: %w", err)
+	if len(entered) == 0 {
+		return nil, nil //nolint:nilnil // no price is a valid value
 	}
-	price := new(adminclient.CatalogPrice)
-	if err := json.Unmarshal(text, price); err != nil {
-		return nil, fmt.Errorf("read a price: %w", err)
-	}
-	return price, nil
+	return f.listed(entered, f.at, f.at), nil
 }
 
 // Create returns the body that sets or schedules the price that was entered.

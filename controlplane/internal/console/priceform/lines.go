@@ -63,8 +63,8 @@ func tierPrices(values map[string]string, path, suffix string, tiers []adminclie
 
 // Lines returns the lines of a price in the order of a receipt.
 func Lines(p *adminclient.CatalogPrice) []Line {
-	values := textsOf(p)
-	all := tierPrices(values, "price", "", p.Tiers)
+	values := textsOf(ofModel, p)
+	all := tierPrices(values, ofModel, "", p.Tiers)
 	for i := range p.ServiceTiers {
 		tier := &p.ServiceTiers[i]
 		all = append(all, tierPrices(values, fmt.Sprintf("price.service_tiers[%d]", i), ", "+tier.Name, tier.Tiers)...)
