@@ -35,8 +35,12 @@ func testExampleAddresses(t *testing.T, file string) {
 		for _, r := range m.routes {
 			p := target.providers[r.Provider].spec
 			for _, f := range r.Formats {
-				got[p.ID+" "+string(f)+" "+p.URL(p.Target(&r, f, false))] = true
-				if p.Kind == "" && p.Target(&r, f, false) != p.Target(&r, f, true) {
+				whole, stream := p.Target(&r, f, false), p.Target(&r, f, true)
+				got[p.ID+" "+string(f)+" "+p.URL(whole)] = true
+				if stream != whole {
+					got[p.ID+" "+string(f)+"-stream "+p.URL(stream)] = true
+				}
+				if p.Kind == "" && stream != whole {
 					t.Errorf("%s: streams have another address", p.ID)
 				}
 			}

@@ -106,6 +106,12 @@ func (c *cloud) serve(t *testing.T, identities *cloudsim.Clouds, whole string, s
 // newCloud starts a gateway with one provider in a cloud.
 func newCloud(t *testing.T, c *cloud, identities *cloudsim.Clouds, answer http.HandlerFunc) *gateway {
 	t.Helper()
+	return newCloudOf(t, c, identities, catalogkv.Messages, "eu.claude-v1:0", answer)
+}
+
+// newCloudOf is newCloud for a format and a model of the cloud.
+func newCloudOf(t *testing.T, c *cloud, identities *cloudsim.Clouds, f catalogkv.Format, model string, answer http.HandlerFunc) *gateway {
+	t.Helper()
 	sources := credential.New(identities, func(string) bool { return true }, slog.New(slog.DiscardHandler))
 	g := newGatewayWith(t, options{noCatalog: true, sources: sources}, answer)
 	g.publishCatalog(options{
@@ -115,7 +121,11 @@ func newCloud(t *testing.T, c *cloud, identities *cloudsim.Clouds, answer http.H
 			sealed.Kind = c.credential
 			p.Credentials = []catalogkv.Credential{sealed}
 		},
-		model: func(m *catalogkv.Model) { m.Routes[0].UpstreamModel = "eu.claude-v1:0" },
+		model: func(m *catalogkv.Model) {
+			if m.Routes[0].UpstreamModel = model; m.Type == catalogkv.Text {
+				m.Routes[0].Formats = []catalogkv.Format{f}
+			}
+		},
 	})
 	return g
 }
