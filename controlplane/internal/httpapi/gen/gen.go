@@ -1641,7 +1641,7 @@ type EventData struct {
 	// ExpiresAt The time from which on the key does not work.
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 
-	// Forecast How long a balance lasts.
+	// Forecast How long a balance lasts, by the charges before the event.
 	Forecast      *Forecast `json:"forecast,omitempty"`
 	KeyExternalID *string   `json:"key_external_id,omitempty"`
 	KeyID         *string   `json:"key_id,omitempty"`
@@ -1870,7 +1870,7 @@ type Fleet struct {
 	Revision int64 `json:"revision"`
 }
 
-// Forecast How long a balance lasts.
+// Forecast How long a balance lasts, by the charges before the event.
 type Forecast struct {
 	ChargedLastDay  string `json:"charged_last_day"`
 	ChargedLastHour string `json:"charged_last_hour"`

@@ -352,10 +352,10 @@ from webhook_events e
 left join accounts a on a.id = e.account_id
 left join api_keys k on k.id = e.key_id
 left join lateral (
-    select -sum(l.amount) as day, -sum(l.amount) filter (where l.transaction_id >= uuid_floor(now() - interval '1 hour')) as hour
+    select -sum(l.amount) as day, -sum(l.amount) filter (where l.transaction_id >= uuid_floor(e.created_at - interval '1 hour')) as hour
     from ledger_entries l
-    join ledger_transactions t on t.id = l.transaction_id and t.kind = 'usage'
-    where l.account_id = e.account_id and l.transaction_id >= uuid_floor(now() - interval '1 day')
+    join ledger_transactions t on t.id = l.transaction_id and t.kind = 'usage' and t.created_at <= e.created_at
+    where l.account_id = e.account_id and l.transaction_id >= uuid_floor(e.created_at - interval '1 day')
 ) as c on e.type like 'account.%'
 where e.id = any($1::uuid[])
 `
@@ -370,7 +370,8 @@ type EventSubjectsRow struct {
 }
 
 // The accounts and keys of events, for their bodies. Charges are read from the ledger, which has a few rows for each batch
-// of usage, whatever the number of requests.
+// of usage, whatever the number of requests, up to the time of the event: a body that is written later has the charges that
+// led to its balance.
 func (q *Queries) EventSubjects(ctx context.Context, ids []ident.UUID) ([]EventSubjectsRow, error) {
 	rows, err := q.db.Query(ctx, eventSubjects, ids)
 	if err != nil {

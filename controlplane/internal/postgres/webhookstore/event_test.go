@@ -141,6 +141,29 @@ func TestAlarms(t *testing.T) {
 	w.Check()
 }
 
+// The forecast of an event is of the same moment as its balance, however late its body is written.
+func TestForecastCountsNoChargesAfterItsEvent(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	db := w.Replica()
+	s := w.Session(leasestore.NewLeases(db), "proxy")
+	c := w.Customer(1000, storetest.Unlimited, 5)
+	w.alerts(db, c, 900, 80)
+	for n, cost := range []int64{200, 300} { // the first one raises the alarm
+		w.Settle(db, c.Event(s, int64(n+1), cost))
+	}
+	var told []webhook.Subject
+	_, err := webhookstore.New(db).FanOut(t.Context(), 10, func(e *webhook.Event, about *webhook.Subject) ([]byte, error) {
+		if e.Type == webhook.LowBalance {
+			told = append(told, *about)
+		}
+		return []byte("{}"), nil
+	})
+	if err != nil || len(told) != 1 || told[0].Hour != 200 || told[0].Day != 200 {
+		t.Errorf("got %v, %v; want one forecast, of the charge of 200 before the event", told, err)
+	}
+}
+
 // A balance that is too low for a request counts as exhausted: the first refusal causes
 // an event, and later ones cause none until a payment is booked.
 func TestRefusalRaisesAlarm(t *testing.T) {
