@@ -499,6 +499,8 @@ create table usage_records (
     format text not null,
     provider text not null default '',
     route text not null default '',
+    -- the name in the catalog of the credential with which the route was called; no reference: the record outlives it
+    credential text not null default '',
     provider_request_id text not null default '',
     status text not null,
     http_status integer not null default 0,

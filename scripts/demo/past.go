@@ -147,6 +147,7 @@ func pastEvent(r *rand.Rand, c *customer, model catalogkv.Model, at time.Time) (
 		Format:            string(route.Formats[r.IntN(len(route.Formats))]),
 		Provider:          route.Provider,
 		Route:             route.ID,
+		Credential:        "main",
 		ProviderRequestID: fmt.Sprintf("req_past_%08x", r.Uint32()),
 		Status:            event.Completed,
 		HTTPStatus:        200,

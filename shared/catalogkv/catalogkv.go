@@ -230,6 +230,8 @@ type Provider struct {
 // Credential is the credential of one account at a provider.
 type Credential struct {
 	ID string `json:"id"`
+	// Name is its name in the catalog, for usage records.
+	Name string `json:"name,omitempty"`
 	// Kind says what is sealed; empty means SecretCredential.
 	Kind CredentialKind `json:"kind,omitempty"`
 	// Sealed is the text, sealed with the fleet key under CredentialContext(ID).

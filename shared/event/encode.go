@@ -21,6 +21,7 @@ func (u *Usage) AppendJSON(b []byte) []byte {
 	b = jsonappend.String(b, "format", u.Format)
 	b = jsonappend.NonEmpty(b, "provider", u.Provider)
 	b = jsonappend.NonEmpty(b, "route", u.Route)
+	b = jsonappend.NonEmpty(b, "credential", u.Credential)
 	b = jsonappend.NonEmpty(b, "provider_request_id", u.ProviderRequestID)
 	b = jsonappend.String(b, "status", string(u.Status))
 	b = jsonappend.NonZero(b, "http_status", int64(u.HTTPStatus))

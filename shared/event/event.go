@@ -83,6 +83,8 @@ type Usage struct {
 	Format   string `json:"format"`
 	Provider string `json:"provider,omitempty"`
 	Route    string `json:"route,omitempty"`
+	// Credential is the name in the catalog of the credential with which Route was called.
+	Credential string `json:"credential,omitempty"`
 	// ProviderRequestID is the provider's id of the request, for disputes. Clients never see it.
 	ProviderRequestID string `json:"provider_request_id,omitempty"`
 	Status            Status `json:"status"`

@@ -21,6 +21,7 @@ type usageLine struct {
 	Format            string       `json:"format"`
 	Provider          string       `json:"provider,omitempty"`
 	Route             string       `json:"route,omitempty"`
+	Credential        string       `json:"credential,omitempty"`
 	ProviderRequestID string       `json:"provider_request_id,omitempty"`
 	Status            event.Status `json:"status"`
 	HTTPStatus        int          `json:"http_status,omitempty"`
@@ -57,6 +58,7 @@ func EncodeUsage(r *usage.Record) ([]byte, error) {
 		Format:            r.Format,
 		Provider:          r.Provider,
 		Route:             r.Route,
+		Credential:        r.Credential,
 		ProviderRequestID: r.ProviderRequestID,
 		Status:            r.Status,
 		HTTPStatus:        r.HTTPStatus,

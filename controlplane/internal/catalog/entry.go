@@ -117,7 +117,7 @@ func (s *Service) providerEntry(p Provider) (catalogkv.Provider, error) {
 		if err != nil {
 			return catalogkv.Provider{}, fmt.Errorf("catalog: publish provider %s: %w", entry.ID, err)
 		}
-		published := catalogkv.Credential{ID: c.ID, Kind: omitSecret(c.Kind)}
+		published := catalogkv.Credential{ID: c.ID, Name: name, Kind: omitSecret(c.Kind)}
 		text, further := splitStored(secret)
 		published.Sealed = s.cfg.Fleet.Seal(text, context)
 		if further != nil {

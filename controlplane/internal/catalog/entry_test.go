@@ -135,8 +135,8 @@ func TestPublishedEntryContents(t *testing.T) {
 	}
 	var p catalogkv.Provider
 	payload("provider.p", &p)
-	if len(p.Credentials) != 1 {
-		t.Fatalf("got %d credentials", len(p.Credentials))
+	if len(p.Credentials) != 1 || p.Credentials[0].Name != "main" {
+		t.Fatalf("got %+v; want the credential main", p.Credentials)
 	}
 	secret, err := s.cfg.Fleet.Open(p.Credentials[0].Sealed, catalogkv.CredentialContext(p.Credentials[0].ID))
 	if err != nil || string(secret) != "secret" {

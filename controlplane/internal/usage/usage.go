@@ -51,11 +51,13 @@ type Record struct {
 	AccountID account.ID
 	KeyID     key.ID
 	// ProjectID is the project of the key when the request was admitted; nil for none.
-	ProjectID         *project.ID
-	Model             string
-	Format            string
-	Provider          string
-	Route             string
+	ProjectID *project.ID
+	Model     string
+	Format    string
+	Provider  string
+	Route     string
+	// Credential is the name of the credential with which Route was called, when it was; empty for none.
+	Credential        string
 	ProviderRequestID string
 	Status            event.Status
 	HTTPStatus        int
@@ -123,6 +125,7 @@ type Query struct {
 	Status          event.Status
 	Provider        string
 	Route           string
+	Credential      string
 	Format          string
 	// Stream and Estimated are nil for both values.
 	Stream    *bool

@@ -110,6 +110,8 @@ func (p *Provider) Betas() string {
 // Credential is a decrypted credential. Its text is never printed.
 type Credential struct {
 	ID string
+	// Name is its name in the catalog.
+	Name string
 	// Kind is that of the catalog entry, but that of a secret is empty.
 	Kind catalogkv.CredentialKind
 	text string
@@ -458,6 +460,7 @@ func (b *builder) provider(p *catalogkv.Provider) *Provider {
 		}
 		opened.Credentials = append(opened.Credentials, Credential{
 			ID:      c.ID,
+			Name:    c.Name,
 			Kind:    kind,
 			text:    string(text),
 			secrets: further,

@@ -191,20 +191,20 @@ func TestCredentialsAreDecrypted(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	p := s.provider("p")
-	p.Credentials = append(p.Credentials, catalogkv.Credential{ID: "crd_2", Sealed: s.fleet.Seal([]byte("two"), catalogkv.CredentialContext("crd_2"))})
+	p.Credentials = append(p.Credentials, catalogkv.Credential{ID: "crd_2", Name: "spare", Sealed: s.fleet.Seal([]byte("two"), catalogkv.CredentialContext("crd_2"))})
 	s.set(subject.KindProvider, "p", p)
 	s.set(subject.KindModel, "a", model("a", catalogkv.Chat))
 	opened := s.apply(1).Provider("p")
 	var got []string
 	for _, credential := range opened.Credentials {
-		got = append(got, credential.ID+" "+credential.Reveal())
+		got = append(got, credential.ID+" "+credential.Name+" "+credential.Reveal())
 		for _, text := range []string{fmt.Sprint(credential), fmt.Sprintf("%+v", credential), fmt.Sprintf("%#v", credential), fmt.Sprintf("%v", []Credential{credential})} {
 			if strings.Contains(text, credential.Reveal()) {
 				t.Errorf("formatting prints the secret: %s", text)
 			}
 		}
 	}
-	if diff := cmp.Diff([]string{"crd_p credential of p", "crd_2 two"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"crd_p  credential of p", "crd_2 spare two"}, got); diff != "" {
 		t.Errorf("secrets (-want +got):\n%s", diff)
 	}
 	if opened.Provider.Credentials != nil {

@@ -105,7 +105,7 @@ func (g *generationRequest) call(choice route.Choice, attempt *route.Attempt) er
 
 // callOnce calls one provider and relays its answer to the client.
 func (g *generationRequest) callOnce(choice route.Choice, attempt *route.Attempt, without format.Added) error {
-	g.x.provider, g.x.route = choice.Provider.ID, choice.ID
+	g.x.provider, g.x.route, g.x.credential = choice.Provider.ID, choice.ID, choice.Credential.Name
 	body := g.upstreamBody(choice, without)
 	target := choice.Target(g.dialect.Format(), g.request.Stream)
 	call := provider.Call{

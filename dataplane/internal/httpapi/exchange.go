@@ -45,8 +45,9 @@ type exchange struct {
 	turn   turns.Turn
 	model  string
 	stream bool
-	// provider and route are those of the last attempt. upstream is the time spent waiting for providers.
+	// provider, route and credential are those of the last attempt. upstream is the time spent waiting for providers.
 	provider, route string
+	credential      string // its name in the catalog
 	// attempts counts the calls of providers.
 	attempts int
 	// noted are the routes that were skipped or that failed; nil in nearly all requests. calling is the id of the

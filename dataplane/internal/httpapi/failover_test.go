@@ -100,7 +100,7 @@ func TestAnotherRouteServesAfterAFailureBeforeTheFirstByte(t *testing.T) {
 					t.Errorf("got %d %s\nwant %s", got.status, got.body, want)
 				}
 				e := g.spool.next(t)
-				if e.Status != event.Completed || e.Provider != "prv_1" || e.Route != "rte_1_text" || e.Cost != chatCost || e.Rule != event.RuleReported || e.HTTPStatus != 200 {
+				if e.Status != event.Completed || e.Provider != "prv_1" || e.Route != "rte_1_text" || e.Credential != "name of crd_1" || e.Cost != chatCost || e.Rule != event.RuleReported || e.HTTPStatus != 200 {
 					t.Errorf("got event %+v", e)
 				}
 				if calls := g.sims[1].received(); len(calls) != 1 || calls[0].header.Get("Authorization") != "Bearer secret-1" {

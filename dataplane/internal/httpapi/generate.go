@@ -127,7 +127,7 @@ func (g *generationRequest) finish(o outcome) {
 	stored := g.reservation.Finish(func(e *event.Usage) {
 		e.Status, e.Rule, e.Usage = o.status, o.rule, o.usage
 		e.Estimated = o.rule == event.RuleEstimated
-		e.Provider, e.Route, e.ProviderRequestID = g.x.provider, g.x.route, o.providerID
+		e.Provider, e.Route, e.Credential, e.ProviderRequestID = g.x.provider, g.x.route, g.x.credential, o.providerID
 		if e.HTTPStatus = g.x.status; e.HTTPStatus == 0 {
 			e.HTTPStatus = o.answered
 		}

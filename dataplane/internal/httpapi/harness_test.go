@@ -298,7 +298,7 @@ func (g *gateway) publishCatalog(o options) {
 }
 
 func (g *gateway) credential(id, secret string) catalogkv.Credential {
-	return catalogkv.Credential{ID: id, Sealed: g.fleet.Seal([]byte(secret), catalogkv.CredentialContext(id))}
+	return catalogkv.Credential{ID: id, Name: "name of " + id, Sealed: g.fleet.Seal([]byte(secret), catalogkv.CredentialContext(id))}
 }
 
 func (g *gateway) set(kind, name string, v any) {

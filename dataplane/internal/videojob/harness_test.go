@@ -286,7 +286,7 @@ func setup(t *testing.T) *fixture {
 	}
 	set(subject.KindProvider, "prv_1", catalogkv.Provider{
 		ID: "prv_1", Name: "vendor", BaseURL: "http://vendor.invalid", Enabled: true,
-		Credentials: []catalogkv.Credential{{ID: "crd_1", Sealed: fleet.Seal([]byte("secret"), catalogkv.CredentialContext("crd_1"))}},
+		Credentials: []catalogkv.Credential{{ID: "crd_1", Name: "main", Sealed: fleet.Seal([]byte("secret"), catalogkv.CredentialContext("crd_1"))}},
 	})
 	set(subject.CatalogHead, "", catalogkv.Head{V: 1, Rev: 1})
 	if err := f.catalog.Apply(); err != nil {

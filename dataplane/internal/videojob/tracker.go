@@ -376,6 +376,7 @@ func (t *Tracker) charge(v *event.Video, usage price.Usage) error {
 		Format:            string(catalogkv.Videos),
 		Provider:          v.Provider,
 		Route:             v.Route,
+		Credential:        t.credentialName(v),
 		ProviderRequestID: v.UpstreamID,
 		Status:            event.Completed,
 		HTTPStatus:        http.StatusOK,
@@ -435,6 +436,22 @@ func (t *Tracker) fetchObject(ctx context.Context, v *event.Video) ([]byte, erro
 	}
 
 	return body, nil
+}
+
+// credentialName returns the name of the job's credential; empty if the catalog has it no more.
+func (t *Tracker) credentialName(v *event.Video) string {
+	snapshot := t.catalog.Snapshot()
+	if snapshot == nil {
+		return ""
+	}
+	if p := snapshot.Provider(v.Provider); p != nil {
+		for _, c := range p.Credentials {
+			if c.ID == v.Credential {
+				return c.Name
+			}
+		}
+	}
+	return ""
 }
 
 // NewCall returns a GET call to the provider of a job, with the credential that

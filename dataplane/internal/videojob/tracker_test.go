@@ -154,7 +154,7 @@ func TestCompletedJobIsCharged(t *testing.T) {
 		}
 		want := []event.Usage{{
 			V: event.Version, RequestID: "req_1", AccountID: "acc_1", KeyID: "key_1", Model: "film", Format: "videos", Provider: "prv_1", Route: "rte_1",
-			ProviderRequestID: "up_1", Status: event.Completed, HTTPStatus: 200, StartedMS: createdAt.UnixMilli(), FinishedMS: createdAt.Add(time.Minute).UnixMilli(),
+			Credential: "main", ProviderRequestID: "up_1", Status: event.Completed, HTTPStatus: 200, StartedMS: createdAt.UnixMilli(), FinishedMS: createdAt.Add(time.Minute).UnixMilli(),
 			Usage: tt.want, Rule: tt.rule, Estimated: tt.rule == event.RuleEstimated, PriceVersion: 3, VideoJob: jobID, MaxSeconds: 4,
 		}}
 		want[0].Cost = money.Nano(tt.cost)

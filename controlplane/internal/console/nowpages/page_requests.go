@@ -14,12 +14,12 @@ import (
 
 // requestFilter are the values of the filter bar, as they were entered.
 type requestFilter struct {
-	AccountID, KeyID, Model, Status, Provider, Route, Format, Stream, Estimated, MinCost, Prefix, From, To string
+	AccountID, KeyID, Model, Status, Provider, Route, Credential, Format, Stream, Estimated, MinCost, Prefix, From, To string
 }
 
 // More reports whether one of the rarer filters is used, so that they are not folded away.
 func (f *requestFilter) More() bool {
-	return f.KeyID+f.Provider+f.Route+f.Format+f.Stream+f.Estimated+f.MinCost+f.Prefix != ""
+	return f.KeyID+f.Provider+f.Route+f.Credential+f.Format+f.Stream+f.Estimated+f.MinCost+f.Prefix != ""
 }
 
 // Any reports whether there is a filter.
@@ -35,6 +35,7 @@ func readFilter(r *kit.Request) requestFilter {
 		r.Text("status"),
 		r.Text("provider"),
 		r.Text("route"),
+		r.Text("credential"),
 		r.Text("format"),
 		r.Text("stream"),
 		r.Text("estimated"),
@@ -52,6 +53,7 @@ func (f *requestFilter) params() (*adminclient.ListUsageParams, error) {
 		Model:           kit.Optional(f.Model),
 		Provider:        kit.Optional(f.Provider),
 		Route:           kit.Optional(f.Route),
+		Credential:      kit.Optional(f.Credential),
 		Format:          kit.Optional(f.Format),
 		MinCost:         kit.Optional(f.MinCost),
 		RequestIDPrefix: kit.Optional(f.Prefix),
@@ -93,6 +95,8 @@ func (f *requestFilter) command(name string) string {
 		f.Provider,
 		"--route",
 		f.Route,
+		"--credential",
+		f.Credential,
 		"--format",
 		f.Format,
 		"--stream",

@@ -138,6 +138,8 @@ func TestUsageList(t *testing.T) {
 		{"of a status that no request has", adminclient.ListUsageParams{Status: new(adminclient.UsageStatusFailed)}, nil},
 		{"of a provider, a format and no stream", adminclient.ListUsageParams{Provider: new("sim"), Format: new("chat"), Stream: new(false), KeyID: &k2.ID}, []string{"r1"}},
 		{"of another provider", adminclient.ListUsageParams{Provider: new("other")}, nil},
+		{"of a credential", adminclient.ListUsageParams{Credential: new("main"), KeyID: &k2.ID}, []string{"r1"}},
+		{"of another credential", adminclient.ListUsageParams{Credential: new("spare")}, nil},
 		{"of a route", adminclient.ListUsageParams{Route: new("rte_1")}, nil},
 		{"estimated", adminclient.ListUsageParams{Estimated: new(true)}, nil},
 		{"not estimated", adminclient.ListUsageParams{Estimated: new(false), KeyID: &k2.ID}, []string{"r1"}},

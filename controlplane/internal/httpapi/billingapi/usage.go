@@ -60,6 +60,7 @@ func usageQuery(params *gen.ListUsageParams) (usage.Query, error) {
 	q.ProjectID = convert.ReadProject(&invalid, params.ProjectID)
 	convert.CheckTimeRange(&invalid, q.From, q.To)
 	q.Status, q.Provider, q.Route = event.Status(convert.Value(params.Status)), convert.Text(params.Provider), convert.Text(params.Route)
+	q.Credential = convert.Text(params.Credential)
 	q.Format, q.Stream, q.Estimated = convert.Text(params.Format), params.Stream, params.Estimated
 	if q.Status != "" && !q.Status.Valid() {
 		invalid.Add("status", "is not a status of a request")
@@ -163,6 +164,7 @@ func usageView(r *usage.Record) (gen.UsageRecord, error) {
 		Format:            r.Format,
 		Provider:          convert.Optional(r.Provider),
 		Route:             convert.Optional(r.Route),
+		Credential:        convert.Optional(r.Credential),
 		ProviderRequestID: convert.Optional(r.ProviderRequestID),
 		Status:            gen.UsageStatus(r.Status),
 		Stream:            r.Stream,

@@ -3760,6 +3760,9 @@ type UsageRecord struct {
 	// Examples: 12.34
 	Cost Money `json:"cost"`
 
+	// Credential The name in the catalog of the credential with which the route was called, when it was.
+	Credential *string `json:"credential,omitempty"`
+
 	// Doubt Why the provider's report of the quantities was not taken as it was; absent if it was. `missing`, `unreadable`, `no_input`,
 	// `low_input`, `low_output`, `high_input`, `high_output`, `high_other`, `unpriced` and `interrupted` (the answer broke off before its report,
 	// mostly because the client left): they are estimated. `ambiguous`: the report has several meanings, of which the cheapest is taken.
@@ -5114,6 +5117,9 @@ type ListUsageParams struct {
 
 	// Route Only of this route.
 	Route *string `form:"route,omitempty" json:"route,omitempty"`
+
+	// Credential Only requests that were sent with a credential of this name, such as main. Providers can have credentials of the same name.
+	Credential *string `form:"credential,omitempty" json:"credential,omitempty"`
 
 	// Format Only of this format, such as chat.
 	Format *string `form:"format,omitempty" json:"format,omitempty"`
@@ -9295,6 +9301,7 @@ func (h handlers) ListUsage(c echo.Context) error {
 		in.query("status", true, &r.Params.Status)
 		in.query("provider", true, &r.Params.Provider)
 		in.query("route", true, &r.Params.Route)
+		in.query("credential", true, &r.Params.Credential)
 		in.query("format", true, &r.Params.Format)
 		in.query("stream", true, &r.Params.Stream)
 		in.query("estimated", true, &r.Params.Estimated)

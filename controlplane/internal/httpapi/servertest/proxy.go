@@ -55,6 +55,7 @@ func (p *Proxy) Report(k *adminclient.IssuedKey, at time.Time, sheet price.Sheet
 		Model:           "demo-chat",
 		Format:          "chat",
 		Provider:        "sim",
+		Credential:      "main",
 		Status:          event.Completed,
 		HTTPStatus:      200,
 		StartedMS:       at.UnixMilli(),

@@ -15,13 +15,13 @@ import (
 // copyRecords is the SQL that copies records, with the columns in the order of
 // recordCopy.append.
 const copyRecords = `copy usage_records (request_id, session_id, seq, account_id, key_id, project_id, model, format, provider, route,
-	provider_request_id, status,
+	credential, provider_request_id, status,
 	http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, cost, reservation, video_job,
 	price_multiplier, transaction_id, settled_at, attempts, provider_cost,
 	provider_price_version) from stdin (format binary)`
 
 // recordFields is the number of columns.
-const recordFields = 31
+const recordFields = 32
 
 // recordCopy encodes records in the binary format of COPY while Postgres stores
 // the previous ones. It is written by hand because encoding arrays of parameters
@@ -76,7 +76,7 @@ func (c *recordCopy) append(b row, item *settle.Item) row {
 	} else {
 		b = b.uuid(item.ProjectID)
 	}
-	b = b.text(e.Model).text(e.Format).text(e.Provider).text(e.Route).text(e.ProviderRequestID).text(string(e.Status))
+	b = b.text(e.Model).text(e.Format).text(e.Provider).text(e.Route).text(e.Credential).text(e.ProviderRequestID).text(string(e.Status))
 	b = b.integer(int32(e.HTTPStatus)).boolean(e.Stream).moment(e.StartedMS).moment(e.FinishedMS).bigint(e.FirstByteMS)
 	b = b.json(e.AppendCounts).text(e.Rule).boolean(e.Estimated).text(e.Doubt)
 	b = b.bigint(e.PriceVersion).bigint(int64(e.Cost)).bigint(int64(e.Reservation))

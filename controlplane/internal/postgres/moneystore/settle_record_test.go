@@ -27,6 +27,7 @@ func TestRecordsContainAllMembersOfAnEvent(t *testing.T) {
 	full := c.Event(s, 1, 7)
 	full.RequestID = ident.Request.Format(ident.NewAt(month.Add(-time.Millisecond)))
 	full.Model, full.Format, full.Provider, full.Route, full.ProviderRequestID = "modèle ✓", "responses", "p\"'\\", "rte_1", "line\none"
+	full.Credential = "main ✓"
 	full.Status, full.HTTPStatus, full.Stream, full.FirstByteMS = event.ClientGone, 499, true, math.MaxInt64
 	full.StartedMS, full.FinishedMS = -62_135_596_800_000, 253_402_300_799_999 // years 1 and 9999
 	full.Usage = price.Usage{Input: 1, CacheWrite1h: 2, Images: 3, Size: "1x1", Quality: "hd"}
@@ -58,7 +59,7 @@ func TestRecordsContainAllMembersOfAnEvent(t *testing.T) {
 		}
 		want := map[string]any{
 			"table": "usage_records_" + tt.partition, "session_id": float64(e.Session), "model": e.Model, "format": e.Format, "provider": e.Provider,
-			"route": e.Route, "provider_request_id": e.ProviderRequestID, "status": string(e.Status), "http_status": float64(e.HTTPStatus), "stream": e.Stream,
+			"route": e.Route, "credential": e.Credential, "provider_request_id": e.ProviderRequestID, "status": string(e.Status), "http_status": float64(e.HTTPStatus), "stream": e.Stream,
 			"started_at": tt.started, "finished_at": tt.finished, "first_byte_ms": float64(e.FirstByteMS), "rule": e.Rule, "estimated": e.Estimated, "doubt": e.Doubt,
 			"price_version": float64(e.PriceVersion), "cost": float64(e.Cost), "reservation": float64(e.Reservation), "video_job": e.VideoJob,
 			"provider_cost": nil, "provider_price_version": nil,

@@ -627,6 +627,7 @@ type UsageRecord struct {
 	Format               string
 	Provider             string
 	Route                string
+	Credential           string
 	ProviderRequestID    string
 	Status               string
 	HttpStatus           int32

@@ -102,7 +102,7 @@ func (q *Queries) CredentialNames(ctx context.Context, ids []string) ([]Credenti
 }
 
 const exportAccountUsage = `-- name: ExportAccountUsage :many
-select request_id, session_id, seq, account_id, key_id, project_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts, provider_cost, provider_price_version from usage_records
+select request_id, session_id, seq, account_id, key_id, project_id, model, format, provider, route, credential, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts, provider_cost, provider_price_version from usage_records
 where request_id = any(array(
     select r.request_id
     from api_keys k
@@ -156,6 +156,7 @@ func (q *Queries) ExportAccountUsage(ctx context.Context, arg ExportAccountUsage
 			&i.Format,
 			&i.Provider,
 			&i.Route,
+			&i.Credential,
 			&i.ProviderRequestID,
 			&i.Status,
 			&i.HttpStatus,
@@ -189,7 +190,7 @@ func (q *Queries) ExportAccountUsage(ctx context.Context, arg ExportAccountUsage
 }
 
 const exportKeyUsage = `-- name: ExportKeyUsage :many
-select request_id, session_id, seq, account_id, key_id, project_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts, provider_cost, provider_price_version from usage_records
+select request_id, session_id, seq, account_id, key_id, project_id, model, format, provider, route, credential, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts, provider_cost, provider_price_version from usage_records
 where key_id = $1 and ($2::uuid is null or account_id = $2)
     and request_id > $3 and request_id < $4 and ($5::text = '' or model = $5)
     and ($6::uuid is null or project_id = $6)
@@ -235,6 +236,7 @@ func (q *Queries) ExportKeyUsage(ctx context.Context, arg ExportKeyUsageParams) 
 			&i.Format,
 			&i.Provider,
 			&i.Route,
+			&i.Credential,
 			&i.ProviderRequestID,
 			&i.Status,
 			&i.HttpStatus,
@@ -268,7 +270,7 @@ func (q *Queries) ExportKeyUsage(ctx context.Context, arg ExportKeyUsageParams) 
 }
 
 const exportModelUsage = `-- name: ExportModelUsage :many
-select request_id, session_id, seq, account_id, key_id, project_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts, provider_cost, provider_price_version from usage_records
+select request_id, session_id, seq, account_id, key_id, project_id, model, format, provider, route, credential, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts, provider_cost, provider_price_version from usage_records
 where model = $1 and request_id > $2 and request_id < $3
 order by request_id
 limit $4
@@ -306,6 +308,7 @@ func (q *Queries) ExportModelUsage(ctx context.Context, arg ExportModelUsagePara
 			&i.Format,
 			&i.Provider,
 			&i.Route,
+			&i.Credential,
 			&i.ProviderRequestID,
 			&i.Status,
 			&i.HttpStatus,
@@ -340,7 +343,7 @@ func (q *Queries) ExportModelUsage(ctx context.Context, arg ExportModelUsagePara
 
 const exportUsage = `-- name: ExportUsage :many
 
-select request_id, session_id, seq, account_id, key_id, project_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts, provider_cost, provider_price_version from usage_records
+select request_id, session_id, seq, account_id, key_id, project_id, model, format, provider, route, credential, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts, provider_cost, provider_price_version from usage_records
 where request_id > $1 and request_id < $2
 order by request_id
 limit $3
@@ -373,6 +376,7 @@ func (q *Queries) ExportUsage(ctx context.Context, arg ExportUsageParams) ([]Usa
 			&i.Format,
 			&i.Provider,
 			&i.Route,
+			&i.Credential,
 			&i.ProviderRequestID,
 			&i.Status,
 			&i.HttpStatus,
@@ -418,7 +422,7 @@ func (q *Queries) GetSheet(ctx context.Context, version int64) ([]byte, error) {
 
 const getUsage = `-- name: GetUsage :one
 
-select request_id, session_id, seq, account_id, key_id, project_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts, provider_cost, provider_price_version from usage_records where request_id = $1
+select request_id, session_id, seq, account_id, key_id, project_id, model, format, provider, route, credential, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts, provider_cost, provider_price_version from usage_records where request_id = $1
 `
 
 // The time of a request is in its id, so a range of times is a range of ids. The
@@ -437,6 +441,7 @@ func (q *Queries) GetUsage(ctx context.Context, requestID ident.UUID) (UsageReco
 		&i.Format,
 		&i.Provider,
 		&i.Route,
+		&i.Credential,
 		&i.ProviderRequestID,
 		&i.Status,
 		&i.HttpStatus,
@@ -463,7 +468,7 @@ func (q *Queries) GetUsage(ctx context.Context, requestID ident.UUID) (UsageReco
 }
 
 const listAccountUsage = `-- name: ListAccountUsage :many
-select request_id, session_id, seq, account_id, key_id, project_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts, provider_cost, provider_price_version from usage_records
+select request_id, session_id, seq, account_id, key_id, project_id, model, format, provider, route, credential, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts, provider_cost, provider_price_version from usage_records
 where request_id = any(array(
     select r.request_id
     from api_keys k
@@ -475,16 +480,17 @@ where request_id = any(array(
             and ($5::text = '' or u.status = $5)
             and ($6::text = '' or u.provider = $6)
             and ($7::text = '' or u.route = $7)
-            and ($8::text = '' or u.format = $8)
-            and ($9::boolean or u.stream = $10)
-            and ($11::boolean or u.estimated = $12)
-            and u.cost >= $13
+            and ($8::text = '' or u.credential = $8)
+            and ($9::text = '' or u.format = $9)
+            and ($10::boolean or u.stream = $11)
+            and ($12::boolean or u.estimated = $13)
+            and u.cost >= $14
         order by u.request_id desc
-        limit $14
+        limit $15
     ) as r
-    where k.account_id = $15
+    where k.account_id = $16
     order by r.request_id desc
-    limit $14
+    limit $15
 ))
 order by request_id desc
 `
@@ -497,6 +503,7 @@ type ListAccountUsageParams struct {
 	Status       string
 	Provider     string
 	Route        string
+	Credential   string
 	Format       string
 	AnyStream    bool
 	Stream       bool
@@ -518,6 +525,7 @@ func (q *Queries) ListAccountUsage(ctx context.Context, arg ListAccountUsagePara
 		arg.Status,
 		arg.Provider,
 		arg.Route,
+		arg.Credential,
 		arg.Format,
 		arg.AnyStream,
 		arg.Stream,
@@ -545,6 +553,7 @@ func (q *Queries) ListAccountUsage(ctx context.Context, arg ListAccountUsagePara
 			&i.Format,
 			&i.Provider,
 			&i.Route,
+			&i.Credential,
 			&i.ProviderRequestID,
 			&i.Status,
 			&i.HttpStatus,
@@ -578,7 +587,7 @@ func (q *Queries) ListAccountUsage(ctx context.Context, arg ListAccountUsagePara
 }
 
 const listModelUsage = `-- name: ListModelUsage :many
-select request_id, session_id, seq, account_id, key_id, project_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts, provider_cost, provider_price_version from usage_records
+select request_id, session_id, seq, account_id, key_id, project_id, model, format, provider, route, credential, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts, provider_cost, provider_price_version from usage_records
 where model = $1 and request_id >= $2 and request_id < $3
 order by request_id desc
 limit $4
@@ -616,6 +625,7 @@ func (q *Queries) ListModelUsage(ctx context.Context, arg ListModelUsageParams) 
 			&i.Format,
 			&i.Provider,
 			&i.Route,
+			&i.Credential,
 			&i.ProviderRequestID,
 			&i.Status,
 			&i.HttpStatus,
@@ -649,7 +659,7 @@ func (q *Queries) ListModelUsage(ctx context.Context, arg ListModelUsageParams) 
 }
 
 const listUsage = `-- name: ListUsage :many
-select request_id, session_id, seq, account_id, key_id, project_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts, provider_cost, provider_price_version from usage_records
+select request_id, session_id, seq, account_id, key_id, project_id, model, format, provider, route, credential, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts, provider_cost, provider_price_version from usage_records
 where request_id >= $1 and request_id < $2
     and ($3::uuid is null or key_id = $3)
     and ($4::uuid is null or account_id = $4)
@@ -658,12 +668,13 @@ where request_id >= $1 and request_id < $2
     and ($7::text = '' or status = $7)
     and ($8::text = '' or provider = $8)
     and ($9::text = '' or route = $9)
-    and ($10::text = '' or format = $10)
-    and ($11::boolean or stream = $12)
-    and ($13::boolean or estimated = $14)
-    and cost >= $15::bigint
+    and ($10::text = '' or credential = $10)
+    and ($11::text = '' or format = $11)
+    and ($12::boolean or stream = $13)
+    and ($14::boolean or estimated = $15)
+    and cost >= $16::bigint
 order by request_id desc
-limit $16
+limit $17
 `
 
 type ListUsageParams struct {
@@ -676,6 +687,7 @@ type ListUsageParams struct {
 	Status       string
 	Provider     string
 	Route        string
+	Credential   string
 	Format       string
 	AnyStream    bool
 	Stream       bool
@@ -697,6 +709,7 @@ func (q *Queries) ListUsage(ctx context.Context, arg ListUsageParams) ([]UsageRe
 		arg.Status,
 		arg.Provider,
 		arg.Route,
+		arg.Credential,
 		arg.Format,
 		arg.AnyStream,
 		arg.Stream,
@@ -723,6 +736,7 @@ func (q *Queries) ListUsage(ctx context.Context, arg ListUsageParams) ([]UsageRe
 			&i.Format,
 			&i.Provider,
 			&i.Route,
+			&i.Credential,
 			&i.ProviderRequestID,
 			&i.Status,
 			&i.HttpStatus,

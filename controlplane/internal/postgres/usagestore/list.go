@@ -111,8 +111,8 @@ func (r reader) compares() bool {
 	rare := (q.Status != "" && q.Status != event.Completed) || (q.Estimated != nil && *q.Estimated)
 	filters := 0
 	for _, set := range []bool{
-		q.ProjectID != project.ID{}, owned && q.Model != "", q.Status != "", q.Provider != "", q.Route != "", q.Format != "",
-		q.Stream != nil, q.Estimated != nil, q.MinCost > 0,
+		q.ProjectID != project.ID{}, owned && q.Model != "", q.Status != "", q.Provider != "", q.Route != "", q.Credential != "",
+		q.Format != "", q.Stream != nil, q.Estimated != nil, q.MinCost > 0,
 	} {
 		if set {
 			filters++
@@ -134,6 +134,7 @@ func (r reader) rows(ctx context.Context, floor, ceiling ident.UUID, limit int) 
 		Status:       string(q.Status),
 		Provider:     q.Provider,
 		Route:        q.Route,
+		Credential:   q.Credential,
 		Format:       q.Format,
 		AnyStream:    q.Stream == nil,
 		Stream:       postgres.Deref(q.Stream),
@@ -155,6 +156,7 @@ func (r reader) rows(ctx context.Context, floor, ceiling ident.UUID, limit int) 
 		Status:       p.Status,
 		Provider:     p.Provider,
 		Route:        p.Route,
+		Credential:   p.Credential,
 		Format:       p.Format,
 		AnyStream:    p.AnyStream,
 		Stream:       p.Stream,

@@ -90,11 +90,11 @@ func insertRecords(t *testing.T, db *postgres.DB, count int) {
 		}
 	}
 	_, err := db.Pool().Exec(t.Context(), `
-		insert into usage_records (request_id, session_id, seq, account_id, key_id, model, format, provider, route, status, stream, started_at,
+		insert into usage_records (request_id, session_id, seq, account_id, key_id, model, format, provider, route, credential, status, stream, started_at,
 			finished_at, usage, rule, estimated, price_version, cost, reservation)
 		select (left(uuid_floor(at)::text, 14) || '7000-8000-' || lpad(to_hex(g), 12, '0'))::uuid, 1, g,
 			('00000000-0000-7000-8000-' || lpad(to_hex(k / 2), 12, '0'))::uuid, ('00000000-0000-7000-9000-' || lpad(to_hex(k), 12, '0'))::uuid,
-			'model-' || h % 3, case when h % 5 = 0 then 'messages' else 'chat' end, 'provider-' || h % 4, 'route-' || h % 7,
+			'model-' || h % 3, case when h % 5 = 0 then 'messages' else 'chat' end, 'provider-' || h % 4, 'route-' || h % 7, 'credential-' || h % 3,
 			case when h % 9 = 0 then 'failed' else 'completed' end, h % 2 = 0, at as started_at, at as finished_at, '{}', 'reported', h % 11 = 0, 1, h % 13, 2
 		from generate_series(1, $1::bigint) as g,
 			lateral (select now() - interval '1 day' + g * interval '1 second' as at, hashint8(g) & 1023 as h, (hashint8(g + 7) & 1023) % 6 as k) as x`, count)
@@ -126,6 +126,9 @@ func randomQuery(random *rand.Rand, all []usage.Record) usage.Query {
 		q.Route = of().Route
 	}
 	if maybe() {
+		q.Credential = of().Credential
+	}
+	if maybe() {
 		q.Format = of().Format
 	}
 	if maybe() {
@@ -152,7 +155,7 @@ func randomQuery(random *rand.Rand, all []usage.Record) usage.Query {
 func matches(r *usage.Record, q *usage.Query) bool {
 	return (q.AccountID == account.ID{} || q.AccountID == r.AccountID) && (q.KeyID == key.ID{} || q.KeyID == r.KeyID) &&
 		(q.Model == "" || q.Model == r.Model) && (q.Status == "" || q.Status == r.Status) && (q.Provider == "" || q.Provider == r.Provider) &&
-		(q.Route == "" || q.Route == r.Route) && (q.Format == "" || q.Format == r.Format) && (q.Stream == nil || *q.Stream == r.Stream) &&
+		(q.Route == "" || q.Route == r.Route) && (q.Credential == "" || q.Credential == r.Credential) && (q.Format == "" || q.Format == r.Format) && (q.Stream == nil || *q.Stream == r.Stream) &&
 		(q.Estimated == nil || *q.Estimated == r.Estimated) && r.Cost >= q.MinCost &&
 		!ident.UUID(r.RequestID).Time().Before(q.From.Truncate(time.Millisecond)) && (q.To.IsZero() || ident.UUID(r.RequestID).Time().Before(q.To)) &&
 		bytes.Compare(r.RequestID[:], q.Lowest[:]) >= 0 && (q.Highest == usage.RequestID{} || bytes.Compare(r.RequestID[:], q.Highest[:]) <= 0)

@@ -125,6 +125,7 @@ func toUsage(row *sqlcgen.UsageRecord) (usage.Record, error) {
 		Format:            row.Format,
 		Provider:          row.Provider,
 		Route:             row.Route,
+		Credential:        row.Credential,
 		ProviderRequestID: row.ProviderRequestID,
 		Status:            event.Status(row.Status),
 		HTTPStatus:        int(row.HttpStatus),
