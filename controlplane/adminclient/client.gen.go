@@ -3819,12 +3819,27 @@ type RouteAttempt struct {
 	// Class The error class of a failure, such as timeout or rate_limit.
 	Class *string `json:"class,omitempty"`
 
-	// Credential The name of the credential, unless it was deleted.
+	// Credential The name of the credential in the catalog, when the call was made.
 	Credential   *string `json:"credential,omitempty"`
 	CredentialID *string `json:"credential_id,omitempty"`
 
+	// Estimated Whether this usage was estimated.
+	Estimated *bool `json:"estimated,omitempty"`
+
 	// MS Milliseconds until the provider answered; of the last attempt since the begin of the request.
-	MS *int64 `json:"ms,omitempty"`
+	MS       *int64  `json:"ms,omitempty"`
+	Provider *string `json:"provider,omitempty"`
+
+	// ProviderCost What the provider charges the operator for this usage; absent if it is unknown. Only operators get it.
+	//
+	// Examples: 12.34
+	ProviderCost *Money `json:"provider_cost,omitempty"`
+
+	// ProviderPriceVersion The version of `provider_price` of the route.
+	ProviderPriceVersion *int64 `json:"provider_price_version,omitempty"`
+
+	// ProviderRequestID The provider's id of a call that did not serve the request.
+	ProviderRequestID *string `json:"provider_request_id,omitempty"`
 
 	// Result A stream that broke off after its beginning counts as served; the status of the request says how it ended.
 	Result RouteAttemptResult `json:"result"`
@@ -3832,6 +3847,9 @@ type RouteAttempt struct {
 
 	// Skipped Why the route was not called: `maintenance`, `breaker_open`, `cooldown`, `no_credential`, or `rate_limit` while other accounts have their turn.
 	Skipped *string `json:"skipped,omitempty"`
+
+	// Usage What a call has used that did not serve the request, as far as its answer shows. It is no part of `usage` of the request, and nobody is charged for it.
+	Usage map[string]interface{} `json:"usage,omitempty"`
 }
 
 // RouteAttemptResult A stream that broke off after its beginning counts as served; the status of the request says how it ended.

@@ -53,7 +53,7 @@ func (u *Usage) AppendJSON(b []byte) []byte {
 	b = jsonappend.NonZero(b, "max_seconds", u.MaxSeconds)
 	if len(u.Attempts) > 0 {
 		b = append(b, `,"attempts":`...)
-		b = u.AppendAttempts(b)
+		b = u.AppendAttempts(b, nil)
 	}
 
 	b = jsonappend.NonEmpty(b, "trace", u.Trace)
@@ -65,8 +65,9 @@ func (u *Usage) AppendCounts(b []byte) []byte {
 	return append(u.Usage.AppendMembers(append(b, '{')), '}')
 }
 
-// AppendAttempts appends u.Attempts as encoding/json encodes it.
-func (u *Usage) AppendAttempts(b []byte) []byte {
+// AppendAttempts appends u.Attempts as encoding/json encodes it. more appends further members of the attempt with an index; nil: there
+// are none.
+func (u *Usage) AppendAttempts(b []byte, more func(b []byte, i int) []byte) []byte {
 	b = append(b, '[')
 	for i := range u.Attempts {
 		a := &u.Attempts[i]
@@ -75,10 +76,20 @@ func (u *Usage) AppendAttempts(b []byte) []byte {
 		}
 		b = append(b, '{')
 		b = jsonappend.String(b, "route", a.Route)
+		b = jsonappend.NonEmpty(b, "provider", a.Provider)
 		b = jsonappend.NonEmpty(b, "credential", a.Credential)
+		b = jsonappend.NonEmpty(b, "credential_name", a.CredentialName)
 		b = jsonappend.NonEmpty(b, "class", a.Class)
 		b = jsonappend.NonEmpty(b, "skipped", a.Skipped)
 		b = jsonappend.NonZero(b, "ms", a.MS)
+		if a.Spent() {
+			b = append(a.Usage.AppendMembers(jsonappend.Object(b, "usage")), '}')
+		}
+		b = jsonappend.True(b, "estimated", a.Estimated)
+		b = jsonappend.NonEmpty(b, "provider_request_id", a.ProviderRequestID)
+		if more != nil {
+			b = more(b, i)
+		}
 		b = append(b, '}')
 	}
 	return append(b, ']')

@@ -129,15 +129,27 @@ type Usage struct {
 // Attempt is a route that was tried or skipped for a request.
 type Attempt struct {
 	Route string `json:"route"`
-	// Credential is the id of the credential that was used; empty if the route was skipped.
-	Credential string `json:"credential,omitempty"`
+	// Provider is that of the route, Credential the id of the credential that was used and CredentialName its name; all are empty if
+	// the route was skipped.
+	Provider       string `json:"provider,omitempty"`
+	Credential     string `json:"credential,omitempty"`
+	CredentialName string `json:"credential_name,omitempty"`
 	// Class is the error class of the provider's failure; empty if the route served the request or was skipped.
 	Class string `json:"class,omitempty"`
 	// Skipped is why the route was not called: one of the constants; empty if it was.
 	Skipped string `json:"skipped,omitempty"`
 	// MS is how long the provider took to answer, in milliseconds.
 	MS int64 `json:"ms,omitempty"`
+	// Usage is what a call has used that did not serve the request, as far as the answer shows. It is no part of the event's Usage and
+	// of no charge: it is what the operator may have to pay for nothing. Estimated means that the proxy estimated it.
+	// ProviderRequestID is the provider's id of this call.
+	Usage             price.Usage `json:"usage,omitzero"`
+	Estimated         bool        `json:"estimated,omitempty"`
+	ProviderRequestID string      `json:"provider_request_id,omitempty"`
 }
+
+// Spent reports whether the provider may charge for the call although it did not serve the request.
+func (a *Attempt) Spent() bool { return a.Usage != (price.Usage{}) }
 
 // The reasons for which a route is skipped.
 const (

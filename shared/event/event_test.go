@@ -25,7 +25,7 @@ func full() event.Usage {
 	return event.Usage{
 		V: 1, RequestID: "req_0192f0c1d2e37a4b8c5d6e7f8091a2b3", Session: 7, Seq: 42,
 		AccountID: "acc_0192f0c1d2e37a4b8c5d6e7f8091a2b4", KeyID: "key_0192f0c1d2e37a4b8c5d6e7f8091a2b5",
-		Model: "model/one", Format: "chat", Provider: "prv_1", Route: "rte_1", Credential: "main", ProviderRequestID: "upstream-1",
+		Model: "model/one", Format: "chat", Provider: "prv_1", Route: "rte_1", ProviderRequestID: "upstream-1",
 		Status: event.Completed, HTTPStatus: 200, Stream: true, StartedMS: 1_795_000_000_000, FinishedMS: 1_795_000_001_500, FirstByteMS: 120,
 		Usage: price.Usage{
 			Input: 1, CachedInput: 2, CacheWrite5m: 3, CacheWrite1h: 4, CacheWrite30m: 5, CacheWrite12h: 6, CacheWriteOther: 7,

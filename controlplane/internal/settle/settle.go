@@ -57,8 +57,10 @@ type Item struct {
 	// Reviewed means that an operator has decided that the event is to be charged: it may be implausible, and its request
 	// need not hold a lease.
 	Reviewed bool
-	// Provider is what the request cost the operator.
+	// Provider is what the call that served the request cost the operator; Attempts is what the others did, in the order of the event's
+	// attempts. Attempts is nil if none of them has spent anything.
 	Provider ProviderCost
+	Attempts []ProviderCost
 }
 
 // Result is the outcome of a settlement.

@@ -95,8 +95,10 @@ func (r *Record) ProjectName() string {
 // Attempt is a route that was tried or skipped.
 type Attempt struct {
 	event.Attempt
-	// CredentialName is the name of the credential; empty in lists, or if it was deleted.
-	CredentialName string
+	// ProviderCost is what the provider charges for what the call has spent without serving the request, by the version of its price;
+	// nil if it is unknown, or if the call has spent nothing.
+	ProviderCost         *money.Nano `json:"provider_cost"`
+	ProviderPriceVersion int64       `json:"provider_price_version"`
 }
 
 // Receipt explains a charge: the sum of the lines at list prices, times the multiplier, is Cost.

@@ -11,6 +11,7 @@ import (
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/httpapi/addedmember"
 	"modelgateway/dataplane/internal/httpapi/buffer"
+	"modelgateway/dataplane/internal/httpapi/calls"
 	"modelgateway/dataplane/internal/httpapi/failover"
 	"modelgateway/dataplane/internal/httpapi/pace"
 	"modelgateway/dataplane/internal/provider"
@@ -43,6 +44,7 @@ func (g *generationRequest) Call(choice route.Choice, attempt *route.Attempt, la
 		g.firstToken = 0 // a late answer is better than none
 	}
 	before := g.x.upstream
+	g.spent = calls.Spent{}
 	g.x.beginAttempt(choice.ID, choice.Credential.ID)
 	span := g.x.trace.Attempt(g.dialect.Format(), choice.Provider.ID, choice.ID, choice.UpstreamModel)
 	err := g.call(choice, attempt)
@@ -50,11 +52,16 @@ func (g *generationRequest) Call(choice route.Choice, attempt *route.Attempt, la
 	g.server.Metrics.RecordUpstream(choice.Provider.ID, g.x.upstream-before)
 	g.x.calling = ""
 	if failure := failover.FailureOf(err); failure != nil {
-		g.x.noteAttempt(event.Attempt{
-			Route:      choice.ID,
-			Credential: choice.Credential.ID,
-			Class:      failure.Class,
-			MS:         (g.x.upstream - before).Milliseconds(),
+		g.x.noted.Note(event.Attempt{
+			Route:             choice.ID,
+			Provider:          choice.Provider.ID,
+			Credential:        choice.Credential.ID,
+			CredentialName:    choice.Credential.Name,
+			Class:             failure.Class,
+			MS:                (g.x.upstream - before).Milliseconds(),
+			Usage:             g.spent.Usage,
+			Estimated:         g.spent.Estimated,
+			ProviderRequestID: g.spent.ProviderID,
 		})
 		if failure.OfAccount && !g.body.Gone() {
 			g.foreignItem, _ = affinity.Item(g.key.AccountID, g.body.Bytes())
@@ -67,7 +74,7 @@ func (g *generationRequest) Call(choice route.Choice, attempt *route.Attempt, la
 }
 
 func (g *generationRequest) Skipped(choice route.Choice, reason string) {
-	g.x.noteAttempt(event.Attempt{Route: choice.ID, Skipped: reason})
+	g.x.noted.Note(event.Attempt{Route: choice.ID, Skipped: reason})
 }
 
 // call calls one provider. Members that the gateway has added and the provider refuses are left out in a further call, and from
@@ -148,6 +155,9 @@ func (g *generationRequest) callOnce(choice route.Choice, attempt *route.Attempt
 	defer r.reader.Release()
 
 	if err := r.run(); err != nil {
+		if g.x.usage == nil { // otherwise the request has ended with this answer
+			g.spent = calls.SpentOf(r.reader, r.usage)
+		}
 		if failure := failover.FailureOf(err); failure != nil && g.body.Gone() {
 			failure.Failover = false // the client has a part of this answer, or the room was needed for it
 		}

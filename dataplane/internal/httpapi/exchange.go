@@ -6,13 +6,13 @@ import (
 	"net/http"
 	"net/netip"
 	"runtime/debug"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"modelgateway/dataplane/internal/auth"
+	"modelgateway/dataplane/internal/httpapi/calls"
 	"modelgateway/dataplane/internal/httpapi/clientconn"
 	"modelgateway/dataplane/internal/httpapi/finished"
 	"modelgateway/dataplane/internal/httpapi/refused"
@@ -52,7 +52,7 @@ type exchange struct {
 	attempts int
 	// noted are the routes that were skipped or that failed; nil in nearly all requests. calling is the id of the
 	// credential of the call that is running.
-	noted   []event.Attempt
+	noted   calls.List
 	calling string
 	// usage is the usage event, nil until the outcome is recorded.
 	usage     *event.Usage
@@ -96,18 +96,11 @@ func (x *exchange) ModelID() string { return x.model }
 
 func exchangeOf(c echo.Context) *exchange { return c.Response().Writer.(*exchange) }
 
-// beginAttempt notes that a route is called. One that came later because of a cooldown was not skipped in the end.
+// beginAttempt notes that a route is called.
 func (x *exchange) beginAttempt(route, credential string) {
 	x.attempts++
 	x.calling = credential
-	x.noted = slices.DeleteFunc(x.noted, func(a event.Attempt) bool { return a.Route == route && a.Skipped != "" })
-}
-
-// noteAttempt notes a route that was skipped or that failed, for the usage event.
-func (x *exchange) noteAttempt(a event.Attempt) {
-	if len(x.noted) < event.MaxAttempts-1 {
-		x.noted = append(x.noted, a)
-	}
+	x.noted.Begin(route)
 }
 
 // attemptsNoted returns the attempts of the usage event: nil if the first route serves the request. class is that of the failure
@@ -116,11 +109,13 @@ func (x *exchange) attemptsNoted(class string) []event.Attempt {
 	if x.calling == "" || x.noted == nil && class == "" {
 		return x.noted
 	}
-	return append(slices.Clip(x.noted), event.Attempt{ // of its own: what is noted later does not belong to the event
-		Route:      x.route,
-		Credential: x.calling,
-		Class:      class,
-		MS:         x.firstByte.Milliseconds(),
+	return x.noted.With(event.Attempt{
+		Route:          x.route,
+		Provider:       x.provider,
+		Credential:     x.calling,
+		CredentialName: x.credential,
+		Class:          class,
+		MS:             x.firstByte.Milliseconds(),
 	})
 }
 

@@ -165,13 +165,19 @@ func TestOnlyRouteIsCalledDuringItsCooldown(t *testing.T) {
 	}
 }
 
+// calledRoute is the attempt of a route for text with the credential of its provider. class is that of its failure, empty for none.
+func calledRoute(n int, class string) event.Attempt {
+	i := strconv.Itoa(n)
+	return event.Attempt{Route: "rte_" + i + "_text", Provider: "prv_" + i, Credential: "crd_" + i, CredentialName: "name of crd_" + i, Class: class}
+}
+
 // A cooldown only means that others are preferred: the route with it may serve a request that they have failed. The usage
 // event has each route once.
 func TestRouteWithACooldownIsCalledAfterAllOthersHaveFailed(t *testing.T) {
 	t.Parallel()
 	broken := jsonAnswer(500, `{}`)
 	for _, body := range []string{chatBody, chatStreamBody} {
-		answers, first := jsonAnswer(200, chatJSON), event.Attempt{Route: "rte_0_text", Credential: "crd_0", Class: "unavailable"}
+		answers, first := jsonAnswer(200, chatJSON), calledRoute(0, "unavailable")
 		if body == chatStreamBody {
 			answers = streamAnswer(chatHead, chatText, chatStop, chatUsage, chatDone)
 		}
@@ -181,7 +187,7 @@ func TestRouteWithACooldownIsCalledAfterAllOthersHaveFailed(t *testing.T) {
 		if got := g.post("/v1/chat/completions", body); got.status != http.StatusOK {
 			t.Errorf("got %d %s", got.status, got.body)
 		}
-		want := []event.Attempt{{Route: "rte_2_text", Skipped: event.SkippedCooldown}, first, {Route: "rte_1_text", Credential: "crd_1"}}
+		want := []event.Attempt{{Route: "rte_2_text", Skipped: event.SkippedCooldown}, first, calledRoute(1, "")}
 		if diff := cmp.Diff(want, g.spool.next(t).Attempts, cmpopts.IgnoreFields(event.Attempt{}, "MS")); diff != "" {
 			t.Errorf("attempts (-want +got):\n%s", diff)
 		}
@@ -358,8 +364,8 @@ func TestUsageEventHasTheAttempts(t *testing.T) {
 	}
 	want := []event.Attempt{
 		{Route: "rte_2_text", Skipped: event.SkippedMaintenance},
-		{Route: "rte_0_text", Credential: "crd_0", Class: "unavailable"},
-		{Route: "rte_1_text", Credential: "crd_1"},
+		calledRoute(0, "unavailable"),
+		calledRoute(1, ""),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("attempts (-want +got):\n%s", diff)
@@ -373,7 +379,7 @@ func TestUsageEventHasTheAttempts(t *testing.T) {
 
 	cut := newGateway(t, cutAfter(chatHead, chatText))
 	cut.post("/v1/chat/completions", chatStreamBody)
-	want = []event.Attempt{{Route: "rte_0_text", Credential: "crd_0", Class: "truncated"}}
+	want = []event.Attempt{calledRoute(0, "truncated")}
 	if diff := cmp.Diff(want, cut.spool.next(t).Attempts, cmpopts.IgnoreFields(event.Attempt{}, "MS")); diff != "" {
 		t.Errorf("the attempts of a stream that breaks off (-want +got):\n%s", diff)
 	}

@@ -10,6 +10,7 @@ import (
 	"modelgateway/dataplane/internal/admission"
 	"modelgateway/dataplane/internal/answercost"
 	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/httpapi/calls"
 	"modelgateway/dataplane/internal/httpapi/readon"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/usagereport"
@@ -73,6 +74,8 @@ type generationRequest struct {
 	leave readon.Leaving
 	// firstToken is within which time the output of the call that is running must begin; zero: no limit.
 	firstToken time.Duration
+	// spent is what the call that is running, or was the last, has used without serving the request.
+	spent calls.Spent
 	// asked reports whether the client asks for the cost; stored, whether the outcome is stored.
 	asked, stored bool
 	// hasOddTier reports whether the answer names a service tier that it cannot be in.

@@ -11,6 +11,7 @@ import (
 	"modelgateway/dataplane/internal/answercost"
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/httpapi/buffer"
+	"modelgateway/dataplane/internal/httpapi/calls"
 	"modelgateway/dataplane/internal/httpapi/pace"
 	"modelgateway/dataplane/internal/httpapi/refused"
 	"modelgateway/dataplane/internal/httpapi/room"
@@ -322,7 +323,7 @@ func (s *streamRelay) end(reason string, status event.Status) {
 		providerID: s.reader.ProviderID(),
 		answered:   http.StatusOK,
 	}
-	if status == event.Failed && !reported && reportedUsage.TotalInput() == 0 && reportedUsage.Output == 0 && !s.hasDelivered() {
+	if status == event.Failed && calls.IsBare(s.reader) {
 		o.rule, o.usage = event.RuleNone, price.Usage{}
 	}
 	if status == event.Failed {
@@ -334,13 +335,6 @@ func (s *streamRelay) end(reason string, status event.Status) {
 
 	s.finish(o)
 	s.out = s.cost.End(s.out, s.toldCharge())
-}
-
-// hasDelivered reports whether the stream has had any output.
-func (s *streamRelay) hasDelivered() bool {
-	var delivered price.Usage
-	s.reader.AddDelivered(&delivered)
-	return delivered != (price.Usage{})
 }
 
 // clientLeft reports whether the client has closed the connection.

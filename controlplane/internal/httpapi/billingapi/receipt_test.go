@@ -77,21 +77,20 @@ func TestUsageShowsTheAttempts(t *testing.T) {
 	b := start(t)
 	b.Apply(servertest.DemoCatalog)
 	k, p := b.Key(b.Account(1).ID, ""), b.Proxy("p1")
-	var credential string
-	servertest.Check(t, b.DB.Pool().QueryRow(t.Context(), "select id from provider_credentials limit 1").Scan(&credential))
 	id := p.Report(k, time.Now(), b.Sheet("demo-chat"), price.Usage{Input: 1},
-		event.Attempt{Route: "r1", Skipped: event.SkippedMaintenance}, event.Attempt{Route: "r2", Credential: credential, Class: "timeout", MS: 84},
-		event.Attempt{Route: "r3", Credential: "crd_gone", MS: 310})
+		event.Attempt{Route: "r1", Skipped: event.SkippedMaintenance}, event.Attempt{
+			Route: "r2", Provider: "sim", Credential: "crd_1", CredentialName: "main", Class: "timeout", MS: 84,
+			Usage: price.Usage{Input: 12, Output: 3}, Estimated: true, ProviderRequestID: "up-1",
+		},
+		event.Attempt{Route: "r3", Credential: "crd_2", CredentialName: "spare", MS: 310})
 	r, err := servertest.Answered(b.API.GetUsage(t.Context(), id))
 	servertest.Check(t, err)
 	got := r.Value.Attempts
-	if len(got) != 3 || got[1].Credential == nil || *got[1].Credential == "" {
-		t.Fatalf("attempts: %s", r.Body)
-	}
 	want := []adminclient.RouteAttempt{
 		{Route: "r1", Result: adminclient.RouteAttemptResultSkipped, Skipped: new("maintenance")},
-		{Route: "r2", Result: adminclient.RouteAttemptResultFailed, CredentialID: &credential, Credential: got[1].Credential, Class: new("timeout"), MS: new(int64(84))},
-		{Route: "r3", Result: adminclient.RouteAttemptResultServed, CredentialID: new("crd_gone"), MS: new(int64(310))},
+		{Route: "r2", Result: adminclient.RouteAttemptResultFailed, Provider: new("sim"), CredentialID: new("crd_1"), Credential: new("main"), Class: new("timeout"), MS: new(int64(84)),
+			Usage: map[string]any{"input": 12.0, "output": 3.0}, Estimated: new(true), ProviderRequestID: new("up-1")},
+		{Route: "r3", Result: adminclient.RouteAttemptResultServed, CredentialID: new("crd_2"), Credential: new("spare"), MS: new(int64(310))},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("attempts (-want +got):\n%s", diff)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"modelgateway/controlplane/internal/admin"
 	"modelgateway/controlplane/internal/httpapi/convert"
 	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/usage"
@@ -104,7 +105,13 @@ func (h *Handlers) GetUsage(ctx context.Context, _ *gen.Call, r gen.GetUsageRequ
 		return nil, err
 	}
 
-	attempts := convert.All(record.Attempts, attemptView)
+	attempts := make([]gen.RouteAttempt, len(record.Attempts))
+	for i := range attempts {
+		if attempts[i], err = attemptView(ctx, &record.Attempts[i]); err != nil {
+			return nil, err
+		}
+	}
+
 	return gen.GetUsage200JSONResponse{
 		UsageRecord: view,
 		Attempts:    attempts,
@@ -130,14 +137,16 @@ func (h *Handlers) GetUsage(ctx context.Context, _ *gen.Call, r gen.GetUsageRequ
 	}, nil
 }
 
-func attemptView(a *usage.Attempt) gen.RouteAttempt {
+func attemptView(ctx context.Context, a *usage.Attempt) (gen.RouteAttempt, error) {
 	view := gen.RouteAttempt{
-		Route:        a.Route,
-		CredentialID: convert.Optional(a.Credential),
-		Credential:   convert.Optional(a.CredentialName),
-		Class:        convert.Optional(a.Class),
-		Skipped:      convert.Optional(a.Skipped),
-		Result:       gen.RouteAttemptResultServed,
+		Route:             a.Route,
+		Provider:          convert.Optional(a.Provider),
+		CredentialID:      convert.Optional(a.Credential),
+		Credential:        convert.Optional(a.CredentialName),
+		Class:             convert.Optional(a.Class),
+		Skipped:           convert.Optional(a.Skipped),
+		Result:            gen.RouteAttemptResultServed,
+		ProviderRequestID: convert.Optional(a.ProviderRequestID),
 	}
 
 	switch {
@@ -150,8 +159,29 @@ func attemptView(a *usage.Attempt) gen.RouteAttempt {
 	if a.Skipped == "" {
 		view.MS = &a.MS
 	}
+	if !a.Spent() {
+		return view, nil
+	}
 
-	return view
+	view.Estimated = &a.Estimated
+	if a.ProviderCost != nil && admin.Allows(admin.PrincipalOf(ctx).Scopes, admin.Operator) {
+		cost := a.ProviderCost.String()
+		view.ProviderCost, view.ProviderPriceVersion = &cost, &a.ProviderPriceVersion
+	}
+
+	return view, countsView(&a.Usage, &view.Usage)
+}
+
+// countsView encodes a usage as an object of the API.
+func countsView(u *price.Usage, into *map[string]any) error {
+	text, err := json.Marshal(u)
+	if err == nil {
+		err = json.Unmarshal(text, into)
+	}
+	if err != nil {
+		return fmt.Errorf("httpapi: encode usage: %w", err)
+	}
+	return nil
 }
 
 func usageView(r *usage.Record) (gen.UsageRecord, error) {
@@ -192,13 +222,5 @@ func usageView(r *usage.Record) (gen.UsageRecord, error) {
 		view.HTTPStatus = &r.HTTPStatus
 	}
 
-	text, err := json.Marshal(r.Usage)
-	if err == nil {
-		err = json.Unmarshal(text, &view.Usage)
-	}
-	if err != nil {
-		return gen.UsageRecord{}, fmt.Errorf("httpapi: encode usage of %s: %w", r.RequestID, err)
-	}
-
-	return view, nil
+	return view, countsView(&r.Usage, &view.Usage)
 }

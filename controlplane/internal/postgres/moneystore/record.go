@@ -90,7 +90,7 @@ func (c *recordCopy) append(b row, item *settle.Item) row {
 	if b = b.micros(microsOf(c.settledAt)); len(e.Attempts) == 0 {
 		b = b.null()
 	} else {
-		b = b.jsonb(e.AppendAttempts)
+		b = b.jsonb(item.AppendAttempts)
 	}
 
 	switch p := item.Provider; {

@@ -135,6 +135,18 @@ func TestRecordsHaveTheProviderCost(t *testing.T) {
 			t.Errorf("route %q: provider cost %s; want %s", tt.route, got, tt.want)
 		}
 	}
+
+	e := w.event(c)
+	e.Route = "r"
+	e.Attempts = []event.Attempt{{Route: "ended", Usage: price.Usage{Input: 2}}, {Route: "r", Usage: price.Usage{Input: 2}}, {Route: "r"}}
+	if got := w.settleOne(e); got != "" {
+		t.Fatalf("quarantined because of %q", got)
+	}
+	got := storetest.Scalar[string](w.leaseWorld, "select attempts::text from usage_records order by request_id desc limit 1")
+	want := `[{"route": "ended", "usage": {"input": 2}}, {"route": "r", "usage": {"input": 2}, "provider_cost": 3, "provider_price_version": 2}, {"route": "r"}]`
+	if got != want {
+		t.Errorf("attempts %s; want %s", got, want)
+	}
 	w.Check()
 }
 

@@ -129,6 +129,3 @@ where key_id = @key_id and (sqlc.narg('account_id')::uuid is null or account_id 
     and (sqlc.narg('project_id')::uuid is null or project_id = sqlc.narg('project_id'))
 order by request_id
 limit @row_limit;
-
--- name: CredentialNames :many
-select id, name from provider_credentials where id = any(@ids::text[]);

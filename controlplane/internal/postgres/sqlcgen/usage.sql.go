@@ -72,35 +72,6 @@ func (q *Queries) CountKeys(ctx context.Context, accountID ident.UUID) (int64, e
 	return count, err
 }
 
-const credentialNames = `-- name: CredentialNames :many
-select id, name from provider_credentials where id = any($1::text[])
-`
-
-type CredentialNamesRow struct {
-	ID   string
-	Name string
-}
-
-func (q *Queries) CredentialNames(ctx context.Context, ids []string) ([]CredentialNamesRow, error) {
-	rows, err := q.db.Query(ctx, credentialNames, ids)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []CredentialNamesRow
-	for rows.Next() {
-		var i CredentialNamesRow
-		if err := rows.Scan(&i.ID, &i.Name); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const exportAccountUsage = `-- name: ExportAccountUsage :many
 select request_id, session_id, seq, account_id, key_id, project_id, model, format, provider, route, credential, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts, provider_cost, provider_price_version from usage_records
 where request_id = any(array(

@@ -38,28 +38,7 @@ func (s *Usage) Get(ctx context.Context, id usage.RequestID) (usage.Record, erro
 	if err != nil {
 		return usage.Record{}, postgres.NotFoundAs("get usage", err, usage.ErrNotFound)
 	}
-	record, err := toUsage(&row)
-	if err != nil || len(record.Attempts) == 0 {
-		return record, err
-	}
-	return record, s.nameCredentials(ctx, record.Attempts)
-}
-
-// nameCredentials sets the names of the credentials of attempts.
-func (s *Usage) nameCredentials(ctx context.Context, attempts []usage.Attempt) error {
-	ids := make([]string, len(attempts))
-	for i := range attempts {
-		ids[i] = attempts[i].Credential
-	}
-	rows, err := s.db.Queries().CredentialNames(ctx, ids)
-	for _, r := range rows {
-		for i := range attempts {
-			if attempts[i].Credential == r.ID {
-				attempts[i].CredentialName = r.Name
-			}
-		}
-	}
-	return postgres.Translate("read the names of credentials", err)
+	return toUsage(&row)
 }
 
 func (s *Usage) Count(ctx context.Context) (int64, error) {
