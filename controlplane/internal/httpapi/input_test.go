@@ -89,6 +89,32 @@ func TestAllFieldErrorsAreReported(t *testing.T) {
 	}
 }
 
+// The catalog is written by people: a price may be a number, which counts as it is written, and a wrong type is said in words of
+// JSON and not of a programming language.
+func TestTypesInTheCatalogAreToldInWords(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	const model = `{"currency":"USD","models":[{"id":"x","type":"text",`
+	for body, want := range map[string]string{
+		model + `"max_output_tokens":"many","price":{"input":"1","output":"2"}}]}`: "models[0].max_output_tokens must be a number, not a string",
+		model + `"public":"no way","price":{"input":"1","output":"2"}}]}`:          "models[0].public must be a boolean, not a string",
+		model + `"routes":"x","price":{"input":"1","output":"2"}}]}`:               "models[0].routes must be a list, not a string",
+	} {
+		for _, mediaType := range []string{"application/json", "application/yaml"} {
+			answer, p := b.sendText("PUT", "/admin/v1/catalog", body, "Content-Type", mediaType)
+			if answer.StatusCode != http.StatusBadRequest || len(p.Errors) != 1 || p.Errors[0].Field+" "+p.Errors[0].Detail != want {
+				t.Errorf("%s as %s: %d %+v; want %s", body, mediaType, answer.StatusCode, p.Errors, want)
+			}
+		}
+	}
+	answer, _ := b.sendText("PUT", "/admin/v1/catalog", model+`"price":{"input":0.1,"output":1.200000001}}]}`, "Content-Type", "application/json")
+	written, err := b.API.GetModel(t.Context(), "x")
+	servertest.Check(t, err)
+	if price := written.Value.Price; answer.StatusCode != http.StatusOK || *price.Input != "0.10" || *price.Output != "1.200000001" {
+		t.Errorf("got %d and the price %+v", answer.StatusCode, written.Value.Price)
+	}
+}
+
 // A member that is not known makes every operation fail, though it is asked what else is wrong, and none changes anything.
 func TestNothingIsDoneForABodyWithAMemberThatIsNotKnown(t *testing.T) {
 	t.Parallel()
