@@ -340,6 +340,13 @@ func providers() Dashboard {
 							"client does.",
 						Query{sum("increase(mgw_unpriced_usage_total[1h])", "kind"), "{{kind}}"},
 					),
+					graph(
+						"Members left out",
+						"",
+						"Calls within an hour that went without a member that the gateway adds, because the provider refuses it. A stream "+
+							"without stream_options may report no usage.",
+						Query{sum("increase(mgw_members_left_out_total[1h])", "provider, member"), "{{provider}} {{member}}"},
+					),
 				},
 			},
 		},
