@@ -152,7 +152,7 @@ func editLimit(r *kit.Request) (*kit.Form, error) {
 	models.Value = strings.Join(l.Models, "\n")
 	back := kit.Path("limits", l.ID)
 	return &kit.Form{
-		Title:   "Change the limit " + l.Title,
+		Title:   "Change the limit “" + l.Title + "”",
 		Crumbs:  limitsAbove(a),
 		Submit:  "Save",
 		Back:    back,
@@ -195,7 +195,7 @@ func raiseLimit(r *kit.Request) (*kit.Form, error) {
 	}
 	currency := a.Balance.Currency
 	return &kit.Form{
-		Title:   "Raise the limit " + l.Title,
+		Title:   "Raise the limit “" + l.Title + "”",
 		Crumbs:  limitsAbove(a),
 		Submit:  "Raise limit",
 		Back:    kit.Path("limits", l.ID),
@@ -244,7 +244,7 @@ func lowerLimit(r *kit.Request) (*kit.Form, error) {
 		return nil, err
 	}
 	return &kit.Form{
-		Title:   "End the raise of the limit " + l.Title,
+		Title:   "End the raise of the limit “" + l.Title + "”",
 		Crumbs:  limitsAbove(a),
 		Submit:  "End the raise",
 		Back:    kit.Path("limits", l.ID),
@@ -267,7 +267,7 @@ func resetLimit(r *kit.Request) (*kit.Form, error) {
 		return nil, err
 	}
 	return &kit.Form{
-		Title:   "Reset the window of the limit " + l.Title,
+		Title:   "Reset the window of the limit “" + l.Title + "”",
 		Crumbs:  limitsAbove(a),
 		Submit:  "Reset window",
 		Danger:  true,
@@ -296,7 +296,7 @@ func removeLimit(r *kit.Request) (*kit.Form, error) {
 		return nil, err
 	}
 	return &kit.Form{
-		Title:   "Remove the limit " + l.Title,
+		Title:   "Remove the limit “" + l.Title + "”",
 		Crumbs:  limitsAbove(a),
 		Submit:  "Remove limit",
 		Danger:  true,

@@ -12,7 +12,7 @@ import (
 // limitLine is a limit with the figures of its current window.
 type limitLine struct {
 	*adminclient.SpendLimit
-	// Title is the name of the limit, or what its windows are.
+	// Title is the name of the limit, or that of its windows.
 	Title string
 	// Owner is whose limit it is.
 	Owner kit.Link
@@ -28,9 +28,14 @@ type limitLine struct {
 func (l *limitLine) Full() bool { return view.Compare(l.Left, "0") <= 0 }
 
 // Period says what the windows of the limit are.
-func (l *limitLine) Period() string { return periodText(&l.Window) }
+func (l *limitLine) Period() string {
+	if zone := l.Window.TimeZone; zone != nil {
+		return windowName(&l.Window) + ", " + *zone
+	}
+	return windowName(&l.Window)
+}
 
-func periodText(w *adminclient.LimitPeriod) string {
+func windowName(w *adminclient.LimitPeriod) string {
 	switch w.Period {
 	case adminclient.LimitPeriodPeriodForever:
 		return "for ever"
@@ -39,11 +44,7 @@ func periodText(w *adminclient.LimitPeriod) string {
 	case adminclient.LimitPeriodPeriodFirstUse:
 		return lengthText(w.LengthSeconds) + " from the first use"
 	default:
-		zone := ""
-		if w.TimeZone != nil {
-			zone = ", " + *w.TimeZone
-		}
-		return string(w.Period) + zone
+		return string(w.Period)
 	}
 }
 
@@ -67,7 +68,7 @@ func lengthText(seconds *int64) string {
 func newLimitLine(l *adminclient.SpendLimit, owner kit.Link) limitLine {
 	line := limitLine{
 		SpendLimit: l,
-		Title:      periodText(&l.Window),
+		Title:      windowName(&l.Window),
 		Owner:      owner,
 		InForce:    l.Amount,
 		Spent:      "0.00",
@@ -82,18 +83,18 @@ func newLimitLine(l *adminclient.SpendLimit, owner kit.Link) limitLine {
 	line.Left = line.InForce
 	if w := l.Current; w != nil {
 		line.InForce, line.Spent, line.Reserved, line.Left = w.Amount, w.Spent, w.Reserved, w.Left
-		line.Bar = windowBar(w)
+		used := "spent"
+		if line.Full() {
+			used = "bad"
+		}
+		line.Bar = view.Bar(
+			view.Part{Kind: used, Name: "spent", Text: w.Spent},
+			view.Part{Kind: "held", Name: "reserved", Text: w.Reserved},
+			view.Part{Kind: "rest", Name: "left", Text: w.Left},
+		)
 	}
 	line.Share = view.Share(view.Add(line.Spent, line.Reserved), line.InForce)
 	return line
-}
-
-func windowBar(w *adminclient.LimitWindow) []view.Part {
-	return view.Bar(
-		view.Part{Kind: "spent", Name: "spent", Text: w.Spent},
-		view.Part{Kind: "held", Name: "reserved", Text: w.Reserved},
-		view.Part{Kind: "rest", Name: "left", Text: w.Left},
-	)
 }
 
 // limitsView is the section of limits on a page.
@@ -110,7 +111,7 @@ type limitsView struct {
 	MayChange bool
 }
 
-// section returns the limits that are found with each of the queries, those of one owner after those of another.
+// limitSection returns the limits that are found with each of the queries, those of one owner after those of another.
 func limitSection(r *kit.Request, a *adminclient.Account, of []ownedLimits) (*limitsView, error) {
 	v := &limitsView{Currency: a.Balance.Currency, MayChange: r.May(kit.Cabinet)}
 	for _, o := range of {
