@@ -314,3 +314,52 @@ func TestExpiredKeyIsEdited(t *testing.T) {
 		t.Errorf("got %v, which expires at %v", *now.Value.Description, now.Value.ExpiresAt)
 	}
 }
+
+// The form of a key has all that is kept with it, shows it on the key's page, and loses nothing that its text cannot have.
+func TestSettingsOfAKeyAreKept(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	a, k := w.account("Example")
+	b := w.signedIn(bootstrapToken)
+	path := "/console/keys/" + k.ID
+	save := func(values ...string) {
+		t.Helper()
+		if answer, page := b.fill(path+"/edit", append([]string{"name", "production"}, values...)...); answer.StatusCode != http.StatusSeeOther {
+			t.Fatalf("got %d %s", answer.StatusCode, page)
+		}
+	}
+	save("max_concurrent_requests", "7", "description", "The checkout", "metadata", "team=shop\r\nplan=a=b")
+	got, err := w.api.GetKey(t.Context(), k.ID)
+	check(t, err)
+	if got.Value.MaxConcurrentRequests == nil || *got.Value.MaxConcurrentRequests != 7 || *got.Value.Description != "The checkout" || got.Value.Metadata == nil ||
+		len(*got.Value.Metadata) != 2 || (*got.Value.Metadata)["plan"] != "a=b" {
+		t.Errorf("got %+v", got.Value)
+	}
+	if _, page := b.get(path); !strings.Contains(page, "<code>team</code> shop") || !strings.Contains(page, "The checkout") || !strings.Contains(page, "<dt>Concurrent requests</dt><dd>7") {
+		t.Errorf("the page of the key: %s", page)
+	}
+	if answer, page := b.fill(path+"/edit", "name", "production", "metadata", "team"); answer.StatusCode != http.StatusBadRequest || !strings.Contains(page, "each line is a name and a value") {
+		t.Errorf("a line without a value: got %d %s", answer.StatusCode, page)
+	}
+	save("metadata", "")
+	if got, err := w.api.GetKey(t.Context(), k.ID); err != nil || got.Value.Metadata != nil && len(*got.Value.Metadata) != 0 {
+		t.Errorf("without metadata: got %+v, %v", got.Value, err)
+	}
+
+	odd := adminclient.Metadata{"two lines": " one\ntwo "}
+	_, err = w.api.UpdateKey(t.Context(), k.ID, nil, adminclient.KeyPatch{Metadata: &odd})
+	check(t, err)
+	_, err = w.api.UpdateAccount(t.Context(), a.ID, nil, adminclient.AccountPatch{Metadata: &odd})
+	check(t, err)
+	save("metadata", "two lines= one\r\ntwo ") // as a browser sends what the page has
+	if answer, page := b.fill("/console/accounts/"+a.ID+"/edit", "name", "Example", "metadata", "two lines= one\r\ntwo "); answer.StatusCode != http.StatusSeeOther {
+		t.Fatalf("got %d %s", answer.StatusCode, page)
+	}
+	got, err = w.api.GetKey(t.Context(), k.ID)
+	check(t, err)
+	owner, err := w.api.GetAccount(t.Context(), a.ID)
+	check(t, err)
+	if (*got.Value.Metadata)["two lines"] != " one\ntwo " || owner.Value.Metadata["two lines"] != " one\ntwo " {
+		t.Errorf("got %q and %q", *got.Value.Metadata, owner.Value.Metadata)
+	}
+}

@@ -41,15 +41,7 @@ func accountFields(a *adminclient.Account) []kit.Field {
 			Value: pairs(a.ModelMultipliers, " "),
 			Hint:  "One in a line: example-large 0.7. They take the place of the price multiplier.",
 		},
-		{
-			Name:  "metadata",
-			Label: "Data of your own",
-			Kind:  "area",
-			Rows:  2,
-			Mono:  true,
-			Value: pairs(a.Metadata, "="),
-			Hint:  "One in a line: plan=business. The gateway only keeps it.",
-		},
+		metadataField(a.Metadata),
 		{
 			Name:  "include_cost",
 			Label: "Tell costs: all answers have their cost in their usage",
@@ -93,6 +85,26 @@ func parseMetadata(text string) (*adminclient.Metadata, error) {
 		all[strings.TrimSpace(name)] = strings.TrimSpace(value)
 	}
 	return &all, nil
+}
+
+// changedMetadata returns nil if nobody has changed the text of now: names and values may have what the text cannot, such as lines.
+func changedMetadata(text string, now adminclient.Metadata) (*adminclient.Metadata, error) {
+	if strings.ReplaceAll(text, "\r\n", "\n") == strings.TrimSpace(pairs(now, "=")) {
+		return nil, nil //nolint:nilnil // it stays as it is
+	}
+	return parseMetadata(text)
+}
+
+func metadataField(now adminclient.Metadata) kit.Field {
+	return kit.Field{
+		Name:  "metadata",
+		Label: "Data of your own",
+		Kind:  "area",
+		Rows:  2,
+		Mono:  true,
+		Value: pairs(now, "="),
+		Hint:  "One in a line: plan=business. The gateway only keeps it.",
+	}
 }
 
 func parseMultipliers(text string) (*adminclient.ModelMultipliers, error) {
@@ -205,7 +217,7 @@ func editAccount(r *kit.Request) (*kit.Form, error) {
 			if patch.ModelMultipliers, err = parseMultipliers(in.Text("model_multipliers")); err != nil {
 				return nil, err
 			}
-			if patch.Metadata, err = parseMetadata(in.Text("metadata")); err != nil {
+			if patch.Metadata, err = changedMetadata(in.Text("metadata"), a.Metadata); err != nil {
 				return nil, err
 			}
 

@@ -86,18 +86,20 @@ func issueKey(r *kit.Request) (*kit.Form, error) {
 func newKey(in *kit.Input) (adminclient.KeyCreate, error) {
 	expires, err := kit.Moment("expires_at", in.Text("expires_at"))
 	slots, wrong := small(in, "max_concurrent_requests")
+	metadata, unread := parseMetadata(in.Text("metadata"))
 	return adminclient.KeyCreate{
 		Name:                  in.Text("name"),
 		ExternalID:            in.Optional("external_id"),
 		SpendLimit:            in.Optional("spend_limit"),
 		ProjectID:             in.Optional("project_id"),
 		Description:           in.Optional("description"),
+		Metadata:              metadata,
 		ExpiresAt:             expires,
 		Paused:                new(in.Checked("paused")),
 		MaxConcurrentRequests: slots,
 		Models:                strings.Fields(in.Text("models")),
 		Networks:              strings.Fields(in.Text("networks")),
-	}, errors.Join(err, wrong)
+	}, errors.Join(err, wrong, unread)
 }
 
 // revealKey is the form that shows the secret of a key.

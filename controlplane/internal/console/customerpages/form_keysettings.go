@@ -23,6 +23,7 @@ func settingsFields(k *adminclient.Key) []kit.Field {
 
 	return []kit.Field{
 		{Name: "description", Label: "Description", Value: description},
+		metadataField(metadataOf(k)),
 		{
 			Name:  "paused",
 			Label: "Paused: requests are refused with 401 until it is resumed",
@@ -70,6 +71,13 @@ func settingsFields(k *adminclient.Key) []kit.Field {
 	}
 }
 
+func metadataOf(k *adminclient.Key) adminclient.Metadata {
+	if k.Metadata == nil {
+		return nil
+	}
+	return *k.Metadata
+}
+
 func expiryText(k *adminclient.Key) string {
 	if k.ExpiresAt == nil {
 		return ""
@@ -81,6 +89,10 @@ func expiryText(k *adminclient.Key) string {
 func readSettings(in *kit.Input, k *adminclient.Key, patch *adminclient.KeyPatch) error {
 	patch.Description, patch.Paused = new(in.Text("description")), new(in.Checked("paused"))
 	patch.Models, patch.Networks = optional.Of(strings.Fields(in.Text("models"))), optional.Of(strings.Fields(in.Text("networks")))
+	var err error
+	if patch.Metadata, err = changedMetadata(in.Text("metadata"), metadataOf(k)); err != nil {
+		return err
+	}
 	patch.MaxConcurrentRequests = optional.Null[int]()
 	if in.Text("max_concurrent_requests") != "" {
 		slots, err := small(in, "max_concurrent_requests")
