@@ -303,7 +303,9 @@ func editRoute(r *kit.Request) (*kit.Form, error) {
 		Match:   now.Header.Get("ETag"),
 		Command: "gwctl routes update " + kit.Quote(id) + " " + kit.Quote(routeID),
 		Fields:  append(fieldsOf(members, "", object), price.All...),
-		Effects: []string{"Requests that begin afterwards choose their routes by the new values, and have their provider cost by the new price."},
+		Effects: []string{
+			"Requests that begin afterwards choose their routes by the new values, and have their provider cost by the new price.",
+		},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
 			entered, err := price.Members(in)
 			if err != nil {
