@@ -140,7 +140,8 @@ func (o *operation) addFlags(cmd *cobra.Command) {
 			o.body = &o.op.Body.Media[0]
 		}
 		if !o.takesFile() {
-			cmd.Flags().StringVar(&o.data, "data", "", "request body: `text`, @file, or - for standard input; other flags replace its members")
+			cmd.Flags().StringVar(&o.data, "data", "",
+				"request body: `text`, @file, or - for standard input; other flags replace its members")
 		}
 	}
 

@@ -136,7 +136,7 @@ func newServer(cfg *Config) *server {
 			Projects: cfg.Projects,
 			Limits:   cfg.Limits,
 		},
-		billHandlers{cfg.Bills},
+		billHandlers{Bills: cfg.Bills},
 		billingHandlers{
 			Accounts:     cfg.Accounts,
 			Ledger:       cfg.Ledger,

@@ -202,7 +202,7 @@ type comparing struct {
 
 // Compare compares a bill with the records of its provider and days.
 func Compare(bill *Bill, pairs iter.Seq2[*Pair, error]) (*Comparison, error) {
-	zone, err := time.LoadLocation(bill.TimeZone)
+	zone, err := bill.zone()
 	if err != nil {
 		return nil, err
 	}
@@ -273,6 +273,7 @@ func (c *comparing) addPair(p *Pair) {
 		s.estimated += p.Recorded
 	case OtherDay:
 		s.boundary += p.Recorded
+	default: // it must be on the bill
 	}
 }
 

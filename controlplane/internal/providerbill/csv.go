@@ -55,7 +55,8 @@ func (b *reading) readCSV(in io.Reader) error {
 	case t.has("day"):
 		b.Format = PlainCSV
 	default:
-		return validation.New("line 1", "has the columns of no known bill: the columns of the format csv are %s", strings.Join(plainColumns, ", "))
+		return validation.New("line 1", "has the columns of no known bill: the columns of the format csv are %s",
+			strings.Join(plainColumns, ", "))
 	}
 
 	for {

@@ -127,7 +127,7 @@ type Scope struct {
 }
 
 // Store keeps bills.
-type Store interface {
+type Store interface { //nolint:interfacebloat // one store keeps all of a bill, and this package alone calls it
 	// Gateway returns the currency of the gateway, the first day of which usage records are kept, and whether the catalog has a
 	// provider.
 	Gateway(ctx context.Context, provider string) (currency string, keptFrom time.Time, known bool, err error)
@@ -288,9 +288,18 @@ func (o *Options) check(known bool) error {
 	return invalid.Err()
 }
 
+// zone returns the time zone of the bill's days.
+func (b *Bill) zone() (*time.Location, error) {
+	zone, err := time.LoadLocation(b.TimeZone)
+	if err != nil {
+		return nil, fmt.Errorf("load the time zone of the bill: %w", err)
+	}
+	return zone, nil
+}
+
 // read reads the content of the bill.
 func (b *Bill) read(content []byte, currency string, keptFrom time.Time, add func(*Line) error) error {
-	zone, err := time.LoadLocation(b.TimeZone)
+	zone, err := b.zone()
 	if err != nil {
 		return err
 	}
@@ -302,7 +311,8 @@ func (b *Bill) read(content []byte, currency string, keptFrom time.Time, add fun
 	case b.Options.Format != "" && b.Options.Format != found.Format:
 		return validation.New("format", "is %s, but the file is %s", b.Options.Format, found.Format)
 	case found.Currency != "" && found.Currency != currency:
-		return validation.New(file, "is in %s, but the prices of the catalog are in %s: convert its amounts and import it as CSV", found.Currency, currency)
+		return validation.New(file, "is in %s, but the prices of the catalog are in %s: convert its amounts and import it as CSV",
+			found.Currency, currency)
 	case found.FirstDay.Before(keptFrom):
 		return fmt.Errorf("%w: the bill begins on %s, records on %s", ErrRecordsDropped,
 			found.FirstDay.Format(time.DateOnly), keptFrom.Format(time.DateOnly))

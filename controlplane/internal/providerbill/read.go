@@ -55,7 +55,8 @@ func Hash(r io.Reader) ([sha256.Size]byte, error) {
 // unpack returns the content of a file, and an error after a number of bytes.
 func unpack(r io.Reader, limit int64) (io.Reader, error) {
 	in := bufio.NewReader(r)
-	if head, err := in.Peek(2); err != nil || head[0] != 0x1f || head[1] != 0x8b {
+	head, _ := in.Peek(2) // an error comes again when the content is read
+	if !bytes.Equal(head, []byte{0x1f, 0x8b}) {
 		return &boundedReader{r: in, left: limit, leftOfRecord: limit}, nil
 	}
 	unpacked, err := gzip.NewReader(in)

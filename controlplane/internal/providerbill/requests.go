@@ -50,7 +50,7 @@ func (s *Service) Requests(ctx context.Context, id ident.UUID, number int64) (*R
 	if err != nil {
 		return nil, err
 	}
-	zone, err := time.LoadLocation(bill.TimeZone)
+	zone, err := bill.zone()
 	if err != nil {
 		return nil, err
 	}

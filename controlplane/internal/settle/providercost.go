@@ -73,16 +73,16 @@ func (s *Settler) addProviderCosts(ctx context.Context, items []Item) error {
 }
 
 // noteCalled notes the routes that may have cost something, and reports whether there are any.
-func noteCalled(called map[string]bool, e *event.Usage) (any bool) {
+func noteCalled(called map[string]bool, e *event.Usage) (some bool) {
 	if e.Route != "" {
-		called[e.Route], any = true, true
+		called[e.Route], some = true, true
 	}
 	for i := range e.Attempts {
 		if a := &e.Attempts[i]; a.Spent() {
-			called[a.Route], any = true, true
+			called[a.Route], some = true, true
 		}
 	}
-	return any
+	return some
 }
 
 // addProviderCosts sets what the calls of the request cost, from the prices of their routes.

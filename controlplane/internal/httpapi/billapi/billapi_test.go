@@ -3,6 +3,7 @@ package billapi_test
 import (
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -118,8 +119,8 @@ func TestBill(t *testing.T) {
 func TestUsageExport(t *testing.T) {
 	t.Parallel()
 	b := start(t)
-	got, err := b.send(`{"object":"page","data":[{"object":"bucket","start_time":`+fmt.Sprint(yesterday.Unix())+`,"end_time":`+
-		fmt.Sprint(yesterday.AddDate(0, 0, 1).Unix())+`,"results":[{"object":"organization.usage.completions.result","input_tokens":7,"output_tokens":2,
+	got, err := b.send(`{"object":"page","data":[{"object":"bucket","start_time":`+strconv.FormatInt(yesterday.Unix(), 10)+`,"end_time":`+
+		strconv.FormatInt(yesterday.AddDate(0, 0, 1).Unix(), 10)+`,"results":[{"object":"organization.usage.completions.result","input_tokens":7,"output_tokens":2,
 		"num_model_requests":2,"model":"demo"}]}],"has_more":false,"next_page":null}`, func(p *adminclient.ImportBillParams) {
 		p.Format = new(adminclient.BillFormatOpenaiUsage)
 	})

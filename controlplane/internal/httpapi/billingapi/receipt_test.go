@@ -88,8 +88,10 @@ func TestUsageShowsTheAttempts(t *testing.T) {
 	got := r.Value.Attempts
 	want := []adminclient.RouteAttempt{
 		{Route: "r1", Result: adminclient.RouteAttemptResultSkipped, Skipped: new("maintenance")},
-		{Route: "r2", Result: adminclient.RouteAttemptResultFailed, Provider: new("sim"), CredentialID: new("crd_1"), Credential: new("main"), Class: new("timeout"), MS: new(int64(84)),
-			Usage: map[string]any{"input": 12.0, "output": 3.0}, Estimated: new(true), ProviderRequestID: new("up-1")},
+		{
+			Route: "r2", Result: adminclient.RouteAttemptResultFailed, Provider: new("sim"), CredentialID: new("crd_1"), Credential: new("main"), Class: new("timeout"), MS: new(int64(84)),
+			Usage: map[string]any{"input": 12.0, "output": 3.0}, Estimated: new(true), ProviderRequestID: new("up-1"),
+		},
 		{Route: "r3", Result: adminclient.RouteAttemptResultServed, CredentialID: new("crd_2"), Credential: new("spare"), MS: new(int64(310))},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -28,7 +28,8 @@ with lines as (
 		from provider_bill_lines where bill_id = $1 and request_id <> '' and day between $3::date - 2 and $4::date + 2) l
 	group by request_id
 ), calls as (
-	select coalesce(nullif(provider_request_id, ''), request_id::text) as provider_id, count(*) as n, min(request_id::text)::uuid as request_id,
+	select coalesce(nullif(provider_request_id, ''), request_id::text) as provider_id, count(*) as n,
+		min(request_id::text)::uuid as request_id,
 		max(finished_at) as at, min(route) as route, min(model) as model, min(` + credential + `) as credential,
 		sum(case $2::text when 'tokens' then coalesce((usage ->> 'input')::bigint, 0) + coalesce((usage ->> 'cached_input')::bigint, 0)
 			+ coalesce((usage ->> 'cache_write_5m')::bigint, 0) + coalesce((usage ->> 'cache_write_1h')::bigint, 0)
@@ -51,7 +52,7 @@ from lines l full join calls c on l.request_id = c.provider_id
 union all
 select sum(n)::bigint, day, model, credential, false, sum(n * amount)::bigint, sum(n * rest)::bigint, min(amount),
 	sum(n * least(amount, 0))::bigint, sum((n - 1) * greatest(amount, 0))::bigint,
-	0, null, '', null, '', '', '', 0, false, false, false
+	0, null, '', null, '', '', '', 0, false as estimated, false as cancelled, false as no_price
 from (select count(*) as n, day, model, credential, case $2::text when 'tokens' then input + output else amount end as amount, rest
 	from provider_bill_lines where bill_id = $1 and request_id = '' and day between $3::date - 2 and $4::date + 2
 	group by day, model, credential, amount, rest, requests, input, output) equal
@@ -89,9 +90,18 @@ func (s *Store) readPairs(ctx context.Context, scope *providerbill.Scope, yield 
 		models[r.ID] = r.Model
 	}
 
-	rows, err := s.db.Pool().Query(ctx, pairs, scope.Bill.ID, string(scope.Bill.Unit), scope.From, scope.To, scope.Bill.Provider, scope.Credential)
+	rows, err := s.db.Pool().Query(
+		ctx,
+		pairs,
+		scope.Bill.ID,
+		string(scope.Bill.Unit),
+		scope.From,
+		scope.To,
+		scope.Bill.Provider,
+		scope.Credential,
+	)
 	if err != nil {
-		return err
+		return fmt.Errorf("query pairs: %w", err)
 	}
 	defer rows.Close()
 	for rows.Next() {
@@ -101,7 +111,7 @@ func (s *Store) readPairs(ctx context.Context, scope *providerbill.Scope, yield 
 			&p.Calls, &r.requestID, &p.ProviderRequestID, &r.at, &r.route, &p.CalledModel, &p.CalledCredential, &p.Recorded,
 			&p.Estimated, &p.Cancelled, &p.NoPrice)
 		if err != nil {
-			return err
+			return fmt.Errorf("scan pair: %w", err)
 		}
 		p.Day, p.Billed = r.day.Time, providerbill.SumOf(money.Nano(r.amount), r.rest)
 		if p.Calls > 0 {
@@ -152,10 +162,14 @@ func (s *Store) SetComparison(ctx context.Context, id ident.UUID, c *providerbil
 				d := &c.Differences[i]
 				parts, err := encodeParts(d.Parts)
 				return []any{
-					id, d.Number, d.Day, d.Model, d.Credential, int64(d.Billed), int64(d.Recorded), d.Lines, d.Calls, int64(d.OpenAmount()), parts,
+					id, d.Number, d.Day, d.Model, d.Credential, int64(d.Billed), int64(d.Recorded), d.Lines, d.Calls,
+					int64(d.OpenAmount()), parts,
 				}, err
 			}))
-		return err
+		if err != nil {
+			return fmt.Errorf("copy differences: %w", err)
+		}
+		return nil
 	})
 	return postgres.NotFoundAs("write a comparison", err, providerbill.ErrNotFound)
 }

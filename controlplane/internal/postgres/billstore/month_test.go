@@ -138,7 +138,7 @@ func newWorld(t testing.TB) *world {
 	w.Exec(`insert into settings (name, value) values ('currency', '"USD"')`)
 	w.Exec(`insert into providers (id, name, spec, revision) values ('maker', 'maker', '{}', 1), ('other', 'other', '{}', 1)`)
 	w.Exec(`insert into models (id, type, enabled, public, spec, revision)
-		select 'm-' || i, 'text', true, true, '{}', 1 from generate_series(0, 4) i`)
+		select 'm-' || i, 'text', true as enabled, true as public, '{}', 1 from generate_series(0, 4) i`)
 	w.Exec(`insert into routes (id, model_id, provider_id, spec)
 		select 'rte-' || i, 'm-' || i, 'maker', json_build_object('upstream_model', 'demo-' || i) from generate_series(0, 4) i`)
 	return w
