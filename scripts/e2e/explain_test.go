@@ -251,3 +251,33 @@ func TestExplanationPredictsThatNoRouteCanBeCalled(t *testing.T) {
 		t.Errorf("refusal %+v, routes %+v", got.Refusal, got.Proxies[0].Routes)
 	}
 }
+
+// A video job that is not billed yet is expected to cost all that is left of a window: a further one is refused.
+func TestExplanationPredictsThatVideoJobsTakeTheRest(t *testing.T) {
+	a := newAPI(t)
+	held := newHeldVideos(t, a.Rig)
+	limited, err := a.Admin.CreateLimit(t.Context(), a.account.ID, &adminclient.CreateLimitParams{Wait: new(adminclient.WaitForApplied)}, adminclient.LimitCreate{
+		Amount: "0.000001", Window: hourOfFirstUse(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := a.explained(t.Context(), a.account.KeyID, videos, videos.body(held.model))
+	if err != nil || got.Outcome != adminclient.RequestExplanationOutcomeSent {
+		t.Fatalf("before the first job: got %+v, %v", got, err)
+	}
+	if id, got := held.create(t, a.Rig, 0, a.account.Key); id == "" {
+		t.Fatalf("the first job: got %s", got)
+	}
+	got = a.predict(t, a.account.KeyID, a.account.Key, videos, videos.body(held.model), http.StatusForbidden)
+	step(t, got, "admission")
+	for _, n := range got.Needs {
+		if isLimit := n.LimitID != nil && *n.LimitID == limited.Value.ID; n.Enough == isLimit {
+			t.Errorf("needs %+v; want too little of the limit only", n)
+		}
+	}
+	// What is no video waits for no job.
+	if got, err := a.explained(t.Context(), a.account.KeyID, chat, chat.body(a.Model(t, rig.Model{}))); err != nil || got.Outcome == adminclient.RequestExplanationOutcomeRefused && *got.Refusal.Reason == "limit" {
+		t.Errorf("a chat: got %+v, %v", got, err)
+	}
+}

@@ -1,6 +1,10 @@
 package wire
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"modelgateway/shared/event"
+)
 
 // ExplainRequest asks every proxy how it would answer a request now. The proxy reserves nothing and calls no provider.
 type ExplainRequest struct {
@@ -21,6 +25,10 @@ type ExplainRequest struct {
 	InputTokens int64 `json:"input_tokens,omitempty"`
 	// Parameters are further members of the body, which replace those made of the other fields; an object or empty.
 	Parameters json.RawMessage `json:"parameters,omitempty"`
+	// Video is why a further video job would be refused, as its creation decides, nil if it would not; FreeVideo that of one that is
+	// expected to cost nothing. Only the proxy knows the price. Both are nil for other formats.
+	Video     *event.VideoRefusal `json:"video,omitempty"`
+	FreeVideo *event.VideoRefusal `json:"free_video,omitempty"`
 }
 
 // PoolState is what a pool has, for an explanation. Free includes the units that proxies hold and no request uses: they

@@ -310,6 +310,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		Checker:      a.leasing,
 		Explainer: &explain.Service{
 			Store:    leasestore.NewLeases(a.adminDB),
+			Videos:   videostore.New(a.adminDB),
 			Holdings: holdings,
 			Catalog:  catalogs,
 			Proxies:  a.leasing,

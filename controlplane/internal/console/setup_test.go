@@ -170,7 +170,7 @@ func newAPI(t testing.TB, db *postgres.DB, now func() time.Time) (http.Handler, 
 		Limits: spendlimit.NewService(spendlimit.Config{
 			Store: accountstore.NewSpendLimits(db), Announcer: proxies{}, Log: log, ConfirmTimeout: time.Second,
 		}),
-		Explainer: &explain.Service{Store: leasestore.NewLeases(db), Holdings: holdings, Catalog: catalogs, Proxies: proxies{}},
+		Explainer: &explain.Service{Store: leasestore.NewLeases(db), Videos: videostore.New(db), Holdings: holdings, Catalog: catalogs, Proxies: proxies{}},
 		Holdings:  holdings, Search: search.NewService(accountstore.NewSearch(db), []*apikey.Hasher{hasher}),
 		Ledger: books, LedgerChecks: checks,
 		Catalog:    catalogs,

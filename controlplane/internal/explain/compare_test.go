@@ -52,11 +52,11 @@ func TestNeedsAreComparedWithWhatPoolsHave(t *testing.T) {
 		{Pool: 3, Kind: wire.Limit, Amount: 40},
 	}
 	e.compare()
-	e.setNeeds([]wire.PoolState{
+	e.setNeeds(&wire.ExplainRequest{Pools: []wire.PoolState{
 		{Pool: 1, Kind: wire.Balance, Total: 100, Free: 40, Settled: 10}, // 50 are with proxies
 		{Pool: 2, Kind: wire.Limit, Total: 100, Free: 39, Settled: 61},
 		{Pool: 3, Kind: wire.Limit, Unlimited: true},
-	})
+	}})
 	if len(e.Needs) != 3 {
 		t.Fatalf("got %d needs; want one for each pool", len(e.Needs))
 	}

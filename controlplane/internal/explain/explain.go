@@ -16,6 +16,7 @@ import (
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/validation"
 	"modelgateway/shared/catalogkv"
+	"modelgateway/shared/event"
 	"modelgateway/shared/lease/allocator"
 	"modelgateway/shared/limit"
 	"modelgateway/shared/wire"
@@ -134,6 +135,12 @@ type Window struct {
 	EndMS int64
 }
 
+// Videos knows the video jobs that are not billed yet.
+type Videos interface {
+	// WouldRefuse returns why the creation of a job would be refused now, nil if it would not.
+	WouldRefuse(ctx context.Context, v *event.Video) (*event.VideoRefusal, error)
+}
+
 // Proxies are asked what they would do.
 type Proxies interface {
 	Explain(ctx context.Context, q *wire.ExplainRequest) (answers map[wire.SessionID]wire.ExplainResponse, silent []string, err error)
@@ -142,6 +149,7 @@ type Proxies interface {
 // Service explains requests.
 type Service struct {
 	Store    Store
+	Videos   Videos
 	Holdings *holding.Service
 	Catalog  *catalog.Service
 	Proxies  Proxies
@@ -173,7 +181,7 @@ func (s *Service) Explain(ctx context.Context, q *Query) (*Explanation, error) {
 		return nil, err
 	}
 
-	answers, silent, err := s.Proxies.Explain(ctx, &wire.ExplainRequest{
+	asked := &wire.ExplainRequest{
 		V:           wire.Version,
 		Record:      *record,
 		Pools:       pools,
@@ -184,7 +192,14 @@ func (s *Service) Explain(ctx context.Context, q *Query) (*Explanation, error) {
 		N:           q.N,
 		InputTokens: q.InputTokens,
 		Parameters:  json.RawMessage(q.Parameters),
-	})
+	}
+	if q.Format == catalogkv.Videos {
+		if err := s.askAboutVideos(ctx, asked); err != nil {
+			return nil, err
+		}
+	}
+
+	answers, silent, err := s.Proxies.Explain(ctx, asked)
 	if err != nil {
 		return nil, err
 	}
@@ -201,9 +216,20 @@ func (s *Service) Explain(ctx context.Context, q *Query) (*Explanation, error) {
 	slices.SortFunc(e.Proxies, func(a, b wire.ExplainResponse) int { return cmp.Compare(a.Name, b.Name) })
 	e.Silent = silent
 	e.compare()
-	e.setNeeds(pools)
+	e.setNeeds(asked)
 
 	return e, nil
+}
+
+// askAboutVideos sets whether a further video job would be refused because of those that are not billed yet.
+func (s *Service) askAboutVideos(ctx context.Context, q *wire.ExplainRequest) (err error) {
+	v := event.Video{AccountID: q.Record.AccountID, KeyID: q.Record.KeyID, Model: q.Model}
+	if q.FreeVideo, err = s.Videos.WouldRefuse(ctx, &v); err != nil {
+		return err
+	}
+	v.ExpectedCost = 1 // how much it is does not matter
+	q.Video, err = s.Videos.WouldRefuse(ctx, &v)
+	return err
 }
 
 // The reasons for which a key that exists is refused. The client gets the answer for an unknown key; the explanation says more.
@@ -336,11 +362,15 @@ func (e *Explanation) compare() {
 }
 
 // setNeeds compares what the request needs with what the pools have, each by itself.
-func (e *Explanation) setNeeds(pools []wire.PoolState) {
+func (e *Explanation) setNeeds(q *wire.ExplainRequest) {
 	if e.Priced == nil {
 		return
 	}
 
+	pools, short := q.Pools, q.Video
+	if e.Priced.Reservation == 0 {
+		short = q.FreeVideo
+	}
 	judge := allocator.New()
 	for _, s := range pools {
 		judge.Pools[s.Pool] = &allocator.Pool{
@@ -380,6 +410,24 @@ func (e *Explanation) setNeeds(pools []wire.PoolState) {
 				need.ResetsAt = time.UnixMilli(w.EndMS).UTC()
 			}
 		}
+		if short != nil && need.isThatOf(short) {
+			need.Enough = false
+			need.Available, need.Reserved = need.Available-int64(short.Expected), need.Reserved+int64(short.Expected)
+		}
 		e.Needs = append(e.Needs, need)
+	}
+}
+
+// isThatOf reports whether the need is of what is short for a video job.
+func (n *Need) isThatOf(short *event.VideoRefusal) bool {
+	switch short.Reason {
+	case event.VideoBalance:
+		return n.Kind == wire.Balance
+	case event.VideoKeyLimit:
+		return n.Kind == wire.Limit && n.OfKey
+	case event.VideoLimit:
+		return n.Limit != nil && n.Limit.Name == short.LimitID
+	default:
+		return false
 	}
 }

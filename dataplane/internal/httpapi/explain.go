@@ -4,7 +4,6 @@ import (
 	"errors"
 	"time"
 
-	"modelgateway/dataplane/internal/admission"
 	"modelgateway/dataplane/internal/affinity"
 	"modelgateway/dataplane/internal/auth"
 	"modelgateway/dataplane/internal/format"
@@ -13,6 +12,7 @@ import (
 	"modelgateway/dataplane/internal/httpapi/refused"
 	"modelgateway/dataplane/internal/httpapi/upload"
 	"modelgateway/dataplane/internal/jsonspan"
+	"modelgateway/dataplane/internal/videojob"
 	"modelgateway/shared/apierr"
 	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/wire"
@@ -57,8 +57,8 @@ func (e *explanation) refuse(step wire.ExplainStep, err error) {
 		RetryAfter: int64(public.RetryAfterSeconds()),
 	}
 	refusal.Reason = wire.RefusalReason(refused.Reason(err))
-	if noUnits, ok := errors.AsType[*admission.RefusedError](err); ok {
-		refusal.Reason = noUnits.Reason
+	if short := refused.Short(err); short != nil {
+		refusal.Reason = wire.RefusalReason(short.Reason)
 	}
 
 	e.answer.Refusals = append(e.answer.Refusals, refusal)
@@ -125,6 +125,7 @@ func (e *explanation) decide(p *pricedRequest) {
 			e.refuse(wire.ExplainRoutes, a.noRoute())
 		}
 		routes.Candidates, routes.Choices = a.routes, a.choices
+		e.refuse(wire.ExplainAdmission, e.noVideo())
 	}
 
 	e.answer.Routes = routes.All()
@@ -140,6 +141,18 @@ func (e *explanation) admit(p *pricedRequest) {
 		err = explained.Judge(e.query, e.answer.Needs)
 	}
 	e.refuse(wire.ExplainAdmission, err)
+}
+
+// noVideo returns why no further video job is created, which is decided after a route was chosen.
+func (e *explanation) noVideo() error {
+	refusal := e.query.Video
+	if e.answer.Reservation == 0 {
+		refusal = e.query.FreeVideo
+	}
+	if refusal == nil {
+		return nil
+	}
+	return &videojob.RefusedError{VideoRefusal: *refusal}
 }
 
 // dialect returns the dialect of a format, nil if there is none.

@@ -260,6 +260,7 @@ func StartWith(t *testing.T, v admin.Verifier, others ...func(*httpapi.Config)) 
 	cfg.Checker = b
 	cfg.Explainer = &explain.Service{
 		Store:    leasestore.NewLeases(b.DB),
+		Videos:   videostore.New(b.DB),
 		Holdings: cfg.Holdings,
 		Catalog:  cfg.Catalog,
 		Proxies:  b,

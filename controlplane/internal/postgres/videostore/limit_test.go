@@ -324,3 +324,29 @@ func TestVideoJobCountsInTheProjectOfItsKey(t *testing.T) {
 		t.Errorf("got %+v; want a refusal by the limit of the project", refusal)
 	}
 }
+
+// Asking decides as a creation does, and leaves nothing behind: no job, and no window.
+func TestAskingAboutAVideoJobChangesNothing(t *testing.T) {
+	t.Parallel()
+	w := newLimitWorld(t)
+	number, id := w.limit(10, firstUse, nil, "[]")
+	ask := func() *event.VideoRefusal {
+		t.Helper()
+		refusal, err := w.Store.WouldRefuse(t.Context(), &event.Video{AccountID: w.c.AccountID(), KeyID: w.c.KeyID(), Model: w.job().Model, ExpectedCost: 10})
+		storetest.Check(t, err)
+		return refusal
+	}
+	if refusal := ask(); refusal != nil {
+		t.Errorf("without jobs: got %+v", refusal)
+	}
+	if n := storetest.Scalar[int](w, "select count(*) from pools where limit_number = $1", number) + storetest.Scalar[int](w, "select count(*) from video_jobs"); n != 0 {
+		t.Errorf("%d windows and jobs were made", n)
+	}
+	insert(t, w.Store, w.job())
+	if refusal := ask(); refusal == nil || refusal.LimitID != id || refusal.Left != 10 || refusal.Expected != 10 {
+		t.Errorf("with an open job: got %+v", refusal)
+	}
+	if refusal, err := w.Store.WouldRefuse(t.Context(), &event.Video{AccountID: w.c.AccountID(), Model: w.job().Model}); err != nil || refusal == nil || refusal.LimitID != id {
+		t.Errorf("of the account: got %+v, %v", refusal, err)
+	}
+}

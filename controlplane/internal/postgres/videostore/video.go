@@ -58,6 +58,39 @@ func (s *Store) Insert(ctx context.Context, v *event.Video) (refusal *event.Vide
 	return refusal, err
 }
 
+// errUndone ends a transaction that only asks.
+var errUndone = errors.New("videostore: undone")
+
+// WouldRefuse returns why the creation of a job would be refused now, nil if it would not. It decides as a creation does, and undoes
+// that. The job may be without a key, for one of the account that has no limit of its own; its ids are not read otherwise.
+func (s *Store) WouldRefuse(ctx context.Context, v *event.Video) (refusal *event.VideoRefusal, err error) {
+	var arg sqlcgen.InsertVideoJobParams
+	if arg.AccountID, err = ident.Account.Parse(v.AccountID); err != nil {
+		return nil, err
+	}
+	if v.KeyID != "" {
+		if arg.KeyID, err = ident.Key.Parse(v.KeyID); err != nil {
+			return nil, err
+		}
+	}
+
+	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
+		q := sqlcgen.New(tx)
+		most, err := q.LockVideoCreations(ctx, arg.AccountID)
+		if err == nil {
+			refusal, err = decide(ctx, q, &arg, most, v)
+		}
+		if err != nil {
+			return postgres.Translate("ask about video job", err)
+		}
+		return errUndone
+	})
+	if errors.Is(err, errUndone) {
+		err = nil
+	}
+	return refusal, err
+}
+
 // create records a job in the current windows of the limits that apply to it, unless it is refused.
 func create(ctx context.Context, q *sqlcgen.Queries, arg *sqlcgen.InsertVideoJobParams, v *event.Video) (*event.VideoRefusal, error) {
 	most, err := q.LockVideoCreations(ctx, arg.AccountID)
@@ -73,6 +106,19 @@ func create(ctx context.Context, q *sqlcgen.Queries, arg *sqlcgen.InsertVideoJob
 		return nil, err
 	}
 
+	refusal, err := decide(ctx, q, arg, most, v)
+	if err != nil || refusal != nil {
+		return refusal, err
+	}
+	if arg.Record, err = json.Marshal(v); err != nil {
+		return nil, fmt.Errorf("encode video job: %w", err)
+	}
+
+	return nil, q.InsertVideoJob(ctx, *arg)
+}
+
+// decide finds the current windows of the limits that apply to a job, and returns why it is refused, or nil.
+func decide(ctx context.Context, q *sqlcgen.Queries, arg *sqlcgen.InsertVideoJobParams, most *int32, v *event.Video) (*event.VideoRefusal, error) {
 	of, err := ownerOf(ctx, q, arg, v)
 	if err != nil {
 		return nil, err
@@ -86,15 +132,7 @@ func create(ctx context.Context, q *sqlcgen.Queries, arg *sqlcgen.InsertVideoJob
 		v.Limits = append(v.Limits, windows[i].Pool)
 	}
 
-	refusal, err := checkUnbilled(ctx, q, arg, most, v, windows)
-	if err != nil || refusal != nil {
-		return refusal, err
-	}
-	if arg.Record, err = json.Marshal(v); err != nil {
-		return nil, fmt.Errorf("encode video job: %w", err)
-	}
-
-	return nil, q.InsertVideoJob(ctx, *arg)
+	return checkUnbilled(ctx, q, arg, most, v, windows)
 }
 
 // ownerOf sets the project of a job to that of its key, whatever the proxy says: the key may have moved while the proxy prepared the job.
