@@ -12,7 +12,6 @@ import (
 	"modelgateway/dataplane/internal/httpapi/refused"
 	"modelgateway/dataplane/internal/httpapi/upload"
 	"modelgateway/dataplane/internal/jsonspan"
-	"modelgateway/dataplane/internal/videojob"
 	"modelgateway/shared/apierr"
 	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/wire"
@@ -48,20 +47,15 @@ func (e *explanation) refuse(step wire.ExplainStep, err error) {
 	}
 
 	public := publicError(err)
-	refusal := wire.ExplainRefusal{
+	e.answer.Refusals = append(e.answer.Refusals, wire.ExplainRefusal{
 		Step:       step,
 		Status:     public.Status,
 		Code:       string(public.Code),
 		Message:    public.Message,
 		Param:      public.Param,
 		RetryAfter: int64(public.RetryAfterSeconds()),
-	}
-	refusal.Reason = wire.RefusalReason(refused.Reason(err))
-	if short := refused.Short(err); short != nil {
-		refusal.Reason = wire.RefusalReason(short.Reason)
-	}
-
-	e.answer.Refusals = append(e.answer.Refusals, refusal)
+		Reason:     wire.RefusalReason(refused.Why(err)),
+	})
 }
 
 // run makes the steps in the order of those of a request. It continues after a refusal as long as the next step has a meaning.
@@ -125,7 +119,7 @@ func (e *explanation) decide(p *pricedRequest) {
 			e.refuse(wire.ExplainRoutes, a.noRoute())
 		}
 		routes.Candidates, routes.Choices = a.routes, a.choices
-		e.refuse(wire.ExplainAdmission, e.noVideo())
+		e.refuse(wire.ExplainAdmission, explained.NoVideo(e.query, e.answer.Reservation))
 	}
 
 	e.answer.Routes = routes.All()
@@ -141,18 +135,6 @@ func (e *explanation) admit(p *pricedRequest) {
 		err = explained.Judge(e.query, e.answer.Needs)
 	}
 	e.refuse(wire.ExplainAdmission, err)
-}
-
-// noVideo returns why no further video job is created, which is decided after a route was chosen.
-func (e *explanation) noVideo() error {
-	refusal := e.query.Video
-	if e.answer.Reservation == 0 {
-		refusal = e.query.FreeVideo
-	}
-	if refusal == nil {
-		return nil
-	}
-	return &videojob.RefusedError{VideoRefusal: *refusal}
 }
 
 // dialect returns the dialect of a format, nil if there is none.

@@ -16,6 +16,7 @@ import (
 	"modelgateway/dataplane/internal/httpapi/failover"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/route"
+	"modelgateway/dataplane/internal/videojob"
 	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/event"
 	"modelgateway/shared/lease/allocator"
@@ -154,6 +155,19 @@ func Judge(q *wire.ExplainRequest, needs []wire.Need) error {
 	}
 
 	return refused
+}
+
+// NoVideo returns why no further video job is created that is expected to cost an amount, which is decided after a route was chosen: nil, or
+// a *videojob.RefusedError.
+func NoVideo(q *wire.ExplainRequest, cost int64) error {
+	refusal := q.Video
+	if cost == 0 {
+		refusal = q.FreeVideo
+	}
+	if refusal == nil {
+		return nil
+	}
+	return &videojob.RefusedError{VideoRefusal: *refusal}
 }
 
 // Routes describes the routes of a model.

@@ -82,6 +82,14 @@ func Reason(err error) string {
 	}
 }
 
+// Why returns why a request was refused: what was short, or the reason that Reason returns.
+func Why(err error) string {
+	if short := Short(err); short != nil {
+		return short.Reason
+	}
+	return Reason(err)
+}
+
 // Short returns what a request lacked, nil if it was not refused because a pool was short.
 func Short(err error) *pulse.Short {
 	var noUnits *admission.RefusedError
