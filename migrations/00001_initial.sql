@@ -738,6 +738,8 @@ create table usage_daily (
     -- 00000000-0000-0000-0000-000000000000 for none
     project_id uuid not null,
     model text not null,
+    -- empty for the default one
+    service_tier text not null,
     requests bigint not null,
     estimated bigint not null,
     -- requests whose client left before the end of the answer
@@ -755,7 +757,7 @@ create table usage_daily (
     seconds bigint not null,
     server_tool_requests bigint not null,
     cost bigint not null,
-    primary key (account_id, booked_on, used_on, key_id, project_id, model)
+    primary key (account_id, booked_on, used_on, key_id, project_id, model, service_tier)
 ) with (fillfactor = 70);
 create index usage_daily_used_idx on usage_daily (used_on);
 create index usage_daily_model_idx on usage_daily (model, used_on);
@@ -768,6 +770,8 @@ create table usage_weekly (
     key_id uuid not null,
     project_id uuid not null,
     model text not null,
+    -- empty for the default one
+    service_tier text not null,
     requests bigint not null,
     estimated bigint not null,
     -- requests whose client left before the end of the answer
@@ -785,13 +789,15 @@ create table usage_weekly (
     seconds bigint not null,
     server_tool_requests bigint not null,
     cost bigint not null,
-    primary key (week, account_id, key_id, project_id, model)
+    primary key (week, account_id, key_id, project_id, model, service_tier)
 ) with (fillfactor = 70);
 
 -- For sums over all accounts.
 create table usage_daily_models (
     used_on date not null,
     model text not null,
+    -- empty for the default one
+    service_tier text not null,
     -- concurrent settlements write rows with different numbers, so that they do not wait for one another
     shard smallint not null,
     requests bigint not null,
@@ -811,7 +817,7 @@ create table usage_daily_models (
     seconds bigint not null,
     server_tool_requests bigint not null,
     cost bigint not null,
-    primary key (used_on, model, shard)
+    primary key (used_on, model, service_tier, shard)
 ) with (fillfactor = 50);
 
 -- +goose StatementBegin
@@ -821,8 +827,8 @@ begin
     insert into usage_daily as d
     select *
     from unnest(batch)
-    order by account_id, booked_on, used_on, key_id, project_id, model
-    on conflict (account_id, booked_on, used_on, key_id, project_id, model) do update
+    order by account_id, booked_on, used_on, key_id, project_id, model, service_tier
+    on conflict (account_id, booked_on, used_on, key_id, project_id, model, service_tier) do update
     set requests = d.requests + excluded.requests, estimated = d.estimated + excluded.estimated, client_gone = d.client_gone + excluded.client_gone,
         input = d.input + excluded.input,
         cached_input = d.cached_input + excluded.cached_input, cache_write = d.cache_write + excluded.cache_write,
@@ -832,13 +838,13 @@ begin
         server_tool_requests = d.server_tool_requests + excluded.server_tool_requests, cost = d.cost + excluded.cost;
 
     insert into usage_weekly as w
-    select used_on - (extract(isodow from used_on)::integer - 1), account_id, key_id, project_id, model, sum(requests), sum(estimated), sum(client_gone), sum(input),
+    select used_on - (extract(isodow from used_on)::integer - 1), account_id, key_id, project_id, model, service_tier, sum(requests), sum(estimated), sum(client_gone), sum(input),
         sum(cached_input), sum(cache_write), sum(output), sum(reasoning), sum(audio_in), sum(audio_out), sum(image_in), sum(image_out),
         sum(images), sum(seconds), sum(server_tool_requests), sum(cost)
     from unnest(batch)
-    group by 1, 2, 3, 4, 5
-    order by 1, 2, 3, 4, 5
-    on conflict (week, account_id, key_id, project_id, model) do update
+    group by 1, 2, 3, 4, 5, 6
+    order by 1, 2, 3, 4, 5, 6
+    on conflict (week, account_id, key_id, project_id, model, service_tier) do update
     set requests = w.requests + excluded.requests, estimated = w.estimated + excluded.estimated, client_gone = w.client_gone + excluded.client_gone,
         input = w.input + excluded.input,
         cached_input = w.cached_input + excluded.cached_input, cache_write = w.cache_write + excluded.cache_write,
@@ -848,12 +854,12 @@ begin
         server_tool_requests = w.server_tool_requests + excluded.server_tool_requests, cost = w.cost + excluded.cost;
 
     insert into usage_daily_models as m
-    select used_on, model, pg_backend_pid() % 8, sum(requests), sum(estimated), sum(client_gone), sum(input), sum(cached_input), sum(cache_write), sum(output),
+    select used_on, model, service_tier, pg_backend_pid() % 8, sum(requests), sum(estimated), sum(client_gone), sum(input), sum(cached_input), sum(cache_write), sum(output),
         sum(reasoning), sum(audio_in), sum(audio_out), sum(image_in), sum(image_out), sum(images), sum(seconds), sum(server_tool_requests), sum(cost)
     from unnest(batch)
-    group by used_on, model
-    order by used_on, model
-    on conflict (used_on, model, shard) do update
+    group by used_on, model, service_tier
+    order by used_on, model, service_tier
+    on conflict (used_on, model, service_tier, shard) do update
     set requests = m.requests + excluded.requests, estimated = m.estimated + excluded.estimated, client_gone = m.client_gone + excluded.client_gone,
         input = m.input + excluded.input,
         cached_input = m.cached_input + excluded.cached_input, cache_write = m.cache_write + excluded.cache_write,

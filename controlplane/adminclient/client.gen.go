@@ -492,11 +492,12 @@ const (
 
 // Defines values for UsageGroup.
 const (
-	UsageGroupAccount UsageGroup = "account"
-	UsageGroupDay     UsageGroup = "day"
-	UsageGroupKey     UsageGroup = "key"
-	UsageGroupModel   UsageGroup = "model"
-	UsageGroupProject UsageGroup = "project"
+	UsageGroupAccount     UsageGroup = "account"
+	UsageGroupDay         UsageGroup = "day"
+	UsageGroupKey         UsageGroup = "key"
+	UsageGroupModel       UsageGroup = "model"
+	UsageGroupProject     UsageGroup = "project"
+	UsageGroupServiceTier UsageGroup = "service_tier"
 )
 
 // Defines values for UsageStatus.
@@ -4487,7 +4488,7 @@ type UsageRecord struct {
 // UsageStatus defines model for UsageStatus.
 type UsageStatus string
 
-// UsageTotal Sums of usage. Day, account, project, key and model are present if the totals are grouped by them; the project only if the keys were in one.
+// UsageTotal Sums of usage. Day, account, project, key, model and service tier are present if the totals are grouped by them; the project only if the keys were in one.
 type UsageTotal struct {
 	AccountID *string `json:"account_id,omitempty"`
 
@@ -4538,6 +4539,9 @@ type UsageTotal struct {
 	Requests           int64 `json:"requests"`
 	Seconds            int64 `json:"seconds"`
 	ServerToolRequests int64 `json:"server_tool_requests"`
+
+	// ServiceTier The service tier that was charged; `default` also for usage of models without others.
+	ServiceTier *string `json:"service_tier,omitempty"`
 }
 
 // UsageTotalList defines model for UsageTotalList.
@@ -7271,7 +7275,7 @@ func (c *Client) MarkUsageMonthExported(ctx context.Context, month string, param
 	}, options)
 }
 
-// GetUsageTotals: Get usage totals by day, model, key and account
+// GetUsageTotals: Get usage totals by day, model, service tier, key and account
 //
 // Sums over finished requests, by the day on which they began. Settlement keeps them up to date. Without `group_by` there
 // is one sum. Totals are kept when the records are dropped.

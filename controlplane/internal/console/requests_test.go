@@ -144,7 +144,8 @@ func TestUsageIsAPivot(t *testing.T) {
 	w.request(k, event.Completed, price.Usage{Input: 2_000_000, Output: 7})
 	b := w.signedIn(bootstrapToken)
 	for path, want := range map[string]string{
-		"/console/usage": "0.3000028", "/console/usage?by=day": "Charged by provider", "/console/usage?by=account&by=key": "production", "/console/usage?by=model&model=example-small": "example-small",
+		"/console/usage": "0.3000028", "/console/usage?by=day": "Charged by provider",
+		"/console/usage?by=service_tier": `<td data-label="Service tier">default</td>`, "/console/usage?by=account&by=key": "production", "/console/usage?by=model&model=example-small": "example-small",
 		"/console/accounts/" + k.AccountID + "/usage?by=key": "0.3000028", "/console/usage?model=other": "No request of these days", "/console/accounts/" + k.AccountID: "0.3000028",
 		"/console/accounts/" + k.AccountID + "/statement": "0.3000028", "/console/accounts/" + k.AccountID + "/ledger": "24.699997201",
 	} {

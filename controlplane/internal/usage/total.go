@@ -12,7 +12,7 @@ import (
 
 // Group selects the properties by which usage is grouped.
 type Group struct {
-	Day, Account, Project, Key, Model bool
+	Day, Account, Project, Key, Model, ServiceTier bool
 }
 
 // Total is the sum of the usage of one group. Properties that are not grouped by are zero.
@@ -24,6 +24,8 @@ type Total struct {
 	ProjectID project.ID
 	KeyID     key.ID
 	Model     string
+	// ServiceTier is empty for the default one.
+	ServiceTier string
 	Sums
 }
 

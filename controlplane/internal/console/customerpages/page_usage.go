@@ -45,6 +45,7 @@ var dimensions = []choice{
 	{Value: "project", Text: "Project"},
 	{Value: "key", Text: "Key"},
 	{Value: "model", Text: "Model"},
+	{Value: "service_tier", Text: "Service tier"},
 }
 
 // By reports whether the table has a column of a dimension.

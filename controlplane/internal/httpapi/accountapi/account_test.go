@@ -170,7 +170,7 @@ func (b *server) used(account string, daysAgo int, cost int64) {
 	b.T.Helper()
 	id, err := ident.Account.Parse(account)
 	servertest.Check(b.T, err)
-	b.Exec(`insert into usage_daily select $1, d as booked_on, d as used_on, gen_random_uuid(), '00000000-0000-0000-0000-000000000000', 'm', 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, $3
+	b.Exec(`insert into usage_daily select $1, d as booked_on, d as used_on, gen_random_uuid(), '00000000-0000-0000-0000-000000000000', 'm', '', 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, $3
 		from (select (now() at time zone 'utc')::date - $2::integer) as x(d)`, id, daysAgo, cost)
 	b.Exec("update pools set settled = settled + $2 where account_id = $1 and kind = 1", id, cost)
 }

@@ -114,11 +114,11 @@ func statementCSV(s *statement.Statement, by usage.Group, currency string) ([]by
 	w := spreadsheet.NewWriter(&text)
 	w.Row(
 		"line", "date", "transaction_id", "reference", "reason",
-		"request_id", "project_id", "key_id", "model", "requests", "amount", "currency",
+		"request_id", "project_id", "key_id", "model", "service_tier", "requests", "amount", "currency",
 	)
 
 	balance := func(line string, on time.Time, amount money.Nano) {
-		w.Row(line, spreadsheet.Raw(on.Format(time.DateOnly)), "", "", "", "", "", "", "", "", spreadsheet.Raw(amount.String()), currency)
+		w.Row(line, spreadsheet.Raw(on.Format(time.DateOnly)), "", "", "", "", "", "", "", "", "", spreadsheet.Raw(amount.String()), currency)
 	}
 	balance("opening_balance", s.Period.From, s.Opening)
 
@@ -131,6 +131,7 @@ func statementCSV(s *statement.Statement, by usage.Group, currency string) ([]by
 			t.Reference,
 			convert.Text(t.Reason),
 			convert.Text(t.RequestID),
+			"",
 			"",
 			"",
 			"",
@@ -153,6 +154,7 @@ func statementCSV(s *statement.Statement, by usage.Group, currency string) ([]by
 			convert.Text(line.ProjectID),
 			convert.Text(line.KeyID),
 			convert.Text(line.Model),
+			convert.Text(line.ServiceTier),
 			spreadsheet.Int(t.Requests),
 			spreadsheet.Raw((-t.Cost).String()),
 			currency,

@@ -56,12 +56,12 @@ func TestStatement(t *testing.T) {
 		adminclient.WithHeader("Accept", "text/csv")))
 	servertest.Check(t, err)
 	lines := strings.Join([]string{
-		"line,date,transaction_id,reference,reason,request_id,project_id,key_id,model,requests,amount,currency",
-		"opening_balance," + from + ",,,,,,,,,0.00,USD",
-		"payment," + paid.CreatedAt.UTC().Format(time.RFC3339Nano) + "," + paid.ID + ",'=cmd,,,,,,,10.00,USD",
-		"correction," + corrected.Value.CreatedAt.UTC().Format(time.RFC3339Nano) + "," + corrected.Value.ID + `,c,"paid ""twice"", back",,,,,,-1.25,USD`,
-		"usage,,,,,,,,demo-chat,2,-3.00,USD",
-		"closing_balance," + to + ",,,,,,,,,5.75,USD", "",
+		"line,date,transaction_id,reference,reason,request_id,project_id,key_id,model,service_tier,requests,amount,currency",
+		"opening_balance," + from + ",,,,,,,,,,0.00,USD",
+		"payment," + paid.CreatedAt.UTC().Format(time.RFC3339Nano) + "," + paid.ID + ",'=cmd,,,,,,,,10.00,USD",
+		"correction," + corrected.Value.CreatedAt.UTC().Format(time.RFC3339Nano) + "," + corrected.Value.ID + `,c,"paid ""twice"", back",,,,,,,-1.25,USD`,
+		"usage,,,,,,,,demo-chat,,2,-3.00,USD",
+		"closing_balance," + to + ",,,,,,,,,,5.75,USD", "",
 	}, "\r\n")
 	if diff := cmp.Diff(lines, string(table.Body)); diff != "" || table.Header.Get("Content-Type") != "text/csv" {
 		t.Errorf("table (-want +got):\n%s", diff)

@@ -1,6 +1,7 @@
 package billingapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"modelgateway/controlplane/internal/project"
 	"modelgateway/controlplane/internal/usage"
 	"modelgateway/controlplane/internal/validation"
+	"modelgateway/shared/price"
 )
 
 func (h *Handlers) GetUsageTotals(
@@ -105,6 +107,8 @@ func readGroup(invalid *validation.Errors, names []gen.UsageGroup) usage.Group {
 			g.Key = true
 		case "model":
 			g.Model = true
+		case "service_tier":
+			g.ServiceTier = true
 		default:
 			invalid.Add("group_by", "cannot be %q", name)
 		}
@@ -121,6 +125,8 @@ func totalPosition(t *usage.Total) []byte {
 		ProjectID: t.ProjectID,
 		KeyID:     t.KeyID,
 		Model:     t.Model,
+
+		ServiceTier: t.ServiceTier,
 	})
 	if err != nil { // times, ids and strings always marshal
 		panic(err)
@@ -161,6 +167,9 @@ func totalView(t *usage.Total, by usage.Group) gen.UsageTotal {
 	}
 	if by.Model {
 		view.Model = &t.Model
+	}
+	if by.ServiceTier {
+		view.ServiceTier = new(cmp.Or(t.ServiceTier, price.DefaultTier))
 	}
 
 	return view

@@ -427,11 +427,12 @@ const (
 
 // Defines values for UsageGroup.
 const (
-	UsageGroupAccount UsageGroup = "account"
-	UsageGroupDay     UsageGroup = "day"
-	UsageGroupKey     UsageGroup = "key"
-	UsageGroupModel   UsageGroup = "model"
-	UsageGroupProject UsageGroup = "project"
+	UsageGroupAccount     UsageGroup = "account"
+	UsageGroupDay         UsageGroup = "day"
+	UsageGroupKey         UsageGroup = "key"
+	UsageGroupModel       UsageGroup = "model"
+	UsageGroupProject     UsageGroup = "project"
+	UsageGroupServiceTier UsageGroup = "service_tier"
 )
 
 // Defines values for UsageStatus.
@@ -3837,7 +3838,7 @@ type UsageRecord struct {
 // UsageStatus defines model for UsageStatus.
 type UsageStatus string
 
-// UsageTotal Sums of usage. Day, account, project, key and model are present if the totals are grouped by them; the project only if the keys were in one.
+// UsageTotal Sums of usage. Day, account, project, key, model and service tier are present if the totals are grouped by them; the project only if the keys were in one.
 type UsageTotal struct {
 	AccountID *string `json:"account_id,omitempty"`
 
@@ -3888,6 +3889,9 @@ type UsageTotal struct {
 	Requests           int64 `json:"requests"`
 	Seconds            int64 `json:"seconds"`
 	ServerToolRequests int64 `json:"server_tool_requests"`
+
+	// ServiceTier The service tier that was charged; `default` also for usage of models without others.
+	ServiceTier *string `json:"service_tier,omitempty"`
 }
 
 // UsageTotalList defines model for UsageTotalList.
@@ -7989,7 +7993,7 @@ type StrictServerInterface interface {
 	ListUsageMonths(ctx context.Context, call *Call, request ListUsageMonthsRequestObject) (ListUsageMonthsResponseObject, error)
 	// MarkUsageMonthExported Mark a closed month of usage as exported
 	MarkUsageMonthExported(ctx context.Context, call *Call, request MarkUsageMonthExportedRequestObject) (MarkUsageMonthExportedResponseObject, error)
-	// GetUsageTotals Get usage totals by day, model, key and account
+	// GetUsageTotals Get usage totals by day, model, service tier, key and account
 	GetUsageTotals(ctx context.Context, call *Call, request GetUsageTotalsRequestObject) (GetUsageTotalsResponseObject, error)
 	// GetUsage Get a finished request with its receipt
 	GetUsage(ctx context.Context, call *Call, request GetUsageRequestObject) (GetUsageResponseObject, error)

@@ -101,7 +101,7 @@ func TestHashOnlyKeys(t *testing.T) {
 	servertest.Check(t, err)
 	id := made.Value.Data[1].ID
 	used := time.Now().UTC().Format(time.DateOnly)
-	_, err = b.DB.Pool().Exec(t.Context(), `insert into usage_daily select account_id, $2::date, $2::date, id, '00000000-0000-0000-0000-000000000000', 'm', 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+	_, err = b.DB.Pool().Exec(t.Context(), `insert into usage_daily select account_id, $2::date, $2::date, id, '00000000-0000-0000-0000-000000000000', 'm', '', 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
 		from api_keys where name = $1`, "two", used)
 	servertest.Check(t, err)
 	names := func() []string { // made in one moment, they are in any order

@@ -46,7 +46,7 @@ func TestDiagnose(t *testing.T) {
 	exec(`insert into models (id, type, enabled, public, spec, revision) select id, 'text', false, true, '{}', 1 from unnest(array['no price', 'free', 'priced now', 'before']) as id`)
 	exec(`insert into model_prices (model_id, sheet, effective_from) values ('no price', '{"server_tool": 5}', now()), ('no price', '{}', now()), ('before', '{}', now()),
 		('free', '{"free_server_tool": true}', now()), ('priced now', '{}', now()), ('priced now', '{"server_tool": 5}', now())`)
-	exec(`insert into usage_daily_models select (now() at time zone 'utc')::date - case when model = 'before' then 2 else 0 end, model, shard, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0
+	exec(`insert into usage_daily_models select (now() at time zone 'utc')::date - case when model = 'before' then 2 else 0 end, model, '', shard, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0
 		from unnest(array['no price', 'free', 'priced now', 'before']) as model, generate_series(1, 2) as shard`)
 	exec(`update provider_credentials set certificate_expires_at = '2030-01-01Z' where id in ('crd_1', 'crd_4', 'crd_5')`)
 	// One that cannot be renewed is usable while it has a valid token.

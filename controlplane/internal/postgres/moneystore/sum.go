@@ -20,6 +20,8 @@ type dayKey struct {
 	// day is in Unix days.
 	day   int64
 	model string
+	// tier is empty for the default service tier.
+	tier string
 }
 
 // dayRow is a row of the daily roll-up with its counts, in the order of columnsOf.
@@ -44,7 +46,18 @@ const msPerDay = 24 * 60 * 60 * 1000
 // add adds a record.
 func (s *daySums) add(item *settle.Item) {
 	e, u := item.Event, &item.Event.Usage
-	row := s.row(dayKey{item.AccountID, item.KeyID, item.ProjectID, item.RequestID.Time().UnixMilli() / msPerDay, e.Model})
+	tier := u.ServiceTier
+	if tier == price.DefaultTier {
+		tier = ""
+	}
+	row := s.row(dayKey{
+		account: item.AccountID,
+		key:     item.KeyID,
+		project: item.ProjectID,
+		day:     item.RequestID.Time().UnixMilli() / msPerDay,
+		model:   e.Model,
+		tier:    tier,
+	})
 	estimated := int64(0)
 	if e.Estimated {
 		estimated = 1
@@ -105,7 +118,7 @@ func (s *daySums) params() (p sqlcgen.UpdateRollupsParams) {
 	for i := range s.rows {
 		r := &s.rows[i]
 		p.AccountIds, p.KeyIds, p.Models = append(p.AccountIds, r.account), append(p.KeyIds, r.key), append(p.Models, r.model)
-		p.ProjectIds = append(p.ProjectIds, r.project)
+		p.ProjectIds, p.ServiceTiers = append(p.ProjectIds, r.project), append(p.ServiceTiers, r.tier)
 		p.UsedOn = append(p.UsedOn, pgtype.Date{Time: time.UnixMilli(r.day * msPerDay).UTC(), Valid: true})
 		for c, column := range columns {
 			*column = append(*column, r.counts[c])

@@ -32,11 +32,11 @@ select now()::timestamptz as began;
 -- name: UpdateRollups :exec
 -- Adds the sums of new records to the roll-ups.
 select update_rollups(array(
-    select (t.account_id, (now() at time zone 'utc')::date, t.used_on, t.key_id, t.project_id, t.model, t.requests, t.estimated, t.client_gone, t.input, t.cached_input, t.cache_write,
+    select (t.account_id, (now() at time zone 'utc')::date, t.used_on, t.key_id, t.project_id, t.model, t.service_tier, t.requests, t.estimated, t.client_gone, t.input, t.cached_input, t.cache_write,
         t.output, t.reasoning, t.audio_in, t.audio_out, t.image_in, t.image_out, t.images, t.seconds, t.server_tool_requests, t.cost)::usage_daily
     from (
         select unnest(@account_ids::uuid[]) as account_id, unnest(@used_on::date[]) as used_on, unnest(@key_ids::uuid[]) as key_id, unnest(@project_ids::uuid[]) as project_id,
-            unnest(@models::text[]) as model,
+            unnest(@models::text[]) as model, unnest(@service_tiers::text[]) as service_tier,
             unnest(@requests::bigint[]) as requests, unnest(@estimated::bigint[]) as estimated, unnest(@client_gone::bigint[]) as client_gone, unnest(@input::bigint[]) as input,
             unnest(@cached_input::bigint[]) as cached_input, unnest(@cache_write::bigint[]) as cache_write, unnest(@output::bigint[]) as output,
             unnest(@reasoning::bigint[]) as reasoning, unnest(@audio_in::bigint[]) as audio_in, unnest(@audio_out::bigint[]) as audio_out,

@@ -15,16 +15,17 @@ select * from (
         (case when @by_project::boolean then project_id else '00000000-0000-0000-0000-000000000000' end)::uuid as project_id,
         (case when @by_key::boolean then key_id else '00000000-0000-0000-0000-000000000000' end)::uuid as key_id,
         (case when @by_model::boolean then model else '' end)::text as model,
+        (case when @by_tier::boolean then service_tier else '' end)::text as service_tier,
         sum(requests)::bigint as requests, sum(estimated)::bigint as estimated, sum(client_gone)::bigint as client_gone, sum(input)::bigint as input, sum(cached_input)::bigint as cached_input,
         sum(cache_write)::bigint as cache_write, sum(output)::bigint as output, sum(reasoning)::bigint as reasoning, sum(audio_in)::bigint as audio_in,
         sum(audio_out)::bigint as audio_out, sum(image_in)::bigint as image_in, sum(image_out)::bigint as image_out, sum(images)::bigint as images,
         sum(seconds)::bigint as seconds, sum(server_tool_requests)::bigint as server_tool_requests, sum(cost)::bigint as cost
     from usage_daily d
     where used_on >= @from_day::date and used_on < @to_day::date and (@of_model::text = '' or d.model = @of_model)
-    group by 1, 2, 3, 4, 5
+    group by 1, 2, 3, 4, 5, 6
 ) as t
-where (t.day, t.account_id, t.project_id, t.key_id, t.model) > (@after_day::date, @after_account::uuid, @after_project::uuid, @after_key::uuid, @after_model::text) or @first_page::boolean
-order by t.day, t.account_id, t.project_id, t.key_id, t.model
+where (t.day, t.account_id, t.project_id, t.key_id, t.model, t.service_tier) > (@after_day::date, @after_account::uuid, @after_project::uuid, @after_key::uuid, @after_model::text, @after_tier::text) or @first_page::boolean
+order by t.day, t.account_id, t.project_id, t.key_id, t.model, t.service_tier
 limit @row_limit;
 
 -- name: UsageTotals :many
@@ -34,28 +35,29 @@ select '0001-01-01'::date as day, t.* from (
         (case when @by_project::boolean then project_id else '00000000-0000-0000-0000-000000000000' end)::uuid as project_id,
         (case when @by_key::boolean then key_id else '00000000-0000-0000-0000-000000000000' end)::uuid as key_id,
         (case when @by_model::boolean then model else '' end)::text as model,
+        (case when @by_tier::boolean then service_tier else '' end)::text as service_tier,
         bigint_sum(requests)::bigint as requests, bigint_sum(estimated)::bigint as estimated, bigint_sum(client_gone)::bigint as client_gone, bigint_sum(input)::bigint as input, bigint_sum(cached_input)::bigint as cached_input,
         bigint_sum(cache_write)::bigint as cache_write, bigint_sum(output)::bigint as output, bigint_sum(reasoning)::bigint as reasoning, bigint_sum(audio_in)::bigint as audio_in,
         bigint_sum(audio_out)::bigint as audio_out, bigint_sum(image_in)::bigint as image_in, bigint_sum(image_out)::bigint as image_out, bigint_sum(images)::bigint as images,
         bigint_sum(seconds)::bigint as seconds, bigint_sum(server_tool_requests)::bigint as server_tool_requests, bigint_sum(cost)::bigint as cost
     from (
-        select account_id, project_id, key_id, model, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost
+        select account_id, project_id, key_id, model, service_tier, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost
         from usage_weekly
         where week >= @first_week::date and week < @end_of_weeks::date
         union all
-        select account_id, project_id, key_id, model, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost
+        select account_id, project_id, key_id, model, service_tier, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost
         from usage_daily
         where used_on >= @from_day::date and used_on < @first_week
         union all
-        select account_id, project_id, key_id, model, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost
+        select account_id, project_id, key_id, model, service_tier, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost
         from usage_daily
         where used_on >= @end_of_weeks and used_on < @to_day::date
     ) as d
     where @of_model::text = '' or d.model = @of_model
-    group by 1, 2, 3, 4
+    group by 1, 2, 3, 4, 5
 ) as t
-where (t.account_id, t.project_id, t.key_id, t.model) > (@after_account::uuid, @after_project::uuid, @after_key::uuid, @after_model::text) or @first_page::boolean
-order by t.account_id, t.project_id, t.key_id, t.model
+where (t.account_id, t.project_id, t.key_id, t.model, t.service_tier) > (@after_account::uuid, @after_project::uuid, @after_key::uuid, @after_model::text, @after_tier::text) or @first_page::boolean
+order by t.account_id, t.project_id, t.key_id, t.model, t.service_tier
 limit @row_limit;
 
 -- name: ModelUsageTotals :many
@@ -65,16 +67,17 @@ select * from (
         '00000000-0000-0000-0000-000000000000'::uuid as account_id, '00000000-0000-0000-0000-000000000000'::uuid as project_id,
         '00000000-0000-0000-0000-000000000000'::uuid as key_id,
         (case when @by_model::boolean then model else '' end)::text as model,
+        (case when @by_tier::boolean then service_tier else '' end)::text as service_tier,
         sum(requests)::bigint as requests, sum(estimated)::bigint as estimated, sum(client_gone)::bigint as client_gone, sum(input)::bigint as input, sum(cached_input)::bigint as cached_input,
         sum(cache_write)::bigint as cache_write, sum(output)::bigint as output, sum(reasoning)::bigint as reasoning, sum(audio_in)::bigint as audio_in,
         sum(audio_out)::bigint as audio_out, sum(image_in)::bigint as image_in, sum(image_out)::bigint as image_out, sum(images)::bigint as images,
         sum(seconds)::bigint as seconds, sum(server_tool_requests)::bigint as server_tool_requests, sum(cost)::bigint as cost
     from usage_daily_models d
     where used_on >= @from_day::date and used_on < @to_day::date and (@of_model::text = '' or d.model = @of_model)
-    group by 1, 5
+    group by 1, 5, 6
 ) as t
-where (t.day, t.model) > (@after_day::date, @after_model::text) or @first_page::boolean
-order by t.day, t.model
+where (t.day, t.model, t.service_tier) > (@after_day::date, @after_model::text, @after_tier::text) or @first_page::boolean
+order by t.day, t.model, t.service_tier
 limit @row_limit;
 
 -- name: AccountUsageTotals :many
@@ -85,6 +88,7 @@ select * from (
         (case when @by_project::boolean then project_id else '00000000-0000-0000-0000-000000000000' end)::uuid as project_id,
         (case when @by_key::boolean then key_id else '00000000-0000-0000-0000-000000000000' end)::uuid as key_id,
         (case when @by_model::boolean then model else '' end)::text as model,
+        (case when @by_tier::boolean then service_tier else '' end)::text as service_tier,
         sum(requests)::bigint as requests, sum(estimated)::bigint as estimated, sum(client_gone)::bigint as client_gone, sum(input)::bigint as input, sum(cached_input)::bigint as cached_input,
         sum(cache_write)::bigint as cache_write, sum(output)::bigint as output, sum(reasoning)::bigint as reasoning, sum(audio_in)::bigint as audio_in,
         sum(audio_out)::bigint as audio_out, sum(image_in)::bigint as image_in, sum(image_out)::bigint as image_out, sum(images)::bigint as images,
@@ -94,10 +98,10 @@ select * from (
         and (@any_key::boolean or d.key_id = @of_key) and (@any_project::boolean or d.project_id = @of_project::uuid)
         and case when @booked::boolean then booked_on else used_on end >= @from_day::date
         and case when @booked::boolean then booked_on else used_on end < @to_day::date
-    group by 1, 2, 3, 4, 5
+    group by 1, 2, 3, 4, 5, 6
 ) as t
-where (t.day, t.account_id, t.project_id, t.key_id, t.model) > (@after_day::date, @after_account::uuid, @after_project::uuid, @after_key::uuid, @after_model::text) or @first_page::boolean
-order by t.day, t.account_id, t.project_id, t.key_id, t.model
+where (t.day, t.account_id, t.project_id, t.key_id, t.model, t.service_tier) > (@after_day::date, @after_account::uuid, @after_project::uuid, @after_key::uuid, @after_model::text, @after_tier::text) or @first_page::boolean
+order by t.day, t.account_id, t.project_id, t.key_id, t.model, t.service_tier
 limit @row_limit;
 
 -- name: ZonedUsageTotals :many
@@ -111,6 +115,7 @@ select * from (
         coalesce(case when @by_project::boolean then r.project_id end, '00000000-0000-0000-0000-000000000000')::uuid as project_id,
         (case when @by_key::boolean then r.key_id else '00000000-0000-0000-0000-000000000000' end)::uuid as key_id,
         (case when @by_model::boolean then r.model else '' end)::text as model,
+        coalesce(case when @by_tier::boolean then nullif(u.service_tier, 'default') end, '')::text as service_tier,
         count(*)::bigint as requests, count(*) filter (where r.estimated)::bigint as estimated,
         count(*) filter (where r.status = 'client_gone')::bigint as client_gone, coalesce(sum(u.input), 0)::bigint as input,
         coalesce(sum(u.cached_input), 0)::bigint as cached_input,
@@ -123,15 +128,15 @@ select * from (
     from usage_records r
     cross join lateral json_to_record(r.usage) as u (input bigint, cached_input bigint, cache_write_5m bigint, cache_write_1h bigint,
         cache_write_30m bigint, cache_write_12h bigint, cache_write_other bigint, output bigint, reasoning bigint, audio_in bigint, audio_out bigint,
-        image_in bigint, image_out bigint, images bigint, seconds bigint, server_tool_requests bigint)
+        image_in bigint, image_out bigint, images bigint, seconds bigint, server_tool_requests bigint, service_tier text)
     where r.account_id = @of_account and r.key_id in (select k.id from api_keys k where k.account_id = @of_account and (@any_key::boolean or k.id = @of_key))
         and (@of_model::text = '' or r.model = @of_model) and (@any_project::boolean or r.project_id = @of_project::uuid)
         and case when @booked::boolean then r.settled_at >= @from_moment::timestamptz and r.settled_at < @to_moment::timestamptz
             else r.request_id >= @from_id::uuid and r.request_id < @to_id::uuid end
-    group by 1, 2, 3, 4, 5
+    group by 1, 2, 3, 4, 5, 6
 ) as t
-where (t.day, t.project_id, t.key_id, t.model) > (@after_day::date, @after_project::uuid, @after_key::uuid, @after_model::text) or @first_page::boolean
-order by t.day, t.project_id, t.key_id, t.model
+where (t.day, t.project_id, t.key_id, t.model, t.service_tier) > (@after_day::date, @after_project::uuid, @after_key::uuid, @after_model::text, @after_tier::text) or @first_page::boolean
+order by t.day, t.project_id, t.key_id, t.model, t.service_tier
 limit @row_limit;
 
 -- name: UsageDropped :one

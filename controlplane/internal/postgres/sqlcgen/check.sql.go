@@ -300,15 +300,16 @@ func (q *Queries) CheckUsageAgainstTotals(ctx context.Context, floor ident.UUID)
 
 const checkWeeklyTotals = `-- name: CheckWeeklyTotals :one
 with single as (
-    select account_id, key_id, project_id, model, used_on - (extract(isodow from used_on)::integer - 1) as week, sum(requests) as requests,
-        sum(cost) as cost
+    select account_id, key_id, project_id, model, service_tier, used_on - (extract(isodow from used_on)::integer - 1) as week,
+        sum(requests) as requests, sum(cost) as cost
     from usage_daily
-    group by 1, 2, 3, 4, 5
+    group by 1, 2, 3, 4, 5, 6
 ), sums as (
     select coalesce(s.account_id, w.account_id) as account_id, coalesce(s.cost, 0) as want, coalesce(w.cost, 0) as got,
         coalesce((s.cost, s.requests) = (w.cost, w.requests), false) as same
     from single s
-    full join usage_weekly w on (w.account_id, w.key_id, w.project_id, w.model, w.week) = (s.account_id, s.key_id, s.project_id, s.model, s.week)
+    full join usage_weekly w on (w.account_id, w.key_id, w.project_id, w.model, w.service_tier, w.week)
+        = (s.account_id, s.key_id, s.project_id, s.model, s.service_tier, s.week)
 ), first as (
     select account_id, want, got, same from sums where not same order by account_id limit 1
 )

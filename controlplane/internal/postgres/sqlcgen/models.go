@@ -564,6 +564,7 @@ type UsageDaily struct {
 	KeyID              ident.UUID
 	ProjectID          ident.UUID
 	Model              string
+	ServiceTier        string
 	Requests           int64
 	Estimated          int64
 	ClientGone         int64
@@ -585,6 +586,7 @@ type UsageDaily struct {
 type UsageDailyModel struct {
 	UsedOn             pgtype.Date
 	Model              string
+	ServiceTier        string
 	Shard              int16
 	Requests           int64
 	Estimated          int64
@@ -657,6 +659,7 @@ type UsageWeekly struct {
 	KeyID              ident.UUID
 	ProjectID          ident.UUID
 	Model              string
+	ServiceTier        string
 	Requests           int64
 	Estimated          int64
 	ClientGone         int64

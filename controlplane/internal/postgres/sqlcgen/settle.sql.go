@@ -477,16 +477,16 @@ func (q *Queries) TransactionTime(ctx context.Context) (time.Time, error) {
 
 const updateRollups = `-- name: UpdateRollups :exec
 select update_rollups(array(
-    select (t.account_id, (now() at time zone 'utc')::date, t.used_on, t.key_id, t.project_id, t.model, t.requests, t.estimated, t.client_gone, t.input, t.cached_input, t.cache_write,
+    select (t.account_id, (now() at time zone 'utc')::date, t.used_on, t.key_id, t.project_id, t.model, t.service_tier, t.requests, t.estimated, t.client_gone, t.input, t.cached_input, t.cache_write,
         t.output, t.reasoning, t.audio_in, t.audio_out, t.image_in, t.image_out, t.images, t.seconds, t.server_tool_requests, t.cost)::usage_daily
     from (
         select unnest($1::uuid[]) as account_id, unnest($2::date[]) as used_on, unnest($3::uuid[]) as key_id, unnest($4::uuid[]) as project_id,
-            unnest($5::text[]) as model,
-            unnest($6::bigint[]) as requests, unnest($7::bigint[]) as estimated, unnest($8::bigint[]) as client_gone, unnest($9::bigint[]) as input,
-            unnest($10::bigint[]) as cached_input, unnest($11::bigint[]) as cache_write, unnest($12::bigint[]) as output,
-            unnest($13::bigint[]) as reasoning, unnest($14::bigint[]) as audio_in, unnest($15::bigint[]) as audio_out,
-            unnest($16::bigint[]) as image_in, unnest($17::bigint[]) as image_out, unnest($18::bigint[]) as images,
-            unnest($19::bigint[]) as seconds, unnest($20::bigint[]) as server_tool_requests, unnest($21::bigint[]) as cost
+            unnest($5::text[]) as model, unnest($6::text[]) as service_tier,
+            unnest($7::bigint[]) as requests, unnest($8::bigint[]) as estimated, unnest($9::bigint[]) as client_gone, unnest($10::bigint[]) as input,
+            unnest($11::bigint[]) as cached_input, unnest($12::bigint[]) as cache_write, unnest($13::bigint[]) as output,
+            unnest($14::bigint[]) as reasoning, unnest($15::bigint[]) as audio_in, unnest($16::bigint[]) as audio_out,
+            unnest($17::bigint[]) as image_in, unnest($18::bigint[]) as image_out, unnest($19::bigint[]) as images,
+            unnest($20::bigint[]) as seconds, unnest($21::bigint[]) as server_tool_requests, unnest($22::bigint[]) as cost
     ) as t
 ))
 `
@@ -497,6 +497,7 @@ type UpdateRollupsParams struct {
 	KeyIds             []ident.UUID
 	ProjectIds         []ident.UUID
 	Models             []string
+	ServiceTiers       []string
 	Requests           []int64
 	Estimated          []int64
 	ClientGone         []int64
@@ -523,6 +524,7 @@ func (q *Queries) UpdateRollups(ctx context.Context, arg UpdateRollupsParams) er
 		arg.KeyIds,
 		arg.ProjectIds,
 		arg.Models,
+		arg.ServiceTiers,
 		arg.Requests,
 		arg.Estimated,
 		arg.ClientGone,

@@ -36,26 +36,27 @@ func (q *Queries) AccountOfProject(ctx context.Context, id ident.UUID) (ident.UU
 }
 
 const accountUsageTotals = `-- name: AccountUsageTotals :many
-select day, account_id, project_id, key_id, model, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost from (
+select day, account_id, project_id, key_id, model, service_tier, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost from (
     select (case when $1::boolean then (case when $2::boolean then booked_on else used_on end) else '0001-01-01' end)::date as day,
         (case when $3::boolean then account_id else '00000000-0000-0000-0000-000000000000' end)::uuid as account_id,
         (case when $4::boolean then project_id else '00000000-0000-0000-0000-000000000000' end)::uuid as project_id,
         (case when $5::boolean then key_id else '00000000-0000-0000-0000-000000000000' end)::uuid as key_id,
         (case when $6::boolean then model else '' end)::text as model,
+        (case when $7::boolean then service_tier else '' end)::text as service_tier,
         sum(requests)::bigint as requests, sum(estimated)::bigint as estimated, sum(client_gone)::bigint as client_gone, sum(input)::bigint as input, sum(cached_input)::bigint as cached_input,
         sum(cache_write)::bigint as cache_write, sum(output)::bigint as output, sum(reasoning)::bigint as reasoning, sum(audio_in)::bigint as audio_in,
         sum(audio_out)::bigint as audio_out, sum(image_in)::bigint as image_in, sum(image_out)::bigint as image_out, sum(images)::bigint as images,
         sum(seconds)::bigint as seconds, sum(server_tool_requests)::bigint as server_tool_requests, sum(cost)::bigint as cost
     from usage_daily d
-    where d.account_id = $7 and ($8::text = '' or d.model = $8)
-        and ($9::boolean or d.key_id = $10) and ($11::boolean or d.project_id = $12::uuid)
-        and case when $2::boolean then booked_on else used_on end >= $13::date
-        and case when $2::boolean then booked_on else used_on end < $14::date
-    group by 1, 2, 3, 4, 5
+    where d.account_id = $8 and ($9::text = '' or d.model = $9)
+        and ($10::boolean or d.key_id = $11) and ($12::boolean or d.project_id = $13::uuid)
+        and case when $2::boolean then booked_on else used_on end >= $14::date
+        and case when $2::boolean then booked_on else used_on end < $15::date
+    group by 1, 2, 3, 4, 5, 6
 ) as t
-where (t.day, t.account_id, t.project_id, t.key_id, t.model) > ($15::date, $16::uuid, $17::uuid, $18::uuid, $19::text) or $20::boolean
-order by t.day, t.account_id, t.project_id, t.key_id, t.model
-limit $21
+where (t.day, t.account_id, t.project_id, t.key_id, t.model, t.service_tier) > ($16::date, $17::uuid, $18::uuid, $19::uuid, $20::text, $21::text) or $22::boolean
+order by t.day, t.account_id, t.project_id, t.key_id, t.model, t.service_tier
+limit $23
 `
 
 type AccountUsageTotalsParams struct {
@@ -65,6 +66,7 @@ type AccountUsageTotalsParams struct {
 	ByProject    bool
 	ByKey        bool
 	ByModel      bool
+	ByTier       bool
 	OfAccount    ident.UUID
 	OfModel      string
 	AnyKey       bool
@@ -78,6 +80,7 @@ type AccountUsageTotalsParams struct {
 	AfterProject ident.UUID
 	AfterKey     ident.UUID
 	AfterModel   string
+	AfterTier    string
 	FirstPage    bool
 	RowLimit     int32
 }
@@ -88,6 +91,7 @@ type AccountUsageTotalsRow struct {
 	ProjectID          ident.UUID
 	KeyID              ident.UUID
 	Model              string
+	ServiceTier        string
 	Requests           int64
 	Estimated          int64
 	ClientGone         int64
@@ -115,6 +119,7 @@ func (q *Queries) AccountUsageTotals(ctx context.Context, arg AccountUsageTotals
 		arg.ByProject,
 		arg.ByKey,
 		arg.ByModel,
+		arg.ByTier,
 		arg.OfAccount,
 		arg.OfModel,
 		arg.AnyKey,
@@ -128,6 +133,7 @@ func (q *Queries) AccountUsageTotals(ctx context.Context, arg AccountUsageTotals
 		arg.AfterProject,
 		arg.AfterKey,
 		arg.AfterModel,
+		arg.AfterTier,
 		arg.FirstPage,
 		arg.RowLimit,
 	)
@@ -144,6 +150,7 @@ func (q *Queries) AccountUsageTotals(ctx context.Context, arg AccountUsageTotals
 			&i.ProjectID,
 			&i.KeyID,
 			&i.Model,
+			&i.ServiceTier,
 			&i.Requests,
 			&i.Estimated,
 			&i.ClientGone,
@@ -193,32 +200,35 @@ func (q *Queries) Charged(ctx context.Context, arg ChargedParams) (int64, error)
 }
 
 const modelUsageTotals = `-- name: ModelUsageTotals :many
-select day, account_id, project_id, key_id, model, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost from (
+select day, account_id, project_id, key_id, model, service_tier, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost from (
     select (case when $1::boolean then used_on else '0001-01-01' end)::date as day,
         '00000000-0000-0000-0000-000000000000'::uuid as account_id, '00000000-0000-0000-0000-000000000000'::uuid as project_id,
         '00000000-0000-0000-0000-000000000000'::uuid as key_id,
         (case when $2::boolean then model else '' end)::text as model,
+        (case when $3::boolean then service_tier else '' end)::text as service_tier,
         sum(requests)::bigint as requests, sum(estimated)::bigint as estimated, sum(client_gone)::bigint as client_gone, sum(input)::bigint as input, sum(cached_input)::bigint as cached_input,
         sum(cache_write)::bigint as cache_write, sum(output)::bigint as output, sum(reasoning)::bigint as reasoning, sum(audio_in)::bigint as audio_in,
         sum(audio_out)::bigint as audio_out, sum(image_in)::bigint as image_in, sum(image_out)::bigint as image_out, sum(images)::bigint as images,
         sum(seconds)::bigint as seconds, sum(server_tool_requests)::bigint as server_tool_requests, sum(cost)::bigint as cost
     from usage_daily_models d
-    where used_on >= $3::date and used_on < $4::date and ($5::text = '' or d.model = $5)
-    group by 1, 5
+    where used_on >= $4::date and used_on < $5::date and ($6::text = '' or d.model = $6)
+    group by 1, 5, 6
 ) as t
-where (t.day, t.model) > ($6::date, $7::text) or $8::boolean
-order by t.day, t.model
-limit $9
+where (t.day, t.model, t.service_tier) > ($7::date, $8::text, $9::text) or $10::boolean
+order by t.day, t.model, t.service_tier
+limit $11
 `
 
 type ModelUsageTotalsParams struct {
 	ByDay      bool
 	ByModel    bool
+	ByTier     bool
 	FromDay    pgtype.Date
 	ToDay      pgtype.Date
 	OfModel    string
 	AfterDay   pgtype.Date
 	AfterModel string
+	AfterTier  string
 	FirstPage  bool
 	RowLimit   int32
 }
@@ -229,6 +239,7 @@ type ModelUsageTotalsRow struct {
 	ProjectID          ident.UUID
 	KeyID              ident.UUID
 	Model              string
+	ServiceTier        string
 	Requests           int64
 	Estimated          int64
 	ClientGone         int64
@@ -252,11 +263,13 @@ func (q *Queries) ModelUsageTotals(ctx context.Context, arg ModelUsageTotalsPara
 	rows, err := q.db.Query(ctx, modelUsageTotals,
 		arg.ByDay,
 		arg.ByModel,
+		arg.ByTier,
 		arg.FromDay,
 		arg.ToDay,
 		arg.OfModel,
 		arg.AfterDay,
 		arg.AfterModel,
+		arg.AfterTier,
 		arg.FirstPage,
 		arg.RowLimit,
 	)
@@ -273,6 +286,7 @@ func (q *Queries) ModelUsageTotals(ctx context.Context, arg ModelUsageTotalsPara
 			&i.ProjectID,
 			&i.KeyID,
 			&i.Model,
+			&i.ServiceTier,
 			&i.Requests,
 			&i.Estimated,
 			&i.ClientGone,
@@ -442,34 +456,35 @@ func (q *Queries) UsageDropped(ctx context.Context, arg UsageDroppedParams) (boo
 }
 
 const usageTotals = `-- name: UsageTotals :many
-select '0001-01-01'::date as day, t.account_id, t.project_id, t.key_id, t.model, t.requests, t.estimated, t.client_gone, t.input, t.cached_input, t.cache_write, t.output, t.reasoning, t.audio_in, t.audio_out, t.image_in, t.image_out, t.images, t.seconds, t.server_tool_requests, t.cost from (
+select '0001-01-01'::date as day, t.account_id, t.project_id, t.key_id, t.model, t.service_tier, t.requests, t.estimated, t.client_gone, t.input, t.cached_input, t.cache_write, t.output, t.reasoning, t.audio_in, t.audio_out, t.image_in, t.image_out, t.images, t.seconds, t.server_tool_requests, t.cost from (
     select (case when $1::boolean then account_id else '00000000-0000-0000-0000-000000000000' end)::uuid as account_id,
         (case when $2::boolean then project_id else '00000000-0000-0000-0000-000000000000' end)::uuid as project_id,
         (case when $3::boolean then key_id else '00000000-0000-0000-0000-000000000000' end)::uuid as key_id,
         (case when $4::boolean then model else '' end)::text as model,
+        (case when $5::boolean then service_tier else '' end)::text as service_tier,
         bigint_sum(requests)::bigint as requests, bigint_sum(estimated)::bigint as estimated, bigint_sum(client_gone)::bigint as client_gone, bigint_sum(input)::bigint as input, bigint_sum(cached_input)::bigint as cached_input,
         bigint_sum(cache_write)::bigint as cache_write, bigint_sum(output)::bigint as output, bigint_sum(reasoning)::bigint as reasoning, bigint_sum(audio_in)::bigint as audio_in,
         bigint_sum(audio_out)::bigint as audio_out, bigint_sum(image_in)::bigint as image_in, bigint_sum(image_out)::bigint as image_out, bigint_sum(images)::bigint as images,
         bigint_sum(seconds)::bigint as seconds, bigint_sum(server_tool_requests)::bigint as server_tool_requests, bigint_sum(cost)::bigint as cost
     from (
-        select account_id, project_id, key_id, model, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost
+        select account_id, project_id, key_id, model, service_tier, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost
         from usage_weekly
-        where week >= $5::date and week < $6::date
+        where week >= $6::date and week < $7::date
         union all
-        select account_id, project_id, key_id, model, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost
+        select account_id, project_id, key_id, model, service_tier, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost
         from usage_daily
-        where used_on >= $7::date and used_on < $5
+        where used_on >= $8::date and used_on < $6
         union all
-        select account_id, project_id, key_id, model, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost
+        select account_id, project_id, key_id, model, service_tier, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost
         from usage_daily
-        where used_on >= $6 and used_on < $8::date
+        where used_on >= $7 and used_on < $9::date
     ) as d
-    where $9::text = '' or d.model = $9
-    group by 1, 2, 3, 4
+    where $10::text = '' or d.model = $10
+    group by 1, 2, 3, 4, 5
 ) as t
-where (t.account_id, t.project_id, t.key_id, t.model) > ($10::uuid, $11::uuid, $12::uuid, $13::text) or $14::boolean
-order by t.account_id, t.project_id, t.key_id, t.model
-limit $15
+where (t.account_id, t.project_id, t.key_id, t.model, t.service_tier) > ($11::uuid, $12::uuid, $13::uuid, $14::text, $15::text) or $16::boolean
+order by t.account_id, t.project_id, t.key_id, t.model, t.service_tier
+limit $17
 `
 
 type UsageTotalsParams struct {
@@ -477,6 +492,7 @@ type UsageTotalsParams struct {
 	ByProject    bool
 	ByKey        bool
 	ByModel      bool
+	ByTier       bool
 	FirstWeek    pgtype.Date
 	EndOfWeeks   pgtype.Date
 	FromDay      pgtype.Date
@@ -486,6 +502,7 @@ type UsageTotalsParams struct {
 	AfterProject ident.UUID
 	AfterKey     ident.UUID
 	AfterModel   string
+	AfterTier    string
 	FirstPage    bool
 	RowLimit     int32
 }
@@ -496,6 +513,7 @@ type UsageTotalsRow struct {
 	ProjectID          ident.UUID
 	KeyID              ident.UUID
 	Model              string
+	ServiceTier        string
 	Requests           int64
 	Estimated          int64
 	ClientGone         int64
@@ -521,6 +539,7 @@ func (q *Queries) UsageTotals(ctx context.Context, arg UsageTotalsParams) ([]Usa
 		arg.ByProject,
 		arg.ByKey,
 		arg.ByModel,
+		arg.ByTier,
 		arg.FirstWeek,
 		arg.EndOfWeeks,
 		arg.FromDay,
@@ -530,6 +549,7 @@ func (q *Queries) UsageTotals(ctx context.Context, arg UsageTotalsParams) ([]Usa
 		arg.AfterProject,
 		arg.AfterKey,
 		arg.AfterModel,
+		arg.AfterTier,
 		arg.FirstPage,
 		arg.RowLimit,
 	)
@@ -546,6 +566,7 @@ func (q *Queries) UsageTotals(ctx context.Context, arg UsageTotalsParams) ([]Usa
 			&i.ProjectID,
 			&i.KeyID,
 			&i.Model,
+			&i.ServiceTier,
 			&i.Requests,
 			&i.Estimated,
 			&i.ClientGone,
@@ -574,23 +595,24 @@ func (q *Queries) UsageTotals(ctx context.Context, arg UsageTotalsParams) ([]Usa
 }
 
 const usageTotalsByDay = `-- name: UsageTotalsByDay :many
-select day, account_id, project_id, key_id, model, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost from (
+select day, account_id, project_id, key_id, model, service_tier, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost from (
     select used_on as day,
         (case when $1::boolean then account_id else '00000000-0000-0000-0000-000000000000' end)::uuid as account_id,
         (case when $2::boolean then project_id else '00000000-0000-0000-0000-000000000000' end)::uuid as project_id,
         (case when $3::boolean then key_id else '00000000-0000-0000-0000-000000000000' end)::uuid as key_id,
         (case when $4::boolean then model else '' end)::text as model,
+        (case when $5::boolean then service_tier else '' end)::text as service_tier,
         sum(requests)::bigint as requests, sum(estimated)::bigint as estimated, sum(client_gone)::bigint as client_gone, sum(input)::bigint as input, sum(cached_input)::bigint as cached_input,
         sum(cache_write)::bigint as cache_write, sum(output)::bigint as output, sum(reasoning)::bigint as reasoning, sum(audio_in)::bigint as audio_in,
         sum(audio_out)::bigint as audio_out, sum(image_in)::bigint as image_in, sum(image_out)::bigint as image_out, sum(images)::bigint as images,
         sum(seconds)::bigint as seconds, sum(server_tool_requests)::bigint as server_tool_requests, sum(cost)::bigint as cost
     from usage_daily d
-    where used_on >= $5::date and used_on < $6::date and ($7::text = '' or d.model = $7)
-    group by 1, 2, 3, 4, 5
+    where used_on >= $6::date and used_on < $7::date and ($8::text = '' or d.model = $8)
+    group by 1, 2, 3, 4, 5, 6
 ) as t
-where (t.day, t.account_id, t.project_id, t.key_id, t.model) > ($8::date, $9::uuid, $10::uuid, $11::uuid, $12::text) or $13::boolean
-order by t.day, t.account_id, t.project_id, t.key_id, t.model
-limit $14
+where (t.day, t.account_id, t.project_id, t.key_id, t.model, t.service_tier) > ($9::date, $10::uuid, $11::uuid, $12::uuid, $13::text, $14::text) or $15::boolean
+order by t.day, t.account_id, t.project_id, t.key_id, t.model, t.service_tier
+limit $16
 `
 
 type UsageTotalsByDayParams struct {
@@ -598,6 +620,7 @@ type UsageTotalsByDayParams struct {
 	ByProject    bool
 	ByKey        bool
 	ByModel      bool
+	ByTier       bool
 	FromDay      pgtype.Date
 	ToDay        pgtype.Date
 	OfModel      string
@@ -606,6 +629,7 @@ type UsageTotalsByDayParams struct {
 	AfterProject ident.UUID
 	AfterKey     ident.UUID
 	AfterModel   string
+	AfterTier    string
 	FirstPage    bool
 	RowLimit     int32
 }
@@ -616,6 +640,7 @@ type UsageTotalsByDayRow struct {
 	ProjectID          ident.UUID
 	KeyID              ident.UUID
 	Model              string
+	ServiceTier        string
 	Requests           int64
 	Estimated          int64
 	ClientGone         int64
@@ -640,6 +665,7 @@ func (q *Queries) UsageTotalsByDay(ctx context.Context, arg UsageTotalsByDayPara
 		arg.ByProject,
 		arg.ByKey,
 		arg.ByModel,
+		arg.ByTier,
 		arg.FromDay,
 		arg.ToDay,
 		arg.OfModel,
@@ -648,6 +674,7 @@ func (q *Queries) UsageTotalsByDay(ctx context.Context, arg UsageTotalsByDayPara
 		arg.AfterProject,
 		arg.AfterKey,
 		arg.AfterModel,
+		arg.AfterTier,
 		arg.FirstPage,
 		arg.RowLimit,
 	)
@@ -664,6 +691,7 @@ func (q *Queries) UsageTotalsByDay(ctx context.Context, arg UsageTotalsByDayPara
 			&i.ProjectID,
 			&i.KeyID,
 			&i.Model,
+			&i.ServiceTier,
 			&i.Requests,
 			&i.Estimated,
 			&i.ClientGone,
@@ -720,7 +748,7 @@ func (q *Queries) UsedDays(ctx context.Context, arg UsedDaysParams) (UsedDaysRow
 }
 
 const zonedUsageTotals = `-- name: ZonedUsageTotals :many
-select day, account_id, project_id, key_id, model, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost from (
+select day, account_id, project_id, key_id, model, service_tier, requests, estimated, client_gone, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost from (
     select (case when not $1::boolean then '0001-01-01'::date
             else ($2::date) - 1 + (case when $3::boolean then width_bucket(r.settled_at, $4::timestamptz[])
                 else width_bucket(r.request_id, $5::uuid[]) end) end)::date as day,
@@ -728,6 +756,7 @@ select day, account_id, project_id, key_id, model, requests, estimated, client_g
         coalesce(case when $7::boolean then r.project_id end, '00000000-0000-0000-0000-000000000000')::uuid as project_id,
         (case when $8::boolean then r.key_id else '00000000-0000-0000-0000-000000000000' end)::uuid as key_id,
         (case when $9::boolean then r.model else '' end)::text as model,
+        coalesce(case when $10::boolean then nullif(u.service_tier, 'default') end, '')::text as service_tier,
         count(*)::bigint as requests, count(*) filter (where r.estimated)::bigint as estimated,
         count(*) filter (where r.status = 'client_gone')::bigint as client_gone, coalesce(sum(u.input), 0)::bigint as input,
         coalesce(sum(u.cached_input), 0)::bigint as cached_input,
@@ -740,16 +769,16 @@ select day, account_id, project_id, key_id, model, requests, estimated, client_g
     from usage_records r
     cross join lateral json_to_record(r.usage) as u (input bigint, cached_input bigint, cache_write_5m bigint, cache_write_1h bigint,
         cache_write_30m bigint, cache_write_12h bigint, cache_write_other bigint, output bigint, reasoning bigint, audio_in bigint, audio_out bigint,
-        image_in bigint, image_out bigint, images bigint, seconds bigint, server_tool_requests bigint)
-    where r.account_id = $10 and r.key_id in (select k.id from api_keys k where k.account_id = $10 and ($11::boolean or k.id = $12))
-        and ($13::text = '' or r.model = $13) and ($14::boolean or r.project_id = $15::uuid)
-        and case when $3::boolean then r.settled_at >= $16::timestamptz and r.settled_at < $17::timestamptz
-            else r.request_id >= $18::uuid and r.request_id < $19::uuid end
-    group by 1, 2, 3, 4, 5
+        image_in bigint, image_out bigint, images bigint, seconds bigint, server_tool_requests bigint, service_tier text)
+    where r.account_id = $11 and r.key_id in (select k.id from api_keys k where k.account_id = $11 and ($12::boolean or k.id = $13))
+        and ($14::text = '' or r.model = $14) and ($15::boolean or r.project_id = $16::uuid)
+        and case when $3::boolean then r.settled_at >= $17::timestamptz and r.settled_at < $18::timestamptz
+            else r.request_id >= $19::uuid and r.request_id < $20::uuid end
+    group by 1, 2, 3, 4, 5, 6
 ) as t
-where (t.day, t.project_id, t.key_id, t.model) > ($20::date, $21::uuid, $22::uuid, $23::text) or $24::boolean
-order by t.day, t.project_id, t.key_id, t.model
-limit $25
+where (t.day, t.project_id, t.key_id, t.model, t.service_tier) > ($21::date, $22::uuid, $23::uuid, $24::text, $25::text) or $26::boolean
+order by t.day, t.project_id, t.key_id, t.model, t.service_tier
+limit $27
 `
 
 type ZonedUsageTotalsParams struct {
@@ -762,6 +791,7 @@ type ZonedUsageTotalsParams struct {
 	ByProject    bool
 	ByKey        bool
 	ByModel      bool
+	ByTier       bool
 	OfAccount    ident.UUID
 	AnyKey       bool
 	OfKey        ident.UUID
@@ -776,6 +806,7 @@ type ZonedUsageTotalsParams struct {
 	AfterProject ident.UUID
 	AfterKey     ident.UUID
 	AfterModel   string
+	AfterTier    string
 	FirstPage    bool
 	RowLimit     int32
 }
@@ -786,6 +817,7 @@ type ZonedUsageTotalsRow struct {
 	ProjectID          ident.UUID
 	KeyID              ident.UUID
 	Model              string
+	ServiceTier        string
 	Requests           int64
 	Estimated          int64
 	ClientGone         int64
@@ -817,6 +849,7 @@ func (q *Queries) ZonedUsageTotals(ctx context.Context, arg ZonedUsageTotalsPara
 		arg.ByProject,
 		arg.ByKey,
 		arg.ByModel,
+		arg.ByTier,
 		arg.OfAccount,
 		arg.AnyKey,
 		arg.OfKey,
@@ -831,6 +864,7 @@ func (q *Queries) ZonedUsageTotals(ctx context.Context, arg ZonedUsageTotalsPara
 		arg.AfterProject,
 		arg.AfterKey,
 		arg.AfterModel,
+		arg.AfterTier,
 		arg.FirstPage,
 		arg.RowLimit,
 	)
@@ -847,6 +881,7 @@ func (q *Queries) ZonedUsageTotals(ctx context.Context, arg ZonedUsageTotalsPara
 			&i.ProjectID,
 			&i.KeyID,
 			&i.Model,
+			&i.ServiceTier,
 			&i.Requests,
 			&i.Estimated,
 			&i.ClientGone,

@@ -58,6 +58,7 @@ func ReadTotals(ctx context.Context, q *sqlcgen.Queries, query *usage.TotalQuery
 		ByProject:    query.By.Project,
 		ByKey:        query.By.Key,
 		ByModel:      query.By.Model,
+		ByTier:       query.By.ServiceTier,
 		FromDay:      from,
 		FirstWeek:    first,
 		EndOfWeeks:   end,
@@ -67,6 +68,7 @@ func ReadTotals(ctx context.Context, q *sqlcgen.Queries, query *usage.TotalQuery
 		AfterProject: ident.UUID(after.ProjectID),
 		AfterKey:     ident.UUID(after.KeyID),
 		AfterModel:   after.Model,
+		AfterTier:    after.ServiceTier,
 		FirstPage:    query.After == nil,
 		RowLimit:     int32(query.Limit),
 	})
@@ -111,6 +113,7 @@ func readTotalsByDay(ctx context.Context, q *sqlcgen.Queries, query *usage.Total
 			ByProject:    query.By.Project,
 			ByKey:        query.By.Key,
 			ByModel:      query.By.Model,
+			ByTier:       query.By.ServiceTier,
 			FromDay:      postgres.Day(from, pgtype.Finite),
 			ToDay:        postgres.Day(to, pgtype.Finite),
 			OfModel:      query.Model,
@@ -119,6 +122,7 @@ func readTotalsByDay(ctx context.Context, q *sqlcgen.Queries, query *usage.Total
 			AfterProject: ident.UUID(after.ProjectID),
 			AfterKey:     ident.UUID(after.KeyID),
 			AfterModel:   after.Model,
+			AfterTier:    after.ServiceTier,
 			FirstPage:    query.After == nil,
 			RowLimit:     int32(query.Limit - len(totals)),
 		})
@@ -152,6 +156,7 @@ func readTotalsOfAccount(ctx context.Context, q *sqlcgen.Queries, query *usage.T
 		ByProject:    query.By.Project,
 		ByKey:        query.By.Key,
 		ByModel:      query.By.Model,
+		ByTier:       query.By.ServiceTier,
 		Booked:       query.Booked,
 		OfAccount:    ident.UUID(query.AccountID),
 		AnyProject:   query.ProjectID == project.ID{},
@@ -166,6 +171,7 @@ func readTotalsOfAccount(ctx context.Context, q *sqlcgen.Queries, query *usage.T
 		AfterProject: ident.UUID(after.ProjectID),
 		AfterKey:     ident.UUID(after.KeyID),
 		AfterModel:   after.Model,
+		AfterTier:    after.ServiceTier,
 		FirstPage:    query.After == nil,
 		RowLimit:     int32(query.Limit),
 	})
@@ -201,6 +207,7 @@ func readZonedTotals(ctx context.Context, q *sqlcgen.Queries, query *usage.Total
 		ByProject:    query.By.Project,
 		ByKey:        query.By.Key,
 		ByModel:      query.By.Model,
+		ByTier:       query.By.ServiceTier,
 		FirstDay:     postgres.Day(query.From, pgtype.Finite),
 		Booked:       query.Booked,
 		Moments:      starts,
@@ -219,6 +226,7 @@ func readZonedTotals(ctx context.Context, q *sqlcgen.Queries, query *usage.Total
 		AfterProject: ident.UUID(after.ProjectID),
 		AfterKey:     ident.UUID(after.KeyID),
 		AfterModel:   after.Model,
+		AfterTier:    after.ServiceTier,
 		FirstPage:    query.After == nil,
 		RowLimit:     int32(query.Limit),
 	})
@@ -237,11 +245,13 @@ func readModelTotals(ctx context.Context, q *sqlcgen.Queries, query *usage.Total
 	rows, err := q.ModelUsageTotals(ctx, sqlcgen.ModelUsageTotalsParams{
 		ByDay:      query.By.Day,
 		ByModel:    query.By.Model,
+		ByTier:     query.By.ServiceTier,
 		FromDay:    postgres.Day(query.From, pgtype.NegativeInfinity),
 		ToDay:      postgres.Day(query.To, pgtype.Infinity),
 		OfModel:    query.Model,
 		AfterDay:   postgres.Day(after.Day, pgtype.Finite),
 		AfterModel: after.Model,
+		AfterTier:  after.ServiceTier,
 		FirstPage:  query.After == nil,
 		RowLimit:   int32(query.Limit),
 	})
@@ -279,6 +289,8 @@ func toTotal(row *sqlcgen.UsageTotalsByDayRow) usage.Total {
 		ProjectID: project.ID(row.ProjectID),
 		KeyID:     key.ID(row.KeyID),
 		Model:     row.Model,
+
+		ServiceTier: row.ServiceTier,
 		Sums: usage.Sums{
 			Requests:           row.Requests,
 			Estimated:          row.Estimated,
