@@ -23,8 +23,11 @@ var yesterday = time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -1)
 func start(t *testing.T) *server {
 	t.Helper()
 	b := &server{servertest.Start(t)}
-	b.exec(`insert into settings (name, value) values ('currency', '"USD"') on conflict do nothing`)
-	b.exec(`insert into providers (id, name, spec, revision) values ('maker', 'maker', '{}', 1)`)
+	_, err := servertest.Answered(b.API.ApplyCatalog(t.Context(), nil, adminclient.CatalogDocument{
+		Currency:  "USD",
+		Providers: []adminclient.CatalogProvider{{ID: "maker", BaseURL: "https://maker.example"}},
+	}))
+	servertest.Check(t, err)
 	for i, cost := range []int64{5_000_000_000, 3_000_000_000} {
 		at := yesterday.Add(time.Duration(i+1) * time.Hour)
 		b.exec(`insert into usage_records (request_id, session_id, seq, account_id, key_id, model, format, provider, provider_request_id, status,

@@ -14,6 +14,7 @@ import (
 
 	"modelgateway/controlplane/internal/audit"
 	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/catalogstore"
 	"modelgateway/controlplane/internal/postgres/changestore"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/controlplane/internal/providerbill"
@@ -30,8 +31,12 @@ func New(db *postgres.DB) *Store { return &Store{db} }
 var _ providerbill.Store = (*Store)(nil)
 
 func (s *Store) Gateway(ctx context.Context, provider string) (currency string, keptFrom time.Time, known bool, err error) {
-	row, err := s.db.Queries().BillContext(ctx, provider)
-	return row.Currency, row.KeptFrom.Time, row.Known, postgres.Translate("read what bills depend on", err)
+	q := s.db.Queries()
+	if currency, err = catalogstore.ReadCurrency(ctx, q); err != nil {
+		return "", keptFrom, false, err
+	}
+	row, err := q.BillContext(ctx, provider)
+	return currency, row.KeptFrom.Time, row.Known, postgres.Translate("read what bills depend on", err)
 }
 
 func (s *Store) Find(ctx context.Context, hash [sha256.Size]byte) (*providerbill.Bill, error) {

@@ -135,7 +135,7 @@ func newWorld(t testing.TB) *world {
 	t.Helper()
 	w := &world{World: storetest.New(t)}
 	w.bills = providerbill.NewService(billstore.New(w.Replica()))
-	w.Exec(`insert into settings (name, value) values ('currency', '"USD"')`)
+	w.Exec(`insert into settings (name, value) values ('catalog', '{"currency": "USD"}')`)
 	w.Exec(`insert into providers (id, name, spec, revision) values ('maker', 'maker', '{}', 1), ('other', 'other', '{}', 1)`)
 	w.Exec(`insert into models (id, type, enabled, public, spec, revision)
 		select 'm-' || i, 'text', true as enabled, true as public, '{}', 1 from generate_series(0, 4) i`)

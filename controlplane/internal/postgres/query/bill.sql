@@ -2,9 +2,7 @@
 -- pairs of a comparison one after another, since there may be millions.
 
 -- name: BillContext :one
-select coalesce((select s.value #>> '{}' from settings s where s.name = 'currency'), '')::text as currency,
-    usage_kept_from()::date as kept_from,
-    exists (select from providers p where p.id = @provider)::boolean as known;
+select usage_kept_from()::date as kept_from, exists (select from providers p where p.id = @provider)::boolean as known;
 
 -- name: InsertBill :execrows
 insert into provider_bills (id, sha256, name, provider, format, credential, time_zone, unit, currency, first_day, last_day, ends_at, lines,

@@ -33,13 +33,10 @@ func (q *Queries) AcceptBill(ctx context.Context, arg AcceptBillParams) (int64, 
 
 const billContext = `-- name: BillContext :one
 
-select coalesce((select s.value #>> '{}' from settings s where s.name = 'currency'), '')::text as currency,
-    usage_kept_from()::date as kept_from,
-    exists (select from providers p where p.id = $1)::boolean as known
+select usage_kept_from()::date as kept_from, exists (select from providers p where p.id = $1)::boolean as known
 `
 
 type BillContextRow struct {
-	Currency string
 	KeptFrom pgtype.Date
 	Known    bool
 }
@@ -49,7 +46,7 @@ type BillContextRow struct {
 func (q *Queries) BillContext(ctx context.Context, provider string) (BillContextRow, error) {
 	row := q.db.QueryRow(ctx, billContext, provider)
 	var i BillContextRow
-	err := row.Scan(&i.Currency, &i.KeptFrom, &i.Known)
+	err := row.Scan(&i.KeptFrom, &i.Known)
 	return i, err
 }
 
