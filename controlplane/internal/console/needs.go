@@ -132,6 +132,10 @@ func findings(ctx context.Context, api *adminclient.Client) ([]kit.Need, int, er
 			n.Link = link
 		}
 
+		if f.Check == "provider_bills" {
+			n.Link = kit.Link{Text: "Provider bills", URL: "/console/bills"}
+		}
+
 		if f.Subject != nil && *f.Subject != "" {
 			n.Text = *f.Subject + ": " + n.Text
 			switch f.Check {

@@ -140,6 +140,13 @@ func TestFindingsOfTheDiagnosisLeadToWhatSettlesThem(t *testing.T) {
 			},
 			"example-small: the model has no enabled route to an enabled provider with a usable credential", "/console/models/example-small",
 		},
+		"a bill that differs": {
+			sql(`insert into provider_bills (id, sha256, name, provider, format, credential, time_zone, unit, currency, first_day, last_day, ends_at,
+				lines, with_request, billed, other, step, imported_at, imported_by, compared_at, open_amount, compared_billed)
+				values (gen_random_uuid(), '', '', 'acme', 'csv', '', 'UTC', 'money', 'USD', '2026-01-01', '2026-01-31', now(), 1, 0, 0, 0, 0,
+				now() - interval '49 hours', '', now(), 2, 100)`),
+			"bills of providers with more than 0.1 % open after 48 hours: 1", "/console/bills",
+		},
 		"no proxy": {sql("delete from proxy_sessions"), "0 live proxies", "/console/proxies"},
 		"a loss of commits": {
 			sql("update cluster_state set cluster_epoch = cluster_epoch + 1, lost_at = now()"), "a loss of commits was declared", "/console/diagnosis",

@@ -16,10 +16,16 @@ const priceListPath = "/console/catalog/price-list"
 // upload sends the form that imports a price list.
 func (b *browser) upload(file string, values ...string) (*http.Response, string) {
 	b.w.t.Helper()
-	_, page := b.get(priceListPath)
+	return b.uploadTo(priceListPath, "prices", file, values...)
+}
+
+// uploadTo sends a form with a file.
+func (b *browser) uploadTo(path, field, file string, values ...string) (*http.Response, string) {
+	b.w.t.Helper()
+	_, page := b.get(path)
 	var body bytes.Buffer
 	form := multipart.NewWriter(&body)
-	part, err := form.CreateFormFile("prices", "../../<b>prices</b>.json")
+	part, err := form.CreateFormFile(field, "../../<b>prices</b>.json")
 	check(b.w.t, err)
 	_, err = part.Write([]byte(file))
 	check(b.w.t, err)
@@ -28,7 +34,7 @@ func (b *browser) upload(file string, values ...string) (*http.Response, string)
 		check(b.w.t, form.WriteField(values[i], values[i+1]))
 	}
 	check(b.w.t, form.Close())
-	return b.sendBody(http.MethodPost, priceListPath, &body, http.Header{"Content-Type": {form.FormDataContentType()}})
+	return b.sendBody(http.MethodPost, path, &body, http.Header{"Content-Type": {form.FormDataContentType()}})
 }
 
 const priceListFile = "\ufeff" + `{

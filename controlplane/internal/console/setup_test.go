@@ -36,6 +36,7 @@ import (
 	"modelgateway/controlplane/internal/ledgercheck"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/accountstore"
+	"modelgateway/controlplane/internal/postgres/billstore"
 	"modelgateway/controlplane/internal/postgres/catalogstore"
 	"modelgateway/controlplane/internal/postgres/changestore"
 	"modelgateway/controlplane/internal/postgres/leasestore"
@@ -46,6 +47,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/webhookstore"
 	"modelgateway/controlplane/internal/project"
 	"modelgateway/controlplane/internal/propagation"
+	"modelgateway/controlplane/internal/providerbill"
 	"modelgateway/controlplane/internal/rotation"
 	"modelgateway/controlplane/internal/search"
 	"modelgateway/controlplane/internal/settle"
@@ -179,6 +181,7 @@ func newAPI(t testing.TB, db *postgres.DB, now func() time.Time) (http.Handler, 
 		Statements: statement.NewService(moneystore.NewStatements(db)),
 		Quarantine: settle.NewQuarantine(moneystore.NewQuarantine(db), settle.New(moneystore.NewSettlement(db), nil)),
 		Videos:     videostore.New(db),
+		Bills:      providerbill.NewService(billstore.New(db)),
 		Tokens:     tokens,
 		Sessions:   sessions,
 		Fleet:      leasestore.NewFleet(db),

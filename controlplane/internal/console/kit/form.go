@@ -98,6 +98,9 @@ type Input struct {
 // Text returns a value without spaces around it.
 func (in *Input) Text(name string) string { return strings.TrimSpace(in.values.Get(name)) }
 
+// File returns the content of a file to the byte.
+func (in *Input) File(name string) []byte { return []byte(in.values.Get(name)) }
+
 // Checked returns the value of a field of the kind "check".
 func Checked(yes bool) string {
 	if yes {

@@ -1,4 +1,4 @@
-// Package moneypages has the pages of the console about the check of the books and what could not be settled.
+// Package moneypages has the pages of the console about the check of the books, the bills of providers and what could not be settled.
 package moneypages
 
 import (
@@ -18,6 +18,7 @@ func Section() kit.Section {
 		Templates: templates,
 		Items: []kit.Item{
 			{Link: kit.Link{Text: "Money check", URL: "/console/money"}, Scope: kit.Observe},
+			{Link: kit.Link{Text: "Provider bills", URL: "/console/bills"}, Scope: kit.Observe},
 			{Link: kit.Link{Text: "Quarantine", URL: "/console/quarantine"}, Scope: kit.Observe},
 		},
 		Routes: slices.Concat(
@@ -25,10 +26,16 @@ func Section() kit.Section {
 				{Pattern: "GET /console/money", Scope: kit.Observe, Handle: showChecks},
 				{Pattern: "GET /console/money/checks/{id}", Scope: kit.Observe, Handle: showRun},
 				{Pattern: "GET /console/money/export", Scope: kit.Read, Handle: exportLedger},
+				{Pattern: "GET /console/bills", Scope: kit.Observe, Handle: listBills},
+				{Pattern: "GET /console/bills/{id}", Scope: kit.Observe, Handle: showBill},
+				{Pattern: "GET /console/bills/{id}/differences/{number}", Scope: kit.Observe, Handle: showDifference},
 				{Pattern: "GET /console/quarantine", Scope: kit.Observe, Handle: listQuarantine},
 				{Pattern: "GET /console/quarantine/{id}", Scope: kit.Observe, Handle: showQuarantined},
 			},
 			kit.FormRoutes("/console/money/start", kit.Operator, startCheck),
+			kit.FormRoutes("/console/bills/import", kit.Operator, importBill),
+			kit.FormRoutes("/console/bills/{id}/accept", kit.Operator, acceptBill),
+			kit.FormRoutes("/console/bills/{id}/delete", kit.Operator, deleteBill),
 			kit.FormRoutes("/console/quarantine/{id}/settle", kit.Operator, settle),
 			kit.FormRoutes("/console/quarantine/{id}/dismiss", kit.Operator, dismiss),
 		),
