@@ -37,6 +37,9 @@ func rows(lines ...string) string {
 	return "day,model,amount,request_id\n" + strings.ReplaceAll(strings.Join(lines, "\n"), "DAY", yesterday.Format(time.DateOnly)) + "\n"
 }
 
+// with sets the credential of a record.
+func (r record) with(credential string) record { r.credential = credential; return r }
+
 // kinds returns what a bill differs by.
 func kinds(bill *providerbill.Bill) string {
 	var text []string
@@ -169,6 +172,23 @@ func TestComparisonsOverRealTables(t *testing.T) {
 		"a bill that ends at noon": {
 			[]record{usage(at(1), "a", unit), usage(at(13), "b", unit)},
 			rows("DAYT01:00:00Z,demo-1,1.000000000,a", "DAYT12:00:00Z,demo-1,0,c"), nil, "after_end +0.00 -1.00",
+		},
+		"all of one credential": {
+			[]record{usage(at(1), "a", unit).with("main"), usage(at(2), "b", unit).with("batch")},
+			rows("DAY,demo-1,1.000000000,"),
+			func(o *providerbill.Options) { o.Credential = "batch" }, "",
+		},
+		"names of credentials": {
+			[]record{usage(at(1), "a", unit).with("main"), usage(at(2), "b", 2*unit).with("batch")},
+			strings.ReplaceAll("day,credential,amount\nDAY,proj_a,1.000000000\nDAY,proj_b,2.000000000\nDAY,proj_c,3.000000000\n", "DAY", yesterday.Format(time.DateOnly)),
+			func(o *providerbill.Options) { o.Credential = "proj_a=main, proj_b=batch" }, "unknown_call +2.999999999 -0.00, rounding +0.000000001 -0.00",
+		},
+		"a call that served nobody": {
+			[]record{{
+				id: ident.NewAt(at(1)), at: at(1), route: "elsewhere", providerID: "x", cost: 7 * unit,
+				attempts: `[{"route": "rte-1", "provider": "other", "usage": {"input": 1}, "provider_cost": 1}, {"route": "rte-1", "provider": "maker"},
+					{"route": "rte-1", "provider": "maker", "provider_request_id": "a", "usage": {"input": 1}, "provider_cost": 1000000000}]`,
+			}}, rows("DAY,demo-1,7.000000000,x", "DAY,demo-1,1.000000000,a"), nil, "",
 		},
 		"a fractional rest of a negative line": {[]record{usage(at(1), "a", unit)}, rows("DAY,demo-1,1.5,a", "DAY,demo-1,-0.4999999999999,a"), nil, ""},
 	} {

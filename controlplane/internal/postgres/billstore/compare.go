@@ -19,7 +19,7 @@ import (
 
 // pairs joins the lines of a bill with the records of its provider by the provider's id of the request, and sums the lines without one
 // by day, model and credential. Records from days around the bill are read, too: a request of 23:59 may be billed on the next day. A
-// record without an id of the provider is in a pair of its own. The tokens of a record are counted as exports count them.
+// record without an id of the provider is in a pair of its own, and so is a call that did not serve its request but may be charged. The tokens of a record are counted as exports count them.
 const pairs = `
 with lines as (
 	select request_id, count(*) as n, min(day) as day, min(model) as model, min(credential) as credential,
@@ -27,20 +27,31 @@ with lines as (
 	from (select request_id, day, model, credential, case $2::text when 'tokens' then input + output else amount end as amount, rest
 		from provider_bill_lines where bill_id = $1 and request_id <> '' and day between $3::date - 2 and $4::date + 2) l
 	group by request_id
+), made as (
+	select provider_request_id, request_id, finished_at, route, model, credential, usage, provider_cost, estimated,
+		status in ('client_gone', 'revoked', 'aborted') as cancelled
+	from usage_records
+	where request_id >= uuid_floor($3::date - interval '3 days') and request_id < uuid_floor($4::date + interval '3 days') and provider = $5
+	union all
+	select coalesce(a ->> 'provider_request_id', ''), r.request_id, r.finished_at, coalesce(a ->> 'route', ''), r.model,
+		coalesce(a ->> 'credential_name', ''), (a -> 'usage')::json, (a ->> 'provider_cost')::bigint,
+		coalesce((a ->> 'estimated')::boolean, false), true
+	from usage_records r cross join lateral jsonb_array_elements(r.attempts) a
+	where r.request_id >= uuid_floor($3::date - interval '3 days') and r.request_id < uuid_floor($4::date + interval '3 days')
+		and r.attempts is not null and a ->> 'provider' = $5 and a ? 'usage'
 ), calls as (
 	select coalesce(nullif(provider_request_id, ''), request_id::text) as provider_id, count(*) as n,
 		min(request_id::text)::uuid as request_id,
-		max(finished_at) as at, min(route) as route, min(model) as model, min(` + credential + `) as credential,
+		max(finished_at) as at, min(route) as route, min(model) as model, min(credential) as credential,
 		sum(case $2::text when 'tokens' then coalesce((usage ->> 'input')::bigint, 0) + coalesce((usage ->> 'cached_input')::bigint, 0)
 			+ coalesce((usage ->> 'cache_write_5m')::bigint, 0) + coalesce((usage ->> 'cache_write_1h')::bigint, 0)
 			+ coalesce((usage ->> 'cache_write_30m')::bigint, 0) + coalesce((usage ->> 'cache_write_12h')::bigint, 0)
 			+ coalesce((usage ->> 'cache_write_other')::bigint, 0) + coalesce((usage ->> 'output')::bigint, 0)
 			else coalesce(provider_cost, 0) end)::bigint as recorded,
-		bool_or(estimated) as estimated, bool_or(status in ('client_gone', 'revoked', 'aborted')) as cancelled,
+		bool_or(estimated) as estimated, bool_or(cancelled) as cancelled,
 		bool_or($2::text <> 'tokens' and provider_cost is null) as no_price
-	from usage_records
-	where request_id >= uuid_floor($3::date - interval '3 days') and request_id < uuid_floor($4::date + interval '3 days')
-		and provider = $5 and ($6::text = '' or ` + credential + ` = $6::text)
+	from made
+	where $6::text = '' or credential = $6::text
 	group by 1
 )
 select coalesce(l.n, 0), l.day, coalesce(l.model, ''), coalesce(l.credential, ''), l.n is not null,
@@ -57,9 +68,6 @@ from (select count(*) as n, day, model, credential, case $2::text when 'tokens' 
 	from provider_bill_lines where bill_id = $1 and request_id = '' and day between $3::date - 2 and $4::date + 2
 	group by day, model, credential, amount, rest, requests, input, output) equal
 group by day, model, credential`
-
-// credential is the column of usage records with the gateway's credential.
-const credential = "''"
 
 // pairRow is a row of pairs as Postgres returns it.
 type pairRow struct {

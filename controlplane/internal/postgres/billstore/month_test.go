@@ -27,6 +27,8 @@ type record struct {
 	providerID           string
 	cost                 money.Nano
 	estimated, cancelled bool
+	// credential is the name; attempts are calls that served nobody, in JSON.
+	credential, attempts string
 }
 
 // month is a month of requests, and the bill of it with seeded differences.
@@ -150,6 +152,7 @@ func (w *world) insert(provider string, records ...record) {
 	columns := []string{
 		"request_id", "session_id", "seq", "account_id", "key_id", "model", "format", "provider", "route", "provider_request_id", "status",
 		"started_at", "finished_at", "usage", "rule", "estimated", "price_version", "cost", "reservation", "provider_cost",
+		"credential", "attempts",
 	}
 	_, err := w.SQL.CopyFrom(w.T.Context(), pgx.Identifier{"usage_records"}, columns, pgx.CopyFromSlice(len(records), func(i int) ([]any, error) {
 		r := &records[i]
@@ -161,12 +164,16 @@ func (w *world) insert(provider string, records ...record) {
 		if r.cost < 0 {
 			cost = nil // unknown
 		}
+		var attempts *string
+		if r.attempts != "" {
+			attempts = &r.attempts
+		}
 		return []any{
 			r.id, 1, i,
 			ident.UUID{1},
 			ident.UUID{2},
 			"m", "chat", provider, r.route, r.providerID, status,
-			r.at, r.at, `{"input": 10, "cached_input": 5, "output": 5}`, "reported", r.estimated, 1, int64(1), int64(1), (*int64)(cost),
+			r.at, r.at, `{"input": 10, "cached_input": 5, "output": 5}`, "reported", r.estimated, 1, int64(1), int64(1), (*int64)(cost), r.credential, attempts,
 		}, nil
 	}))
 	if err != nil {
