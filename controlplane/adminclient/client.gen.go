@@ -364,6 +364,18 @@ const (
 	MaintenanceScopeSystem   MaintenanceScope = "system"
 )
 
+// Defines values for MarginBy.
+const (
+	MarginByAccount    MarginBy = "account"
+	MarginByCredential MarginBy = "credential"
+	MarginByDay        MarginBy = "day"
+	MarginByKey        MarginBy = "key"
+	MarginByModel      MarginBy = "model"
+	MarginByProject    MarginBy = "project"
+	MarginByProvider   MarginBy = "provider"
+	MarginByRoute      MarginBy = "route"
+)
+
 // Defines values for PoolKind.
 const (
 	PoolKindBalance    PoolKind = "balance"
@@ -3044,6 +3056,114 @@ type MaintenanceSet struct {
 	Until *time.Time `json:"until,omitempty"`
 }
 
+// MarginBy defines model for MarginBy.
+type MarginBy string
+
+// MarginLine defines model for MarginLine.
+type MarginLine struct {
+	By MarginBy `json:"by"`
+
+	// Charged What was charged for them.
+	//
+	// Examples: 12.34
+	Charged Money `json:"charged"`
+
+	// Loss The part of `provider_cost` that nobody was charged for: of calls that did not serve their request, and of requests that cost the customer nothing.
+	//
+	// Examples: 12.34
+	Loss Money `json:"loss"`
+
+	// Margin `charged` without `unknown_charged` and `provider_cost`; negative for a loss.
+	//
+	// Examples: 12.34
+	Margin Money `json:"margin"`
+
+	// MarginPercent The margin as a part of what was charged for the calls whose cost is known, with one digit after the point, rounded down; absent if that was nothing.
+	//
+	// Examples: -11.7
+	MarginPercent *string `json:"margin_percent,omitempty"`
+
+	// Name The day, the id, or the name of the credential; empty for requests without a project, and for those for which no route was called.
+	Name string `json:"name"`
+
+	// Provider The provider of the credential; absent for other lines.
+	Provider *string `json:"provider,omitempty"`
+
+	// ProviderCost What the providers charge for the calls, as far as it is known.
+	//
+	// Examples: 12.34
+	ProviderCost Money `json:"provider_cost"`
+
+	// Requests The requests whose last call is one of these.
+	Requests int64 `json:"requests"`
+
+	// UnknownCalls The calls whose cost is unknown.
+	UnknownCalls int64 `json:"unknown_calls"`
+
+	// UnknownCharged What was charged for them.
+	//
+	// Examples: 12.34
+	UnknownCharged Money `json:"unknown_charged"`
+}
+
+// MarginReport defines model for MarginReport.
+type MarginReport struct {
+	Currency string       `json:"currency"`
+	Data     []MarginLine `json:"data"`
+
+	// From A day of UTC, or of the zone that `time_zone` names.
+	//
+	// Examples: 2026-10-01
+	From       Day     `json:"from"`
+	NextCursor *string `json:"next_cursor,omitempty"`
+	TimeZone   string  `json:"time_zone"`
+
+	// To A day of UTC, or of the zone that `time_zone` names.
+	//
+	// Examples: 2026-10-01
+	To    Day        `json:"to"`
+	Total MarginSums `json:"total"`
+}
+
+// MarginSums defines model for MarginSums.
+type MarginSums struct {
+	// Charged What was charged for them.
+	//
+	// Examples: 12.34
+	Charged Money `json:"charged"`
+
+	// Loss The part of `provider_cost` that nobody was charged for: of calls that did not serve their request, and of requests that cost the customer nothing.
+	//
+	// Examples: 12.34
+	Loss Money `json:"loss"`
+
+	// Margin `charged` without `unknown_charged` and `provider_cost`; negative for a loss.
+	//
+	// Examples: 12.34
+	Margin Money `json:"margin"`
+
+	// MarginPercent The margin as a part of what was charged for the calls whose cost is known, with one digit after the point, rounded down; absent if that was nothing.
+	//
+	// Examples: -11.7
+	MarginPercent *string `json:"margin_percent,omitempty"`
+
+	// ProviderCost What the providers charge for the calls, as far as it is known.
+	//
+	// Examples: 12.34
+	ProviderCost Money `json:"provider_cost"`
+
+	// Requests The requests whose last call is one of these.
+	Requests int64 `json:"requests"`
+
+	// UnknownCalls The calls whose cost is unknown.
+	UnknownCalls int64 `json:"unknown_calls"`
+
+	// UnknownCharged What was charged for them.
+	//
+	// Examples: 12.34
+	UnknownCharged Money `json:"unknown_charged"`
+}
+
 // MasterKey defines model for MasterKey.
 type MasterKey struct {
 	// Configured Whether this control plane has the key.
@@ -5279,6 +5399,86 @@ type MaintainSystemParams struct {
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 }
 
+// GetMarginParams defines parameters for GetMargin.
+type GetMarginParams struct {
+	// By What there is a line for.
+	By *MarginBy `form:"by,omitempty" json:"by,omitempty"`
+
+	// AccountID Only of this account.
+	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
+
+	// ProjectID Only of this project.
+	ProjectID *string `form:"project_id,omitempty" json:"project_id,omitempty"`
+
+	// KeyID Only of this API key.
+	KeyID *string `form:"key_id,omitempty" json:"key_id,omitempty"`
+
+	// Model Only of this model.
+	Model *string `form:"model,omitempty" json:"model,omitempty"`
+
+	// Provider Only calls of this provider.
+	Provider *string `form:"provider,omitempty" json:"provider,omitempty"`
+
+	// Route Only calls of this route.
+	Route *string `form:"route,omitempty" json:"route,omitempty"`
+
+	// Credential Only calls with a credential of this name.
+	Credential *string `form:"credential,omitempty" json:"credential,omitempty"`
+
+	// TimeZone The zone of the days, by its IANA name.
+	TimeZone *string `form:"time_zone,omitempty" json:"time_zone,omitempty"`
+
+	// From The first day; without it, seven days before `to`.
+	From *Day `form:"from,omitempty" json:"from,omitempty"`
+
+	// To The day after the last one, at most 31 days after `from`; without it, tomorrow.
+	To *Day `form:"to,omitempty" json:"to,omitempty"`
+
+	// Cursor The `next_cursor` of the previous page.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The maximum number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// ExportMarginParams defines parameters for ExportMargin.
+type ExportMarginParams struct {
+	// By What there is a line for.
+	By *MarginBy `form:"by,omitempty" json:"by,omitempty"`
+
+	// AccountID Only of this account.
+	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
+
+	// ProjectID Only of this project.
+	ProjectID *string `form:"project_id,omitempty" json:"project_id,omitempty"`
+
+	// KeyID Only of this API key.
+	KeyID *string `form:"key_id,omitempty" json:"key_id,omitempty"`
+
+	// Model Only of this model.
+	Model *string `form:"model,omitempty" json:"model,omitempty"`
+
+	// Provider Only calls of this provider.
+	Provider *string `form:"provider,omitempty" json:"provider,omitempty"`
+
+	// Route Only calls of this route.
+	Route *string `form:"route,omitempty" json:"route,omitempty"`
+
+	// Credential Only calls with a credential of this name.
+	Credential *string `form:"credential,omitempty" json:"credential,omitempty"`
+
+	// TimeZone The zone of the days, by its IANA name.
+	TimeZone *string `form:"time_zone,omitempty" json:"time_zone,omitempty"`
+
+	// From The first day; without it, seven days before `to`.
+	From *Day `form:"from,omitempty" json:"from,omitempty"`
+
+	// To The day after the last one, at most 31 days after `from`; without it, tomorrow.
+	To     *Day          `form:"to,omitempty" json:"to,omitempty"`
+	Format *ExportFormat `form:"format,omitempty" json:"format,omitempty"`
+	Accept *string       `json:"Accept,omitempty"`
+}
+
 // RotateMasterKeyParams defines parameters for RotateMasterKey.
 type RotateMasterKeyParams struct {
 	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
@@ -6648,6 +6848,31 @@ func (c *Client) OpenSystem(ctx context.Context, params *OpenSystemParams, optio
 func (c *Client) MaintainSystem(ctx context.Context, params *MaintainSystemParams, body MaintenanceSet, options ...CallOption) (*Response[Maintenance], error) {
 	return do[Maintenance](ctx, c, call{
 		method: http.MethodPut, path: "/admin/v1/maintenance/system", params: params, body: body,
+	}, options)
+}
+
+// GetMargin: Compare charges with what providers charge, worst first
+//
+// Sums over the calls of the requests that began in the period, from their records: `provider_cost` is by the `provider_price` of
+// each route at that time. A request that was served after another call had failed counts for the route that served it; what the other call has
+// spent is a cost of its route, and a loss. The margin is that of the calls whose cost is known. A period whose records were
+// dropped is refused (`records_dropped`).
+//
+// GET /admin/v1/margin
+func (c *Client) GetMargin(ctx context.Context, params *GetMarginParams, options ...CallOption) (*Response[MarginReport], error) {
+	return do[MarginReport](ctx, c, call{
+		method: http.MethodGet, path: "/admin/v1/margin", params: params,
+	}, options)
+}
+
+// ExportMargin: Export the margin, worst first
+//
+// The lines of getMargin, as CSV or NDJSON. An export ends and breaks off like that of requests.
+//
+// GET /admin/v1/margin/export
+func (c *Client) ExportMargin(ctx context.Context, params *ExportMarginParams, options ...CallOption) (*Export, error) {
+	return export(ctx, c, call{
+		method: http.MethodGet, path: "/admin/v1/margin/export", params: params,
 	}, options)
 }
 

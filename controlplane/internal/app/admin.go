@@ -305,6 +305,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		Sessions:     sessions,
 		Catalog:      catalogs,
 		Usage:        usages,
+		Margin:       records,
 		Archive:      archives,
 		Holdings:     holdings,
 		Checker:      a.leasing,

@@ -15,6 +15,7 @@ var groups = map[string]string{ //nolint:gosec // G101: help texts
 	"credits":          "Money given to accounts, and what became of it",
 	"deliveries":       "Webhook deliveries and their attempts",
 	"ledger-checks":    "Runs of ledger checks",
+	"margin":           "What requests were charged and what they cost the operator",
 	"master-key":       "The master key, which encrypts stored secrets, and its rotation",
 	"models":           "Models and the accounts that may use them",
 	"pepper":           "The pepper of the API key hashes, and its rotation",
@@ -38,7 +39,7 @@ type section struct {
 var sections = []section{
 	{"customers", "Customers:", []string{
 		"account-pools", "accounts", "alerts", "balance", "credits", "grants", "keys", "ledger", "ledger-books",
-		"limit-windows", "limits", "projects", "receipts", "statements",
+		"limit-windows", "limits", "margin", "projects", "receipts", "statements",
 		"usage", "usage-months", "usage-totals",
 	}},
 	{"catalog", "Catalog:", []string{"catalog", "credentials", "models", "prices", "providers", "routes", "settings"}},

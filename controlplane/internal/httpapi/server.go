@@ -41,6 +41,7 @@ import (
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/ledger"
 	"modelgateway/controlplane/internal/ledgercheck"
+	"modelgateway/controlplane/internal/margin"
 	"modelgateway/controlplane/internal/project"
 	"modelgateway/controlplane/internal/providerbill"
 	"modelgateway/controlplane/internal/rotation"
@@ -63,6 +64,7 @@ type Config struct {
 	Ledger      *ledger.Service
 	Catalog     *catalog.Service
 	Usage       *usage.Service
+	Margin      margin.Store
 	Statements  *statement.Service
 	Archive     *archive.Service
 	Quarantine  *settle.Quarantine
@@ -143,6 +145,7 @@ func newServer(cfg *Config) *server {
 			LedgerChecks: cfg.LedgerChecks,
 			Catalog:      cfg.Catalog,
 			Usage:        cfg.Usage,
+			Margin:       cfg.Margin,
 			Statements:   cfg.Statements,
 			Archive:      cfg.Archive,
 			Quarantine:   cfg.Quarantine,

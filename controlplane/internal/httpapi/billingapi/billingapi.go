@@ -10,6 +10,7 @@ import (
 	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/controlplane/internal/ledger"
 	"modelgateway/controlplane/internal/ledgercheck"
+	"modelgateway/controlplane/internal/margin"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/controlplane/internal/statement"
 	"modelgateway/controlplane/internal/usage"
@@ -23,6 +24,7 @@ type Handlers struct {
 	LedgerChecks *ledgercheck.Service
 	Catalog      *catalog.Service
 	Usage        *usage.Service
+	Margin       margin.Store
 	Statements   *statement.Service
 	Archive      *archive.Service
 	Quarantine   *settle.Quarantine

@@ -299,6 +299,18 @@ const (
 	MaintenanceScopeSystem   MaintenanceScope = "system"
 )
 
+// Defines values for MarginBy.
+const (
+	MarginByAccount    MarginBy = "account"
+	MarginByCredential MarginBy = "credential"
+	MarginByDay        MarginBy = "day"
+	MarginByKey        MarginBy = "key"
+	MarginByModel      MarginBy = "model"
+	MarginByProject    MarginBy = "project"
+	MarginByProvider   MarginBy = "provider"
+	MarginByRoute      MarginBy = "route"
+)
+
 // Defines values for PoolKind.
 const (
 	PoolKindBalance    PoolKind = "balance"
@@ -2475,6 +2487,114 @@ type MaintenanceSet struct {
 	Until *time.Time `json:"until,omitempty"`
 }
 
+// MarginBy defines model for MarginBy.
+type MarginBy string
+
+// MarginLine defines model for MarginLine.
+type MarginLine struct {
+	By MarginBy `json:"by"`
+
+	// Charged A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Charged Money `json:"charged"`
+
+	// Loss A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Loss Money `json:"loss"`
+
+	// Margin A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Margin Money `json:"margin"`
+
+	// MarginPercent The margin as a part of what was charged for the calls whose cost is known, with one digit after the point, rounded down; absent if that was nothing.
+	//
+	// Examples: -11.7
+	MarginPercent *string `json:"margin_percent,omitempty"`
+
+	// Name The day, the id, or the name of the credential; empty for requests without a project, and for those for which no route was called.
+	Name string `json:"name"`
+
+	// Provider The provider of the credential; absent for other lines.
+	Provider *string `json:"provider,omitempty"`
+
+	// ProviderCost A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	ProviderCost Money `json:"provider_cost"`
+
+	// Requests The requests whose last call is one of these.
+	Requests int64 `json:"requests"`
+
+	// UnknownCalls The calls whose cost is unknown.
+	UnknownCalls int64 `json:"unknown_calls"`
+
+	// UnknownCharged A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	UnknownCharged Money `json:"unknown_charged"`
+}
+
+// MarginReport defines model for MarginReport.
+type MarginReport struct {
+	Currency string       `json:"currency"`
+	Data     []MarginLine `json:"data"`
+
+	// From A day of UTC, or of the zone that `time_zone` names.
+	//
+	// Examples: 2026-10-01
+	From       Day     `json:"from"`
+	NextCursor *string `json:"next_cursor,omitempty"`
+	TimeZone   string  `json:"time_zone"`
+
+	// To A day of UTC, or of the zone that `time_zone` names.
+	//
+	// Examples: 2026-10-01
+	To    Day        `json:"to"`
+	Total MarginSums `json:"total"`
+}
+
+// MarginSums defines model for MarginSums.
+type MarginSums struct {
+	// Charged A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Charged Money `json:"charged"`
+
+	// Loss A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Loss Money `json:"loss"`
+
+	// Margin A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Margin Money `json:"margin"`
+
+	// MarginPercent The margin as a part of what was charged for the calls whose cost is known, with one digit after the point, rounded down; absent if that was nothing.
+	//
+	// Examples: -11.7
+	MarginPercent *string `json:"margin_percent,omitempty"`
+
+	// ProviderCost A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	ProviderCost Money `json:"provider_cost"`
+
+	// Requests The requests whose last call is one of these.
+	Requests int64 `json:"requests"`
+
+	// UnknownCalls The calls whose cost is unknown.
+	UnknownCalls int64 `json:"unknown_calls"`
+
+	// UnknownCharged A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	UnknownCharged Money `json:"unknown_charged"`
+}
+
 // MasterKey defines model for MasterKey.
 type MasterKey struct {
 	// Configured Whether this control plane has the key.
@@ -4629,6 +4749,86 @@ type MaintainSystemParams struct {
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 }
 
+// GetMarginParams defines parameters for GetMargin.
+type GetMarginParams struct {
+	// By What there is a line for.
+	By *MarginBy `form:"by,omitempty" json:"by,omitempty"`
+
+	// AccountID Only of this account.
+	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
+
+	// ProjectID Only of this project.
+	ProjectID *string `form:"project_id,omitempty" json:"project_id,omitempty"`
+
+	// KeyID Only of this API key.
+	KeyID *string `form:"key_id,omitempty" json:"key_id,omitempty"`
+
+	// Model Only of this model.
+	Model *string `form:"model,omitempty" json:"model,omitempty"`
+
+	// Provider Only calls of this provider.
+	Provider *string `form:"provider,omitempty" json:"provider,omitempty"`
+
+	// Route Only calls of this route.
+	Route *string `form:"route,omitempty" json:"route,omitempty"`
+
+	// Credential Only calls with a credential of this name.
+	Credential *string `form:"credential,omitempty" json:"credential,omitempty"`
+
+	// TimeZone The zone of the days, by its IANA name.
+	TimeZone *string `form:"time_zone,omitempty" json:"time_zone,omitempty"`
+
+	// From The first day; without it, seven days before `to`.
+	From *Day `form:"from,omitempty" json:"from,omitempty"`
+
+	// To The day after the last one, at most 31 days after `from`; without it, tomorrow.
+	To *Day `form:"to,omitempty" json:"to,omitempty"`
+
+	// Cursor The `next_cursor` of the previous page.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The maximum number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// ExportMarginParams defines parameters for ExportMargin.
+type ExportMarginParams struct {
+	// By What there is a line for.
+	By *MarginBy `form:"by,omitempty" json:"by,omitempty"`
+
+	// AccountID Only of this account.
+	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
+
+	// ProjectID Only of this project.
+	ProjectID *string `form:"project_id,omitempty" json:"project_id,omitempty"`
+
+	// KeyID Only of this API key.
+	KeyID *string `form:"key_id,omitempty" json:"key_id,omitempty"`
+
+	// Model Only of this model.
+	Model *string `form:"model,omitempty" json:"model,omitempty"`
+
+	// Provider Only calls of this provider.
+	Provider *string `form:"provider,omitempty" json:"provider,omitempty"`
+
+	// Route Only calls of this route.
+	Route *string `form:"route,omitempty" json:"route,omitempty"`
+
+	// Credential Only calls with a credential of this name.
+	Credential *string `form:"credential,omitempty" json:"credential,omitempty"`
+
+	// TimeZone The zone of the days, by its IANA name.
+	TimeZone *string `form:"time_zone,omitempty" json:"time_zone,omitempty"`
+
+	// From The first day; without it, seven days before `to`.
+	From *Day `form:"from,omitempty" json:"from,omitempty"`
+
+	// To The day after the last one, at most 31 days after `from`; without it, tomorrow.
+	To     *Day          `form:"to,omitempty" json:"to,omitempty"`
+	Format *ExportFormat `form:"format,omitempty" json:"format,omitempty"`
+	Accept *string       `json:"Accept,omitempty"`
+}
+
 // RotateMasterKeyParams defines parameters for RotateMasterKey.
 type RotateMasterKeyParams struct {
 	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
@@ -5383,6 +5583,8 @@ func RegisterHandlers(e *echo.Echo, server StrictServerInterface, run RunFunc) {
 	e.PUT("/admin/v1/maintenance/providers/:provider_id", h.MaintainProvider)
 	e.DELETE("/admin/v1/maintenance/system", h.OpenSystem)
 	e.PUT("/admin/v1/maintenance/system", h.MaintainSystem)
+	e.GET("/admin/v1/margin", h.GetMargin)
+	e.GET("/admin/v1/margin/export", h.ExportMargin)
 	e.GET("/admin/v1/master-key", h.GetMasterKey)
 	e.POST("/admin/v1/master-key\\:rotate", h.RotateMasterKey)
 	e.GET("/admin/v1/models", h.ListModels)
@@ -6547,6 +6749,38 @@ type MaintainSystem200JSONResponse Maintenance
 
 func (r MaintainSystem200JSONResponse) VisitMaintainSystemResponse(w http.ResponseWriter) error {
 	return writeJSON(w, 200, r)
+}
+
+// GetMarginRequestObject is the input of GetMargin.
+type GetMarginRequestObject struct {
+	Params GetMarginParams
+}
+
+// GetMarginResponseObject is a successful response of GetMargin.
+type GetMarginResponseObject interface {
+	VisitGetMarginResponse(w http.ResponseWriter) error
+}
+
+type GetMargin200JSONResponse MarginReport
+
+func (r GetMargin200JSONResponse) VisitGetMarginResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
+}
+
+// ExportMarginRequestObject is the input of ExportMargin.
+type ExportMarginRequestObject struct {
+	Params ExportMarginParams
+}
+
+// ExportMarginResponseObject is a successful response of ExportMargin.
+type ExportMarginResponseObject interface {
+	VisitExportMarginResponse(w http.ResponseWriter) error
+}
+
+type ExportMargin200TextCSVResponse stream
+
+func (r ExportMargin200TextCSVResponse) VisitExportMarginResponse(w http.ResponseWriter) error {
+	return stream(r).write(w, "text/csv")
 }
 
 // GetMasterKeyRequestObject is the input of GetMasterKey.
@@ -7881,6 +8115,10 @@ type StrictServerInterface interface {
 	OpenSystem(ctx context.Context, call *Call, request OpenSystemRequestObject) (OpenSystemResponseObject, error)
 	// MaintainSystem Put the whole system under maintenance
 	MaintainSystem(ctx context.Context, call *Call, request MaintainSystemRequestObject) (MaintainSystemResponseObject, error)
+	// GetMargin Compare charges with what providers charge, worst first
+	GetMargin(ctx context.Context, call *Call, request GetMarginRequestObject) (GetMarginResponseObject, error)
+	// ExportMargin Export the margin, worst first
+	ExportMargin(ctx context.Context, call *Call, request ExportMarginRequestObject) (ExportMarginResponseObject, error)
 	// GetMasterKey Get the master keys and the number of secrets under each
 	GetMasterKey(ctx context.Context, call *Call, request GetMasterKeyRequestObject) (GetMasterKeyResponseObject, error)
 	// RotateMasterKey Re-encrypt all secrets under the current master key
@@ -8729,6 +8967,48 @@ func (h handlers) MaintainSystem(c echo.Context) error {
 		in.query("timeout", true, &r.Params.Timeout)
 		body(&in, "", &r.Body)
 		return serve(in, call, r, h.server.MaintainSystem, MaintainSystemResponseObject.VisitMaintainSystemResponse)
+	})
+}
+
+func (h handlers) GetMargin(c echo.Context) error {
+	return h.run(c, "getMargin", func(call *Call) error {
+		var r GetMarginRequestObject
+		in := input{c: c}
+		in.query("by", true, &r.Params.By)
+		in.query("account_id", true, &r.Params.AccountID)
+		in.query("project_id", true, &r.Params.ProjectID)
+		in.query("key_id", true, &r.Params.KeyID)
+		in.query("model", true, &r.Params.Model)
+		in.query("provider", true, &r.Params.Provider)
+		in.query("route", true, &r.Params.Route)
+		in.query("credential", true, &r.Params.Credential)
+		in.query("time_zone", true, &r.Params.TimeZone)
+		in.query("from", true, &r.Params.From)
+		in.query("to", true, &r.Params.To)
+		in.query("cursor", true, &r.Params.Cursor)
+		in.query("limit", true, &r.Params.Limit)
+		return serve(in, call, r, h.server.GetMargin, GetMarginResponseObject.VisitGetMarginResponse)
+	})
+}
+
+func (h handlers) ExportMargin(c echo.Context) error {
+	return h.run(c, "exportMargin", func(call *Call) error {
+		var r ExportMarginRequestObject
+		in := input{c: c}
+		in.query("by", true, &r.Params.By)
+		in.query("account_id", true, &r.Params.AccountID)
+		in.query("project_id", true, &r.Params.ProjectID)
+		in.query("key_id", true, &r.Params.KeyID)
+		in.query("model", true, &r.Params.Model)
+		in.query("provider", true, &r.Params.Provider)
+		in.query("route", true, &r.Params.Route)
+		in.query("credential", true, &r.Params.Credential)
+		in.query("time_zone", true, &r.Params.TimeZone)
+		in.query("from", true, &r.Params.From)
+		in.query("to", true, &r.Params.To)
+		in.query("format", true, &r.Params.Format)
+		header(&in, "Accept", &r.Params.Accept)
+		return serve(in, call, r, h.server.ExportMargin, ExportMarginResponseObject.VisitExportMarginResponse)
 	})
 }
 

@@ -230,6 +230,7 @@ func StartWith(t *testing.T, v admin.Verifier, others ...func(*httpapi.Config)) 
 			Log:   log,
 		}),
 		Usage:      usages,
+		Margin:     usagestore.NewUsage(b.DB),
 		Archive:    archive.New(archive.Config{Store: usagestore.NewArchive(b.DB)}),
 		Statements: statement.NewService(moneystore.NewStatements(b.DB)),
 		Quarantine: settle.NewQuarantine(moneystore.NewQuarantine(b.DB), settle.New(moneystore.NewSettlement(b.DB), nil)),
