@@ -3,75 +3,17 @@ package httpapi_test
 import (
 	"maps"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.yaml.in/yaml/v3"
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/api"
 	"modelgateway/controlplane/internal/httpapi/servertest"
 )
-
-// Every operation accepts its scope and those that include it, and rejects all others.
-func TestOperationsRequireTheirScope(t *testing.T) {
-	t.Parallel()
-	b := start(t)
-	includes := map[adminclient.Scope][]adminclient.Scope{
-		adminclient.ScopeRead:       {adminclient.ScopeRead},
-		adminclient.ScopeObserve:    {adminclient.ScopeRead, adminclient.ScopeObserve},
-		adminclient.ScopeCabinet:    {adminclient.ScopeRead, adminclient.ScopeCabinet},
-		adminclient.ScopeCredits:    {adminclient.ScopeCredits},
-		adminclient.ScopeKeysReveal: {adminclient.ScopeKeysReveal},
-		adminclient.ScopeOperator: {
-			adminclient.ScopeRead, adminclient.ScopeObserve, adminclient.ScopeCabinet, adminclient.ScopeCredits, adminclient.ScopeKeysReveal,
-			adminclient.ScopeOperator,
-		},
-	}
-	tokens := map[adminclient.Scope]string{}
-	for scope := range includes {
-		tokens[scope] = "Bearer " + b.Token(scope)
-	}
-	var doc struct {
-		Paths map[string]map[string]yaml.Node `yaml:"paths"`
-	}
-	servertest.Check(t, yaml.Unmarshal(api.Document, &doc))
-	operations := 0
-	for path, item := range doc.Paths {
-		for method, node := range item {
-			if method == "parameters" {
-				continue
-			}
-			operations++
-			var op struct {
-				Security []map[string][]adminclient.Scope `yaml:"security"`
-			}
-			servertest.Check(t, node.Decode(&op))
-			needed := op.Security[0]["adminToken"][0]
-			// The ids do not exist, so an accepted request ends with 400, 404 or 415 and changes nothing.
-			at := regexp.MustCompile(`\{(account|key|provider|token|webhook|delivery)_id\}`).ReplaceAllString(
-				strings.NewReplacer("{model_id}", "m", "{request_id}", "req_1").Replace(path), "${1}_1")
-			for scope, included := range includes {
-				answer, text := b.Send(tokens[scope], strings.ToUpper(method), at, "text/plain", "?")
-				if passes := needed == "any" || slices.Contains(included, needed); passes == (answer.StatusCode == http.StatusForbidden) {
-					t.Errorf("%s %s with scope %s: got %d %s; the operation needs %s", method, path, scope, answer.StatusCode, text, needed)
-				}
-			}
-			for _, none := range []string{"", "Bearer ", "Bearer mgwa_wrong", "Basic " + servertest.BootstrapToken, servertest.BootstrapToken} {
-				if answer, _ := b.Send(none, strings.ToUpper(method), at, "", ""); answer.StatusCode != http.StatusUnauthorized && answer.StatusCode != http.StatusTooManyRequests {
-					t.Errorf("%s %s with %q: got %d; want 401, or 429 after many", method, path, none, answer.StatusCode)
-				}
-			}
-		}
-	}
-	if operations < 25 {
-		t.Errorf("only %d operations were tried", operations)
-	}
-}
 
 func TestTokens(t *testing.T) {
 	t.Parallel()
