@@ -1205,10 +1205,13 @@ type CatalogDocument struct {
 	Currency string `json:"currency"`
 
 	// Grants Grants are kept if this is absent.
-	Grants    []CatalogGrant    `json:"grants,omitempty"`
-	Models    []CatalogModel    `json:"models,omitempty"`
-	Providers []CatalogProvider `json:"providers,omitempty"`
-	Settings  *CatalogSettings  `json:"settings,omitempty"`
+	Grants []CatalogGrant `json:"grants,omitempty"`
+	Models []CatalogModel `json:"models,omitempty"`
+
+	// ProviderPricesHidden The document lacks `provider_price` of routes, because its reader does not have the scope `operator`. Such a document is not applied, as that would remove the prices.
+	ProviderPricesHidden *bool             `json:"provider_prices_hidden,omitempty"`
+	Providers            []CatalogProvider `json:"providers,omitempty"`
+	Settings             *CatalogSettings  `json:"settings,omitempty"`
 }
 
 // CatalogGrant defines model for CatalogGrant.
@@ -1562,7 +1565,7 @@ type CatalogRoute struct {
 	// Provider The id of a provider of the catalog.
 	Provider string `json:"provider"`
 
-	// ProviderPrice What the provider charges the operator on this route, in the system's currency. From it the provider cost of each request is computed. Accounts and proxies do not get it. Absent: unknown.
+	// ProviderPrice What the provider charges the operator on this route, in the system's currency. From it the provider cost of each request is computed. Accounts and proxies do not get it, and only the scope `operator` sees it. Absent: unknown.
 	ProviderPrice *CatalogPrice `json:"provider_price,omitempty"`
 
 	// UpstreamModel The name of the model at the provider.
@@ -1605,7 +1608,7 @@ type CatalogRoutePatch struct {
 	// Provider The id of a provider of the catalog.
 	Provider *string `json:"provider,omitempty"`
 
-	// ProviderPrice What the provider charges the operator on this route, in the system's currency. From it the provider cost of each request is computed. Accounts and proxies do not get it. Absent: unknown.
+	// ProviderPrice What the provider charges the operator on this route, in the system's currency. From it the provider cost of each request is computed. Accounts and proxies do not get it, and only the scope `operator` sees it. Absent: unknown.
 	ProviderPrice *CatalogPrice `json:"provider_price,omitempty"`
 
 	// UpstreamModel The name of the model at the provider.
@@ -4461,12 +4464,12 @@ type UsageDetail struct {
 	ProjectID *string `json:"project_id,omitempty"`
 	Provider  *string `json:"provider,omitempty"`
 
-	// ProviderCost What the provider charges the operator for the usage, by `provider_price` of the route at the time of the request; an estimate if `estimated`. Absent if it is unknown. It is the operator's: do not show it to customers.
+	// ProviderCost What the provider charges the operator for the usage, by `provider_price` of the route at the time of the request; an estimate if `estimated`. Absent if it is unknown. Only the scope `operator` sees it.
 	//
 	// Examples: 12.34
 	ProviderCost *Money `json:"provider_cost,omitempty"`
 
-	// ProviderPriceVersion The version of `provider_price`; absent if no route was called.
+	// ProviderPriceVersion The version of `provider_price`; absent if no route was called. Only the scope `operator` sees it.
 	ProviderPriceVersion *int64  `json:"provider_price_version,omitempty"`
 	ProviderRequestID    *string `json:"provider_request_id,omitempty"`
 	Receipt              Receipt `json:"receipt"`
@@ -4577,12 +4580,12 @@ type UsageRecord struct {
 	ProjectID *string `json:"project_id,omitempty"`
 	Provider  *string `json:"provider,omitempty"`
 
-	// ProviderCost What the provider charges the operator for the usage, by `provider_price` of the route at the time of the request; an estimate if `estimated`. Absent if it is unknown. It is the operator's: do not show it to customers.
+	// ProviderCost What the provider charges the operator for the usage, by `provider_price` of the route at the time of the request; an estimate if `estimated`. Absent if it is unknown. Only the scope `operator` sees it.
 	//
 	// Examples: 12.34
 	ProviderCost *Money `json:"provider_cost,omitempty"`
 
-	// ProviderPriceVersion The version of `provider_price`; absent if no route was called.
+	// ProviderPriceVersion The version of `provider_price`; absent if no route was called. Only the scope `operator` sees it.
 	ProviderPriceVersion *int64  `json:"provider_price_version,omitempty"`
 	ProviderRequestID    *string `json:"provider_request_id,omitempty"`
 	RequestID            string  `json:"request_id"`
@@ -6478,7 +6481,8 @@ func (c *Client) GetBillDifference(ctx context.Context, billID BillID, number in
 
 // GetCatalog: Export the catalog, without secrets
 //
-// The document can be applied again without changes. `Accept` selects JSON or YAML.
+// The document can be applied again without changes, if it was read with the scope `operator`: others do not see `provider_price`.
+// `Accept` selects JSON or YAML.
 //
 // GET /admin/v1/catalog
 func (c *Client) GetCatalog(ctx context.Context, params *GetCatalogParams, options ...CallOption) (*Response[CatalogDocument], error) {

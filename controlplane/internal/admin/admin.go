@@ -163,6 +163,13 @@ func PrincipalOf(ctx context.Context) *Principal {
 	return p
 }
 
+// SeesProviderCost reports whether the sender of a request may see what requests cost the operator. A portal must not be able to
+// show it to customers by mistake, and a monitoring system has no need of it.
+func SeesProviderCost(ctx context.Context) bool {
+	p := PrincipalOf(ctx)
+	return p != nil && Allows(p.Scopes, Operator)
+}
+
 // Bootstrap is the name of the tokens in the configuration.
 const Bootstrap = "bootstrap"
 

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -18,6 +19,57 @@ type Document struct {
 	Models    []ModelEntry     `json:"models,omitempty"`
 	// Grants leaves all grants unchanged if it is nil, and removes them if it is empty.
 	Grants []GrantEntry `json:"grants,omitzero"`
+	// ProviderPricesHidden says that the document was exported without the providers' prices. It is not applied: that would remove them.
+	ProviderPricesHidden bool `json:"provider_prices_hidden,omitempty"`
+}
+
+// HideProviderPrices removes what the providers charge the operator.
+func (d *Document) HideProviderPrices() {
+	for i := range d.Models {
+		if d.Models[i].HideProviderPrices() {
+			d.ProviderPricesHidden = true
+		}
+	}
+}
+
+// HideProviderPrices removes what the providers charge the operator, and reports whether there was such a price.
+func (e *ModelEntry) HideProviderPrices() (hidden bool) {
+	for i := range e.Routes {
+		hidden = e.Routes[i].HideProviderPrice() || hidden
+	}
+	return hidden
+}
+
+// HideProviderPrice removes what the provider charges the operator, and reports whether there was such a price.
+func (e *RouteEntry) HideProviderPrice() (hidden bool) {
+	hidden = e.ProviderPrice != nil
+	e.ProviderPrice = nil
+	return hidden
+}
+
+// ApplyAction is the action of the audit log that has the changes of the catalog in its member after.
+const ApplyAction = "catalog.apply"
+
+// providerPriceKind is the kind of changes of a provider's price.
+const providerPriceKind = "provider_price"
+
+// HideProviderPrices removes what providers charge the operator from the JSON form of changes. That a price has changed is left.
+func HideProviderPrices(changes json.RawMessage) (json.RawMessage, error) {
+	var list []map[string]json.RawMessage
+	if err := json.Unmarshal(changes, &list); err != nil {
+		return nil, fmt.Errorf("catalog: decode changes: %w", err)
+	}
+	for _, c := range list {
+		if string(c["kind"]) == `"`+providerPriceKind+`"` {
+			delete(c, "before")
+			delete(c, "after")
+		}
+	}
+	hidden, err := json.Marshal(list)
+	if err != nil {
+		return nil, fmt.Errorf("catalog: encode changes: %w", err)
+	}
+	return hidden, nil
 }
 
 // SettingsDocument holds settings of the whole system.

@@ -327,13 +327,13 @@ func (p *Plan) providerPrice(route string, before, after map[string]price.Sheet)
 	switch {
 	case !has && had:
 		p.ProviderPrices = append(p.ProviderPrices, NewProviderPrice{Route: route})
-		p.note(Remove, "provider_price", route, priceEntry(&old), nil)
+		p.note(Remove, providerPriceKind, route, priceEntry(&old), nil)
 	case has && !had:
 		p.ProviderPrices = append(p.ProviderPrices, NewProviderPrice{route, &sheet})
-		p.note(Create, "provider_price", route, nil, priceEntry(&sheet))
+		p.note(Create, providerPriceKind, route, nil, priceEntry(&sheet))
 	case has && !same(old, sheet):
 		p.ProviderPrices = append(p.ProviderPrices, NewProviderPrice{route, &sheet})
-		p.note(Update, "provider_price", route, priceEntry(&old), priceEntry(&sheet))
+		p.note(Update, providerPriceKind, route, priceEntry(&old), priceEntry(&sheet))
 	}
 }
 

@@ -103,7 +103,7 @@ func modelsOf(c *Change, state *State, t *target) []string {
 	switch c.Kind {
 	case "model", "price":
 		return []string{c.ID}
-	case "route", "provider_price":
+	case "route", providerPriceKind:
 		return users(state, t, func(id, _ string) bool { return id == c.ID })
 	case "provider":
 		return users(state, t, func(_, provider string) bool { return provider == c.ID })

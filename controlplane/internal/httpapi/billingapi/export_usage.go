@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 
+	"modelgateway/controlplane/internal/admin"
 	"modelgateway/controlplane/internal/httpapi/convert"
 	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/spreadsheet"
@@ -49,13 +50,18 @@ func (h *Handlers) ExportUsage(ctx context.Context, _ *gen.Call, r gen.ExportUsa
 		return nil, err
 	}
 
+	header, provider := usageHeader, admin.SeesProviderCost(ctx)
+	if provider {
+		header = slices.Concat(usageHeader, providerHeader)
+	}
+
 	e := &usageExport{export[usage.Record]{
 		ctx:    ctx,
 		name:   "usage",
 		csv:    csv,
-		header: usageHeader,
-		row:    func(w *spreadsheet.Writer, r *usage.Record) { usageRow(w, r, currency) },
-		view:   func(r *usage.Record) (any, error) { return usageView(r) },
+		header: header,
+		row:    func(w *spreadsheet.Writer, r *usage.Record) { usageRow(w, r, currency, provider) },
+		view:   func(r *usage.Record) (any, error) { return usageView(ctx, r) },
 		cursor: func(r *usage.Record) string { return r.RequestID.String() },
 		page: func(ctx context.Context, after *usage.Record) ([]usage.Record, error) {
 			if after != nil {
@@ -95,9 +101,10 @@ var usageHeader = slices.Concat([]any{
 	"reservation",
 	"currency",
 	"video_job",
-	"provider_cost",
-	"provider_price_version",
 }, kindColumns(), []any{"size", "quality", "service_tier"})
+
+// providerHeader names the further columns for those who may see what requests cost the operator.
+var providerHeader = []any{"provider_cost", "provider_price_version"}
 
 // kindColumns names the columns of the kinds of usage.
 func kindColumns() []any {
@@ -123,9 +130,9 @@ func versionCell(version int64) any {
 	return spreadsheet.Int(version)
 }
 
-func usageRow(w *spreadsheet.Writer, r *usage.Record, currency string) {
+func usageRow(w *spreadsheet.Writer, r *usage.Record, currency string, provider bool) {
 	u := &r.Usage
-	cells := append(make([]any, 0, len(usageHeader)),
+	cells := append(make([]any, 0, len(usageHeader)+len(providerHeader)),
 		r.RequestID.String(),
 		r.AccountID.String(),
 		r.KeyID.String(),
@@ -152,12 +159,15 @@ func usageRow(w *spreadsheet.Writer, r *usage.Record, currency string) {
 		spreadsheet.Raw(r.Reservation.String()),
 		currency,
 		r.VideoJob,
-		providerCell(r),
-		versionCell(r.ProviderPriceVersion),
 	)
 	for _, count := range u.Counts() {
 		cells = append(cells, spreadsheet.Int(*count))
 	}
 
-	w.Row(append(cells, u.Size, u.Quality, u.ServiceTier)...)
+	cells = append(cells, u.Size, u.Quality, u.ServiceTier)
+	if provider {
+		cells = append(cells, providerCell(r), versionCell(r.ProviderPriceVersion))
+	}
+
+	w.Row(cells...)
 }

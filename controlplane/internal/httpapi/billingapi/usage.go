@@ -45,7 +45,7 @@ func (h *Handlers) ListUsage(ctx context.Context, _ *gen.Call, r gen.ListUsageRe
 
 	views := make([]gen.UsageRecord, len(found))
 	for i := range found {
-		if views[i], err = usageView(&found[i]); err != nil {
+		if views[i], err = usageView(ctx, &found[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -95,7 +95,7 @@ func (h *Handlers) GetUsage(ctx context.Context, _ *gen.Call, r gen.GetUsageRequ
 		return nil, err
 	}
 
-	view, err := usageView(&record)
+	view, err := usageView(ctx, &record)
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +184,8 @@ func countsView(u *price.Usage, into *map[string]any) error {
 	return nil
 }
 
-func usageView(r *usage.Record) (gen.UsageRecord, error) {
+// usageView returns a record as the caller may see it.
+func usageView(ctx context.Context, r *usage.Record) (gen.UsageRecord, error) {
 	view := gen.UsageRecord{
 		RequestID:         r.RequestID.String(),
 		AccountID:         r.AccountID.String(),
@@ -211,12 +212,14 @@ func usageView(r *usage.Record) (gen.UsageRecord, error) {
 		VideoJob:          convert.Optional(r.VideoJob),
 		SettledAt:         r.SettledAt,
 	}
-	if r.ProviderCost != nil {
-		cost := r.ProviderCost.String()
-		view.ProviderCost = &cost
-	}
-	if r.ProviderPriceVersion != 0 {
-		view.ProviderPriceVersion = &r.ProviderPriceVersion
+	if admin.SeesProviderCost(ctx) {
+		if r.ProviderCost != nil {
+			cost := r.ProviderCost.String()
+			view.ProviderCost = &cost
+		}
+		if r.ProviderPriceVersion != 0 {
+			view.ProviderPriceVersion = &r.ProviderPriceVersion
+		}
 	}
 	if r.HTTPStatus != 0 {
 		view.HTTPStatus = &r.HTTPStatus

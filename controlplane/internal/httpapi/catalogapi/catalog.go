@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 
+	"modelgateway/controlplane/internal/admin"
 	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/controlplane/internal/etag"
 	"modelgateway/controlplane/internal/httpapi/convert"
@@ -22,6 +23,9 @@ func (h *Handlers) GetCatalog(ctx context.Context, call *gen.Call, r gen.GetCata
 		return nil, err
 	}
 	call.ETag = tag
+	if !admin.SeesProviderCost(ctx) {
+		doc.HideProviderPrices()
+	}
 	if !strings.Contains(convert.Text(r.Params.Accept), "yaml") {
 		return gen.GetCatalog200JSONResponse(*doc), nil
 	}

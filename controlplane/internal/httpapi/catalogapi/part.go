@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"modelgateway/controlplane/internal/admin"
 	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/controlplane/internal/etag"
 	"modelgateway/controlplane/internal/httpapi/convert"
@@ -216,6 +217,11 @@ func (h *Handlers) ListModels(ctx context.Context, _ *gen.Call, r gen.ListModels
 		found,
 		func(e *catalog.ModelEntry) []byte { return []byte(e.ID) },
 	)
+	if !admin.SeesProviderCost(ctx) {
+		for i := range found {
+			found[i].HideProviderPrices()
+		}
+	}
 	return gen.ListModels200JSONResponse{Data: found, NextCursor: cursor}, err
 }
 
@@ -223,6 +229,9 @@ func (h *Handlers) GetModel(ctx context.Context, call *gen.Call, r gen.GetModelR
 	entry, err := getPart(ctx, h, call, catalog.ModelPart(r.ModelID))
 	if err != nil {
 		return nil, err
+	}
+	if !admin.SeesProviderCost(ctx) {
+		entry.HideProviderPrices()
 	}
 	return gen.GetModel200JSONResponse(entry), nil
 }
@@ -266,6 +275,11 @@ func (h *Handlers) ListRoutes(ctx context.Context, _ *gen.Call, r gen.ListRoutes
 		return nil, err
 	}
 	found, cursor, err := convert.Paginate(r.Params.Limit, r.Params.Cursor, found, routePosition)
+	if !admin.SeesProviderCost(ctx) {
+		for i := range found {
+			found[i].HideProviderPrice()
+		}
+	}
 	return gen.ListRoutes200JSONResponse{Data: found, NextCursor: cursor}, err
 }
 
@@ -273,6 +287,9 @@ func (h *Handlers) GetRoute(ctx context.Context, call *gen.Call, r gen.GetRouteR
 	entry, err := getPart(ctx, h, call, catalog.RoutePart(r.ModelID, r.RouteID))
 	if err != nil {
 		return nil, err
+	}
+	if !admin.SeesProviderCost(ctx) {
+		entry.HideProviderPrice()
 	}
 	return gen.GetRoute200JSONResponse(entry), nil
 }

@@ -3932,7 +3932,7 @@ type UsageRecord struct {
 	// Examples: 12.34
 	ProviderCost *Money `json:"provider_cost,omitempty"`
 
-	// ProviderPriceVersion The version of `provider_price`; absent if no route was called.
+	// ProviderPriceVersion The version of `provider_price`; absent if no route was called. Only the scope `operator` sees it.
 	ProviderPriceVersion *int64  `json:"provider_price_version,omitempty"`
 	ProviderRequestID    *string `json:"provider_request_id,omitempty"`
 	RequestID            string  `json:"request_id"`

@@ -91,6 +91,16 @@ func (h *Handlers) ListAudit(ctx context.Context, _ *gen.Call, r gen.ListAuditRe
 		return nil, err
 	}
 
+	if !admin.SeesProviderCost(ctx) {
+		for i := range found {
+			if e := &found[i]; e.Action == catalog.ApplyAction {
+				if e.After, err = catalog.HideProviderPrices(e.After); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+
 	found, cursor := convert.NextPage(p, found, func(e *audit.Entry) []byte { return strconv.AppendInt(nil, e.ID, 10) })
 	return gen.ListAudit200JSONResponse{
 		NextCursor: cursor,

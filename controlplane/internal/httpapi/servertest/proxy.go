@@ -1,6 +1,7 @@
 package servertest
 
 import (
+	"context"
 	"encoding/json"
 	"time"
 
@@ -22,6 +23,8 @@ type Proxy struct {
 	Server  *Server
 	Session int64
 	N       int64
+	// Route is the route of the requests that it reports; empty for none.
+	Route string
 }
 
 // Proxy registers a proxy.
@@ -56,6 +59,7 @@ func (p *Proxy) Report(k *adminclient.IssuedKey, at time.Time, sheet price.Sheet
 		Format:          "chat",
 		Provider:        "sim",
 		Credential:      "main",
+		Route:           p.Route,
 		Status:          event.Completed,
 		HTTPStatus:      200,
 		StartedMS:       at.UnixMilli(),
@@ -72,13 +76,24 @@ func (p *Proxy) Report(k *adminclient.IssuedKey, at time.Time, sheet price.Sheet
 	Check(p.Server.T, err)
 	batch, err := json.Marshal(event.Batch{V: 1, Session: p.Session, Events: []json.RawMessage{raw}})
 	Check(p.Server.T, err)
-	result, err := settle.New(moneystore.NewSettlement(p.Server.DB), nil).Settle(p.Server.T.Context(), settle.DecodeBatch(batch))
+	store := moneystore.NewSettlement(p.Server.DB)
+	var facts settle.Facts
+	if p.Route != "" {
+		facts = pricedRoutes{store}
+	}
+	result, err := settle.New(store, facts).Settle(p.Server.T.Context(), settle.DecodeBatch(batch))
 	Check(p.Server.T, err)
 	if result.Settled != 1 {
 		p.Server.T.Fatalf("settled %+v", result)
 	}
 	return e.RequestID
 }
+
+// pricedRoutes has the prices of providers, by which settlement computes the provider cost. Sessions of Proxy hold no leases, which
+// settlement would put into quarantine.
+type pricedRoutes struct{ *moneystore.Settlement }
+
+func (pricedRoutes) WithoutLease(context.Context, []settle.Holder) ([]settle.Holder, error) { return nil, nil }
 
 // Sheet returns the current price sheet of a model.
 func (b *Server) Sheet(model string) price.Sheet {

@@ -102,7 +102,7 @@ func apply(
 	}
 
 	applied := catalog.Applied{Before: before, After: after, Plan: p}
-	return applied, changestore.InsertAudit(ctx, q, "catalog.apply", catalogObject{}, nil, p.Changes)
+	return applied, changestore.InsertAudit(ctx, q, catalog.ApplyAction, catalogObject{}, nil, p.Changes)
 }
 
 // catalogObject names the catalog in the audit log.
