@@ -61,7 +61,7 @@ func carriesError(v value) bool {
 	for _, m := range v.members {
 		set := m.val.kind != kindNull && (m.val.kind == kindObject || m.val.text != "")
 		switch memberName(m.key) {
-		case "error", "errors", "errorcode", "errormessage", "errormsg", "detail":
+		case "error", "errors", "lasterror", "errorcode", "errormessage", "errormsg", "detail":
 			if set {
 				return true
 			}

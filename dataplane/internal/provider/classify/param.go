@@ -64,6 +64,7 @@ var paramPatterns = []paramPattern{
 			`QUOTED[^.'"` + "`" + `]{0,40}?\b(?:is|are|was|does|do|isn't|aren't|doesn't|must|should|can(?:not|'t)?|may|has|have|not|only|out of|and|exceeds?|needs?|requires?|parameter|field|argument|option|value)\b`,
 		),
 	},
+	{matches: "'x' supports up to 4", knownOnly: true, re: paramRE(`QUOTED (?:supports|accepts|allows|takes)\b`)},
 	{
 		matches: "Invalid type for 'x', Invalid 'x'",
 		re: paramRE(
