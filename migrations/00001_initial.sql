@@ -144,6 +144,10 @@ create table projects (
     unique (account_id, id)
 );
 
+create index projects_name_idx on projects (lower(name) text_pattern_ops);
+create index projects_name_inside_idx on projects using gin (trigrams(lower(name)));
+create index projects_external_id_idx on projects (external_id text_pattern_ops) where external_id is not null;
+
 create table api_keys (
     id uuid primary key,
     account_id uuid not null references accounts (id),

@@ -471,6 +471,7 @@ const (
 	SearchResultTypeAccount  SearchResultType = "account"
 	SearchResultTypeKey      SearchResultType = "key"
 	SearchResultTypeModel    SearchResultType = "model"
+	SearchResultTypeProject  SearchResultType = "project"
 	SearchResultTypeProvider SearchResultType = "provider"
 	SearchResultTypeRequest  SearchResultType = "request"
 	SearchResultTypeVideoJob SearchResultType = "video_job"
@@ -7350,7 +7351,7 @@ func (c *Client) ResetRoute(ctx context.Context, routeID string, params *ResetRo
 	}, options)
 }
 
-// Search: Find accounts, keys, requests, video jobs, models and providers
+// Search: Find accounts, keys, projects, requests, video jobs, models and providers
 //
 // By a part of a name, or the beginning of an id or of an external id; accounts also by the reference of a payment, keys by
 // their hint, requests by their id at the provider, and the newest 50,000 also by 4 to 12 characters at the end of their id.

@@ -10,13 +10,14 @@ import (
 	"modelgateway/controlplane/internal/console/kit"
 )
 
-// owners are the filters that take an account or a key.
+// owners are the filters that take an account, a project or a key.
 var owners = []struct {
 	field, noun string
 	kind        adminclient.SearchResultType
 	id          *regexp.Regexp
 }{
 	{"account_id", "account", adminclient.SearchResultTypeAccount, regexp.MustCompile(`acc_[0-9a-f]{32}`)},
+	{"project_id", "project", adminclient.SearchResultTypeProject, regexp.MustCompile(`prj_[0-9a-f]{32}`)},
 	{"key_id", "key", adminclient.SearchResultTypeKey, regexp.MustCompile(`key_[0-9a-f]{32}`)},
 }
 

@@ -44,6 +44,29 @@ func TestFiltersTakeNames(t *testing.T) {
 	}
 }
 
+// A project is found by its name and its reference, in the search and in filters.
+func TestProjectsAreFoundByName(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	a, _ := w.account("Example")
+	made, err := w.api.CreateProject(t.Context(), a.ID, nil, adminclient.ProjectCreate{Name: "The Web Shop", ExternalID: new("shop-7")})
+	check(t, err)
+	b := w.signedIn(bootstrapToken)
+	for _, text := range []string{"web shop", "shop-7"} {
+		if _, page := b.post("/console/search", "q", text); !strings.Contains(page, `href="/console/projects/`+made.Value.ID) {
+			t.Errorf("the search for %s: %s", text, page)
+		}
+		if answer, page := b.get("/console/usage?project_id=" + url.QueryEscape(text)); answer.StatusCode != http.StatusOK || !strings.Contains(page, `value="The Web Shop · `+made.Value.ID) {
+			t.Errorf("usage of %s: got %d %s", text, answer.StatusCode, page)
+		}
+	}
+	for _, id := range []string{made.Value.ID, "lim_0192f0c1d2e37a4b8c5d6e7f8091a2b7"} {
+		if answer, _ := b.post("/console/search", "q", id); answer.StatusCode != http.StatusSeeOther || !strings.HasSuffix(answer.Header.Get("Location"), id) {
+			t.Errorf("the search for %s: got %d to %q", id, answer.StatusCode, answer.Header.Get("Location"))
+		}
+	}
+}
+
 // A filter that is not valid leads to no dead end: the form and the other filters stay.
 func TestFilterThatIsNotValidKeepsTheForm(t *testing.T) {
 	t.Parallel()

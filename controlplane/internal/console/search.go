@@ -46,7 +46,7 @@ func (c *Console) search(r *kit.Request) (*kit.Page, error) {
 var commands = []struct{ text, words, page string }{
 	{"Suspend or resume an account", "block close", "/console/accounts"},
 	{"Book money", "payment refund correction credit pay ledger balance", "/console/accounts"},
-	{"Issue, limit or revoke a key", "api key secret rotate", "/console/accounts"},
+	{"Issue, limit or revoke a key", "api key secret rotate spend_limit_exceeded raise", "/console/accounts"},
 	{"See a statement", "bill invoice month", "/console/accounts"},
 	{"Change a price", "pricing cost multiplier", "/console/models"},
 	{"Add a model or a route", "new", "/console/models"},
@@ -82,6 +82,7 @@ var types = []struct {
 }{
 	{adminclient.SearchResultTypeAccount, "Accounts", "accounts"},
 	{adminclient.SearchResultTypeKey, "Keys", "keys"},
+	{adminclient.SearchResultTypeProject, "Projects", "projects"},
 	{adminclient.SearchResultTypeRequest, "Requests", "requests"},
 	{adminclient.SearchResultTypeVideoJob, "Video jobs", "video-jobs"},
 	{adminclient.SearchResultTypeModel, "Models", "models"},

@@ -1,4 +1,4 @@
-// Package search finds accounts, API keys, requests, video jobs, models and providers by a text that a person has at
+// Package search finds accounts, API keys, projects, requests, video jobs, models and providers by a text that a person has at
 // hand: a name, an id or its beginning, an id of another system, or an API key.
 //
 // Invariant: the text of an API key is hashed, and only the hash reaches the store.
@@ -21,6 +21,7 @@ type Type string
 const (
 	Account  Type = "account"
 	Key      Type = "key"
+	Project  Type = "project"
 	Request  Type = "request"
 	Video    Type = "video_job"
 	Model    Type = "model"
@@ -32,7 +33,7 @@ type Result struct {
 	Type Type
 	// ID is the text form, such as acc_… or the name of a model.
 	ID string
-	// Name is the name of an account or key, or the model of a request or video job.
+	// Name is the name of an account, key or project, or the model of a request or video job.
 	Name       string
 	ExternalID string
 	// AccountID is the text form of the account that the object belongs to; empty for models and providers.
@@ -78,7 +79,7 @@ func NewService(store Store, hashers []*apikey.Hasher) *Service { return &Servic
 const maxLen = 200
 
 // kinds are the prefixes of ids that are found by their beginnings.
-var kinds = map[ident.Kind]Type{ident.Account: Account, ident.Key: Key, ident.Request: Request, ident.Video: Video}
+var kinds = map[ident.Kind]Type{ident.Account: Account, ident.Key: Key, ident.Project: Project, ident.Request: Request, ident.Video: Video}
 
 // Find returns at most Limit objects.
 func (s *Service) Find(ctx context.Context, text string) ([]Result, error) {

@@ -59,7 +59,7 @@ async function openPalette() {
   palette.open();
 }
 
-// The filters of accounts and keys suggest those that the search finds.
+// The filters of accounts, projects and keys suggest those that the search finds.
 let suggestion;
 addEventListener("input", (event) => {
   const input = event.target.closest("input[data-suggest]");

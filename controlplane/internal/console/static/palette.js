@@ -50,7 +50,7 @@ export function open() {
     dialog.className = "palette";
     dialog.setAttribute("aria-label", "Search");
     input = document.createElement("input");
-    input.placeholder = "Accounts, keys, requests, models, pages";
+    input.placeholder = "Accounts, keys, projects, requests, models, pages";
     input.setAttribute("aria-label", "Search");
     input.spellcheck = false;
     input.autocomplete = "off";

@@ -406,6 +406,7 @@ const (
 	SearchResultTypeAccount  SearchResultType = "account"
 	SearchResultTypeKey      SearchResultType = "key"
 	SearchResultTypeModel    SearchResultType = "model"
+	SearchResultTypeProject  SearchResultType = "project"
 	SearchResultTypeProvider SearchResultType = "provider"
 	SearchResultTypeRequest  SearchResultType = "request"
 	SearchResultTypeVideoJob SearchResultType = "video_job"
@@ -8205,7 +8206,7 @@ type StrictServerInterface interface {
 	GetRoutesHealth(ctx context.Context, call *Call, request GetRoutesHealthRequestObject) (GetRoutesHealthResponseObject, error)
 	// ResetRoute Close the circuit breaker of a route on every proxy
 	ResetRoute(ctx context.Context, call *Call, request ResetRouteRequestObject) (ResetRouteResponseObject, error)
-	// Search Find accounts, keys, requests, video jobs, models and providers
+	// Search Find accounts, keys, projects, requests, video jobs, models and providers
 	Search(ctx context.Context, call *Call, request SearchRequestObject) (SearchResponseObject, error)
 	// GetSettings Get the system-wide settings
 	GetSettings(ctx context.Context, call *Call, request GetSettingsRequestObject) (GetSettingsResponseObject, error)

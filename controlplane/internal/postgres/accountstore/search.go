@@ -33,10 +33,12 @@ func (s *Search) ByText(ctx context.Context, text string) ([]search.Result, erro
 		RowLimit:  search.PerType,
 	})
 
+	projects, err6 := q.SearchProjects(ctx, sqlcgen.SearchProjectsParams{Part: part, ExactPart: &exact, RowLimit: search.PerType})
+
 	requests, err3 := q.SearchRequests(ctx, sqlcgen.SearchRequestsParams{ProviderRequestID: text, RowLimit: search.PerType})
 	models, err4 := q.SearchModels(ctx, sqlcgen.SearchModelsParams{Inside: strings.ToLower(text), RowLimit: search.PerType})
 	providers, err5 := q.SearchProviders(ctx, sqlcgen.SearchProvidersParams{Inside: strings.ToLower(text), RowLimit: search.PerType})
-	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
+	if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil {
 		return nil, postgres.Translate("search", err)
 	}
 
@@ -49,7 +51,11 @@ func (s *Search) ByText(ctx context.Context, text string) ([]search.Result, erro
 		found = append(found, keyResult(r.ID, r.AccountID, r.Name, r.ExternalID))
 	}
 
-	more, err := inside(ctx, q, text, len(accounts), len(keys))
+	for _, r := range projects {
+		found = append(found, projectResult(r.ID, r.AccountID, r.Name, r.ExternalID))
+	}
+
+	more, err := inside(ctx, q, text, len(accounts), len(keys), len(projects))
 	if err != nil {
 		return nil, postgres.Translate("search", err)
 	}
@@ -78,9 +84,9 @@ func (s *Search) ByText(ctx context.Context, text string) ([]search.Result, erro
 // endingOfID is a text that may be the ending of an id, and is long enough not to fit many.
 var endingOfID = regexp.MustCompile(`^[0-9a-f]{4,12}$`)
 
-// inside finds what a text does not begin: accounts by the reference of a payment, accounts and keys by the middle of their
+// inside finds what a text does not begin: accounts by the reference of a payment, accounts, keys and projects by the middle of their
 // names, as far as their beginnings have left room, and new requests by the ending of their ids.
-func inside(ctx context.Context, q *sqlcgen.Queries, text string, accounts, keys int) (found []search.Result, err error) {
+func inside(ctx context.Context, q *sqlcgen.Queries, text string, accounts, keys, projects int) (found []search.Result, err error) {
 	paid, err := q.SearchReference(ctx, sqlcgen.SearchReferenceParams{Reference: text, RowLimit: search.PerType})
 	for _, r := range paid {
 		found = append(found, accountResult(r.ID, r.Name, r.ExternalID))
@@ -100,6 +106,14 @@ func inside(ctx context.Context, q *sqlcgen.Queries, text string, accounts, keys
 		rows, err = q.SearchInsideKeys(ctx, sqlcgen.SearchInsideKeysParams{Inside: strings.ToLower(text), RowLimit: search.PerType})
 		for _, r := range rows {
 			found = append(found, keyResult(r.ID, r.AccountID, r.Name, r.ExternalID))
+		}
+	}
+
+	if err == nil && within && projects < search.PerType {
+		var rows []sqlcgen.SearchInsideProjectsRow
+		rows, err = q.SearchInsideProjects(ctx, sqlcgen.SearchInsideProjectsParams{Inside: strings.ToLower(text), RowLimit: search.PerType})
+		for _, r := range rows {
+			found = append(found, projectResult(r.ID, r.AccountID, r.Name, r.ExternalID))
 		}
 	}
 
@@ -130,6 +144,12 @@ func (s *Search) ByID(ctx context.Context, r search.Range) (found []search.Resul
 		rows, failed := q.KeysInRange(ctx, sqlcgen.KeysInRangeParams{Lowest: r.Lowest, Highest: r.Highest, RowLimit: search.PerType})
 		for _, row := range rows {
 			found = append(found, keyResult(row.ID, row.AccountID, row.Name, row.ExternalID))
+		}
+		err = failed
+	case search.Project:
+		rows, failed := q.ProjectsInRange(ctx, sqlcgen.ProjectsInRangeParams{Lowest: r.Lowest, Highest: r.Highest, RowLimit: search.PerType})
+		for _, row := range rows {
+			found = append(found, projectResult(row.ID, row.AccountID, row.Name, row.ExternalID))
 		}
 		err = failed
 	case search.Request:
@@ -187,6 +207,16 @@ func keyResult(id, owner ident.UUID, name, external string) search.Result {
 	return search.Result{
 		Type:       search.Key,
 		ID:         ident.Key.Format(id),
+		AccountID:  ident.Account.Format(owner),
+		Name:       name,
+		ExternalID: external,
+	}
+}
+
+func projectResult(id, owner ident.UUID, name, external string) search.Result {
+	return search.Result{
+		Type:       search.Project,
+		ID:         ident.Project.Format(id),
 		AccountID:  ident.Account.Format(owner),
 		Name:       name,
 		ExternalID: external,

@@ -22,6 +22,20 @@ where trigrams(lower(k.name)) @> trigrams(@inside::text) and position(@inside::t
 order by k.id
 limit @row_limit;
 
+-- name: SearchProjects :many
+select p.id, p.account_id, p.name, coalesce(p.external_id, '') as external_id
+from projects p
+where lower(p.name) like @part or p.external_id like @exact_part
+order by p.id
+limit @row_limit;
+
+-- name: SearchInsideProjects :many
+select p.id, p.account_id, p.name, coalesce(p.external_id, '') as external_id
+from projects p
+where trigrams(lower(p.name)) @> trigrams(@inside::text) and position(@inside::text in lower(p.name)) > 0
+order by p.id
+limit @row_limit;
+
 -- name: SearchReference :many
 -- The accounts with a payment of this reference.
 select distinct a.id, a.name, coalesce(a.external_id, '') as external_id
@@ -63,6 +77,9 @@ select id, name, coalesce(external_id, '') as external_id from accounts where id
 
 -- name: KeysInRange :many
 select id, account_id, name, coalesce(external_id, '') as external_id from api_keys where id between @lowest and @highest order by id limit @row_limit;
+
+-- name: ProjectsInRange :many
+select id, account_id, name, coalesce(external_id, '') as external_id from projects where id between @lowest and @highest order by id limit @row_limit;
 
 -- name: RequestsInRange :many
 select request_id, account_id, model from usage_records where request_id between @lowest and @highest order by request_id desc limit @row_limit;

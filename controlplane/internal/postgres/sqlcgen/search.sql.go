@@ -132,6 +132,48 @@ func (q *Queries) KeysInRange(ctx context.Context, arg KeysInRangeParams) ([]Key
 	return items, nil
 }
 
+const projectsInRange = `-- name: ProjectsInRange :many
+select id, account_id, name, coalesce(external_id, '') as external_id from projects where id between $1 and $2 order by id limit $3
+`
+
+type ProjectsInRangeParams struct {
+	Lowest   ident.UUID
+	Highest  ident.UUID
+	RowLimit int32
+}
+
+type ProjectsInRangeRow struct {
+	ID         ident.UUID
+	AccountID  ident.UUID
+	Name       string
+	ExternalID string
+}
+
+func (q *Queries) ProjectsInRange(ctx context.Context, arg ProjectsInRangeParams) ([]ProjectsInRangeRow, error) {
+	rows, err := q.db.Query(ctx, projectsInRange, arg.Lowest, arg.Highest, arg.RowLimit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ProjectsInRangeRow
+	for rows.Next() {
+		var i ProjectsInRangeRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.AccountID,
+			&i.Name,
+			&i.ExternalID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const requestsInRange = `-- name: RequestsInRange :many
 select request_id, account_id, model from usage_records where request_id between $1 and $2 order by request_id desc limit $3
 `
@@ -295,6 +337,51 @@ func (q *Queries) SearchInsideKeys(ctx context.Context, arg SearchInsideKeysPara
 	return items, nil
 }
 
+const searchInsideProjects = `-- name: SearchInsideProjects :many
+select p.id, p.account_id, p.name, coalesce(p.external_id, '') as external_id
+from projects p
+where trigrams(lower(p.name)) @> trigrams($1::text) and position($1::text in lower(p.name)) > 0
+order by p.id
+limit $2
+`
+
+type SearchInsideProjectsParams struct {
+	Inside   string
+	RowLimit int32
+}
+
+type SearchInsideProjectsRow struct {
+	ID         ident.UUID
+	AccountID  ident.UUID
+	Name       string
+	ExternalID string
+}
+
+func (q *Queries) SearchInsideProjects(ctx context.Context, arg SearchInsideProjectsParams) ([]SearchInsideProjectsRow, error) {
+	rows, err := q.db.Query(ctx, searchInsideProjects, arg.Inside, arg.RowLimit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SearchInsideProjectsRow
+	for rows.Next() {
+		var i SearchInsideProjectsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.AccountID,
+			&i.Name,
+			&i.ExternalID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const searchKeys = `-- name: SearchKeys :many
 select k.id, k.account_id, k.name, coalesce(k.external_id, '') as external_id
 from api_keys k
@@ -369,6 +456,52 @@ func (q *Queries) SearchModels(ctx context.Context, arg SearchModelsParams) ([]s
 			return nil, err
 		}
 		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const searchProjects = `-- name: SearchProjects :many
+select p.id, p.account_id, p.name, coalesce(p.external_id, '') as external_id
+from projects p
+where lower(p.name) like $1 or p.external_id like $2
+order by p.id
+limit $3
+`
+
+type SearchProjectsParams struct {
+	Part      string
+	ExactPart *string
+	RowLimit  int32
+}
+
+type SearchProjectsRow struct {
+	ID         ident.UUID
+	AccountID  ident.UUID
+	Name       string
+	ExternalID string
+}
+
+func (q *Queries) SearchProjects(ctx context.Context, arg SearchProjectsParams) ([]SearchProjectsRow, error) {
+	rows, err := q.db.Query(ctx, searchProjects, arg.Part, arg.ExactPart, arg.RowLimit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SearchProjectsRow
+	for rows.Next() {
+		var i SearchProjectsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.AccountID,
+			&i.Name,
+			&i.ExternalID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
