@@ -203,6 +203,8 @@ type KeyRecord struct {
 	Limits []limit.Limit `json:"limits,omitempty"`
 	// MaxConcurrent is how many requests of the account run at the same time at most; zero means unknown.
 	MaxConcurrent int64 `json:"max_concurrent_requests,omitempty"`
+	// KeyMaxConcurrent is how many requests of the key run at the same time at most; zero for a key without slots of its own, or unknown.
+	KeyMaxConcurrent int64 `json:"key_max_concurrent_requests,omitempty"`
 	// PriceMultiplier is the account's factor on list prices; ModelMultipliers replaces it for single models.
 	PriceMultiplier  price.Multiplier            `json:"price_multiplier,omitempty"`
 	ModelMultipliers map[string]price.Multiplier `json:"model_multipliers,omitempty"`

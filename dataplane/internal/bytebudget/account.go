@@ -2,7 +2,7 @@ package bytebudget
 
 import "sync"
 
-// PerAccount bounds how many things of one kind an account has at the same time. The zero value is ready, and it is
+// PerAccount bounds how many things of one kind an account, or one of its keys, has at the same time. The zero value is ready, and it is
 // safe for concurrent use.
 type PerAccount struct {
 	mu sync.Mutex

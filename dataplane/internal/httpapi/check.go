@@ -79,17 +79,17 @@ func (s *Server) readBody(x *exchange, r *http.Request, limit int64) (*upload.Bo
 	return body, nil
 }
 
-// AdmitLarge implements upload.Gate: a large body is read only if its account has units left, and no more of them at the
-// same time than the account has slots. It reserves nothing. If the control plane does not decide, the body is read: the
-// admission after it decides.
+// AdmitLarge implements upload.Gate: a large body is read only if its account, and every limit that applies to all its models, has
+// units left, and no more of them at the same time than the account, and the key, has slots. It reserves nothing. If the control plane
+// does not decide, the body is read: the admission after it decides.
 func (x *exchange) AdmitLarge() error {
 	s, key := x.server, x.key
-	most := key.MaxConcurrent
-	if most <= 0 {
-		most = math.MaxInt64
-	}
-	if !s.reading.Enter(key.AccountID, most) {
+	if !s.reading.Enter(key.AccountID, boundOf(key.MaxConcurrent)) {
 		return upload.ErrCrowded
+	}
+	if !s.reading.Enter(key.KeyID, boundOf(key.KeyMaxConcurrent)) {
+		s.reading.Leave(key.AccountID)
+		return upload.ErrKeyCrowded
 	}
 
 	reservation, err := s.Admission.Acquire(x.request.Context(), admission.Request{Key: key, Use: x})
@@ -101,14 +101,25 @@ func (x *exchange) AdmitLarge() error {
 	case errors.As(err, &refused) && refused.Reason != wire.BalanceSpent && refused.Reason != wire.LimitSpent:
 		return nil // what is reserved may be free when the body has come
 	case refused != nil, errors.Is(err, admission.ErrKey):
-		s.reading.Leave(key.AccountID)
+		x.LargeDone()
 		return err
 	}
 
 	return nil
 }
 
-func (x *exchange) LargeDone() { x.server.reading.Leave(x.key.AccountID) }
+func (x *exchange) LargeDone() {
+	x.server.reading.Leave(x.key.AccountID)
+	x.server.reading.Leave(x.key.KeyID)
+}
+
+// boundOf returns the bound that a number of slots is; zero is none.
+func boundOf(slots int64) int64 {
+	if slots <= 0 {
+		return math.MaxInt64
+	}
+	return slots
+}
 
 // findModel returns the model if it exists, is visible to the account and supports the endpoint's format. It sets the
 // model in the exchange.

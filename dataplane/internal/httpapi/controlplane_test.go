@@ -260,9 +260,14 @@ func (p *controlPlane) onlyVideo(t *testing.T) event.Video {
 
 // multiply changes a record as a change of the account's multipliers does.
 func (p *controlPlane) multiply(hash apikey.Hash, own price.Multiplier, models map[string]price.Multiplier) {
+	p.change(hash, func(r *wire.KeyRecord) { r.PriceMultiplier, r.ModelMultipliers = own, models })
+}
+
+// change changes a record.
+func (p *controlPlane) change(hash apikey.Hash, change func(r *wire.KeyRecord)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	record := p.records[hash]
-	record.PriceMultiplier, record.ModelMultipliers = own, models
+	change(&record)
 	p.records[hash] = record
 }

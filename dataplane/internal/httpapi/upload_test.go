@@ -11,11 +11,15 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/zstd"
 
+	"modelgateway/shared/lease/allocator"
+	"modelgateway/shared/limit"
 	"modelgateway/shared/platform/testkit/await"
+	"modelgateway/shared/wire"
 )
 
 const mib = 1 << 20
@@ -139,6 +143,49 @@ func TestAccountSendsNoMoreLargeBodiesThanItHasSlots(t *testing.T) {
 	}
 	stop()
 	g.startUpload(key, 2*mib)
+}
+
+// The slots of a key bound its uploads beside those of its account: another key goes on.
+func TestKeySendsNoMoreLargeBodiesThanItHasSlots(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	g.plane.open("acc_2", 1_000_000, 1_000_000, 3)
+	key, other := g.issue("key_2", "acc_2"), g.issue("key_3", "acc_2")
+	g.plane.change(g.hasher.Hash(key), func(r *wire.KeyRecord) { r.KeyMaxConcurrent = 1 })
+	stop := g.startUpload(key, 2*mib)
+	refusal := g.refusedUpload(key, 2*mib).apiError(t)
+	if refusal.Status != 429 || refusal.Code != "rate_limit_exceeded" || refusal.RetryAfter != "1" || !strings.Contains(refusal.Message, "This API key") {
+		t.Errorf("a second upload: got %+v", refusal)
+	}
+	g.startUpload(other, 2*mib)
+	g.startUpload(other, 2*mib)
+	stop()
+	g.startUpload(key, 2*mib) // the refused upload counts neither for the key nor for the account
+}
+
+// A window of a limit in which nothing is left refuses a large body before it is read, at whichever level the limit is.
+func TestLargeBodyBeyondASpentLimitIsNotRead(t *testing.T) {
+	t.Parallel()
+	for _, scope := range []limit.Scope{limit.Account, limit.Project, limit.Key} {
+		g := newGateway(t)
+		spent := limit.Limit{ID: 7, Name: "lim_7", Scope: scope, Window: limit.Window{Period: limit.Forever}}
+		span, err := (&limit.Windows{}).Current(&spent, time.Now().UnixMilli())
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.plane.change(g.hasher.Hash(g.key), func(r *wire.KeyRecord) { r.Limits = []limit.Limit{spent} })
+		g.plane.set(func(p *controlPlane) {
+			id := wire.PoolID(limit.Pool(spent.ID, span.Number))
+			p.allocator.Pools[id] = &allocator.Pool{ID: id, Kind: wire.Limit, Total: 5, Settled: 5, Generation: 1, Central: true}
+		})
+		refusal := g.refusedUpload(g.key, 2*mib)
+		if got := refusal.apiError(t); got.Status != http.StatusForbidden || got.Code != "spend_limit_exceeded" {
+			t.Errorf("%s: got %+v", scope, got)
+		}
+		if got := refusal.header.Get("X-Limit-Scope"); got != string(scope) {
+			t.Errorf("the refusal names the scope %q; want %s", got, scope)
+		}
+	}
 }
 
 func TestLargeBodyOfAnAccountWithoutMoneyIsNotRead(t *testing.T) {

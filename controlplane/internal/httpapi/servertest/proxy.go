@@ -93,7 +93,9 @@ func (p *Proxy) Report(k *adminclient.IssuedKey, at time.Time, sheet price.Sheet
 // settlement would put into quarantine.
 type pricedRoutes struct{ *moneystore.Settlement }
 
-func (pricedRoutes) WithoutLease(context.Context, []settle.Holder) ([]settle.Holder, error) { return nil, nil }
+func (pricedRoutes) WithoutLease(context.Context, []settle.Holder) ([]settle.Holder, error) {
+	return nil, nil
+}
 
 // Sheet returns the current price sheet of a model.
 func (b *Server) Sheet(model string) price.Sheet {

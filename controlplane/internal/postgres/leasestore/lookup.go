@@ -66,17 +66,18 @@ func toKeyRecord(row *sqlcgen.LoadKeysRow) *wire.KeyRecord {
 		return nil
 	}
 	return &wire.KeyRecord{
-		KeyID:         ident.Key.Format(*row.KeyID),
-		AccountID:     ident.Account.Format(*row.AccountID),
-		ProjectID:     projectName(row.ProjectID),
-		Active:        row.Active,
-		BalancePool:   wire.PoolID(*row.BalancePool),
-		SlotsPool:     wire.PoolID(*row.SlotsPool),
-		KeySlotsPool:  wire.PoolID(row.KeySlotsPool),
-		LimitPool:     wire.PoolID(row.LimitPool),
-		MaxConcurrent: row.MaxConcurrentRequests,
-		IncludeCost:   row.IncludeCost,
-		SecretUntilMS: row.SecretUntilMs,
+		KeyID:            ident.Key.Format(*row.KeyID),
+		AccountID:        ident.Account.Format(*row.AccountID),
+		ProjectID:        projectName(row.ProjectID),
+		Active:           row.Active,
+		BalancePool:      wire.PoolID(*row.BalancePool),
+		SlotsPool:        wire.PoolID(*row.SlotsPool),
+		KeySlotsPool:     wire.PoolID(row.KeySlotsPool),
+		LimitPool:        wire.PoolID(row.LimitPool),
+		MaxConcurrent:    row.MaxConcurrentRequests,
+		KeyMaxConcurrent: row.KeyMaxConcurrentRequests,
+		IncludeCost:      row.IncludeCost,
+		SecretUntilMS:    row.SecretUntilMs,
 	}
 }
 
@@ -188,15 +189,16 @@ func (l *Leases) KeyRecord(ctx context.Context, ofAccount *account.ID, ofKey *ke
 	}
 
 	record = &wire.KeyRecord{
-		AccountID:     ident.Account.Format(row.AccountID),
-		ProjectID:     projectName(row.ProjectID),
-		Active:        row.Active,
-		BalancePool:   wire.PoolID(row.BalancePool),
-		SlotsPool:     wire.PoolID(row.SlotsPool),
-		KeySlotsPool:  wire.PoolID(row.KeySlotsPool),
-		LimitPool:     wire.PoolID(row.LimitPool),
-		MaxConcurrent: row.MaxConcurrentRequests,
-		IncludeCost:   row.IncludeCost,
+		AccountID:        ident.Account.Format(row.AccountID),
+		ProjectID:        projectName(row.ProjectID),
+		Active:           row.Active,
+		BalancePool:      wire.PoolID(row.BalancePool),
+		SlotsPool:        wire.PoolID(row.SlotsPool),
+		KeySlotsPool:     wire.PoolID(row.KeySlotsPool),
+		LimitPool:        wire.PoolID(row.LimitPool),
+		MaxConcurrent:    row.MaxConcurrentRequests,
+		KeyMaxConcurrent: row.KeyMaxConcurrentRequests,
+		IncludeCost:      row.IncludeCost,
 	}
 	if row.KeyID != nil {
 		record.KeyID = ident.Key.Format(*row.KeyID)

@@ -520,6 +520,7 @@ select w.hash::bytea as lookup_hash, m.cluster_epoch, m.revision, k.id as key_id
     coalesce(k.revoked_at is null and a.status = 'active', false)::boolean as active,
     b.id as balance_pool, s.id as slots_pool, coalesce(case when l.unlimited then 0 else l.id end, 0)::bigint as limit_pool,
     coalesce((select c.id from pools c where c.key_id = k.id and c.kind = 3 and k.max_concurrent_requests is not null), 0)::bigint as key_slots_pool,
+    coalesce(k.max_concurrent_requests, 0)::bigint as key_max_concurrent_requests,
     coalesce(a.max_concurrent_requests, 0)::bigint as max_concurrent_requests,
     coalesce(a.price_multiplier, 0)::bigint as price_multiplier, coalesce(a.model_multipliers, '{}')::jsonb as model_multipliers,
     coalesce(a.include_cost, false)::boolean as include_cost,
@@ -544,27 +545,28 @@ left join pools l on l.key_id = k.id and l.kind = 2
 `
 
 type LoadKeysRow struct {
-	LookupHash            []byte
-	ClusterEpoch          int64
-	Revision              int64
-	KeyID                 *ident.UUID
-	AccountID             *ident.UUID
-	ProjectID             *ident.UUID
-	Active                bool
-	BalancePool           *int64
-	SlotsPool             *int64
-	LimitPool             int64
-	KeySlotsPool          int64
-	MaxConcurrentRequests int64
-	PriceMultiplier       int64
-	ModelMultipliers      []byte
-	IncludeCost           bool
-	ExpiresAt             *time.Time
-	Paused                bool
-	Models                []byte
-	Networks              []byte
-	Limits                []byte
-	SecretUntilMs         int64
+	LookupHash               []byte
+	ClusterEpoch             int64
+	Revision                 int64
+	KeyID                    *ident.UUID
+	AccountID                *ident.UUID
+	ProjectID                *ident.UUID
+	Active                   bool
+	BalancePool              *int64
+	SlotsPool                *int64
+	LimitPool                int64
+	KeySlotsPool             int64
+	KeyMaxConcurrentRequests int64
+	MaxConcurrentRequests    int64
+	PriceMultiplier          int64
+	ModelMultipliers         []byte
+	IncludeCost              bool
+	ExpiresAt                *time.Time
+	Paused                   bool
+	Models                   []byte
+	Networks                 []byte
+	Limits                   []byte
+	SecretUntilMs            int64
 }
 
 // One statement, so that revision and records are read in one snapshot.
@@ -589,6 +591,7 @@ func (q *Queries) LoadKeys(ctx context.Context, lookupHashes [][]byte) ([]LoadKe
 			&i.SlotsPool,
 			&i.LimitPool,
 			&i.KeySlotsPool,
+			&i.KeyMaxConcurrentRequests,
 			&i.MaxConcurrentRequests,
 			&i.PriceMultiplier,
 			&i.ModelMultipliers,
@@ -1157,6 +1160,7 @@ select a.id as account_id, k.id as key_id, k.project_id, (a.status = 'active' an
     (a.status = 'suspended')::boolean as suspended,
     b.id as balance_pool, s.id as slots_pool, coalesce(case when l.unlimited then 0 else l.id end, 0)::bigint as limit_pool,
     coalesce((select c.id from pools c where c.key_id = k.id and c.kind = 3 and k.max_concurrent_requests is not null), 0)::bigint as key_slots_pool,
+    coalesce(k.max_concurrent_requests, 0)::bigint as key_max_concurrent_requests,
     coalesce(a.max_concurrent_requests, 0)::bigint as max_concurrent_requests, coalesce(a.price_multiplier, 0)::bigint as price_multiplier,
     coalesce(a.model_multipliers, '{}')::jsonb as model_multipliers,
     coalesce(a.include_cost, false)::boolean as include_cost,
@@ -1182,24 +1186,25 @@ type ReadKeyRecordParams struct {
 }
 
 type ReadKeyRecordRow struct {
-	AccountID             ident.UUID
-	KeyID                 *ident.UUID
-	ProjectID             *ident.UUID
-	Active                bool
-	Suspended             bool
-	BalancePool           int64
-	SlotsPool             int64
-	LimitPool             int64
-	KeySlotsPool          int64
-	MaxConcurrentRequests int64
-	PriceMultiplier       int64
-	ModelMultipliers      []byte
-	IncludeCost           bool
-	ExpiresAt             *time.Time
-	Paused                bool
-	Models                []byte
-	Networks              []byte
-	Limits                []byte
+	AccountID                ident.UUID
+	KeyID                    *ident.UUID
+	ProjectID                *ident.UUID
+	Active                   bool
+	Suspended                bool
+	BalancePool              int64
+	SlotsPool                int64
+	LimitPool                int64
+	KeySlotsPool             int64
+	KeyMaxConcurrentRequests int64
+	MaxConcurrentRequests    int64
+	PriceMultiplier          int64
+	ModelMultipliers         []byte
+	IncludeCost              bool
+	ExpiresAt                *time.Time
+	Paused                   bool
+	Models                   []byte
+	Networks                 []byte
+	Limits                   []byte
 }
 
 // The record of one key as LoadKeys has it. Without a key, that of a key of the account that has no spend limit.
@@ -1216,6 +1221,7 @@ func (q *Queries) ReadKeyRecord(ctx context.Context, arg ReadKeyRecordParams) (R
 		&i.SlotsPool,
 		&i.LimitPool,
 		&i.KeySlotsPool,
+		&i.KeyMaxConcurrentRequests,
 		&i.MaxConcurrentRequests,
 		&i.PriceMultiplier,
 		&i.ModelMultipliers,

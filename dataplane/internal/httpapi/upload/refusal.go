@@ -16,6 +16,10 @@ import (
 var ErrCrowded = apierr.New(http.StatusTooManyRequests, apierr.RateLimitExceeded,
 	"This account sends too many large requests at the same time. Please try again when one of them has been received.")
 
+// ErrKeyCrowded is the same for a key with slots of its own.
+var ErrKeyCrowded = apierr.New(http.StatusTooManyRequests, apierr.RateLimitExceeded,
+	"This API key sends too many large requests at the same time. Please try again when one of them has been received.")
+
 // maxEncoding bounds the length of a content encoding that an error message repeats, in bytes.
 const maxEncoding = 128
 
