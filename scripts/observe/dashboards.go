@@ -222,8 +222,8 @@ func refusals() Dashboard {
 					graph(
 						"Reasons of the control plane",
 						"reqps",
-						"Requests per second that the control plane refused, by reason.",
-						rates("mgw_admission_refusals_total", "reason"),
+						"Requests per second that the control plane refused, by reason and by whose limit, slots or balance was short.",
+						Query{rate("mgw_admission_refusals_total", "reason, scope"), "{{reason}} of the {{scope}}"},
 					),
 					graph(
 						"Turns refused",

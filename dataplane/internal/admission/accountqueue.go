@@ -166,9 +166,6 @@ func (q *accountQueue) decision(ctx context.Context, w *holder.Waiter, needs []w
 		return w, nil
 	case w.Refused():
 		decision := w.Decision()
-		if decision.Reason != wire.WrongWindow {
-			q.a.metrics.refusals.WithLabelValues(string(decision.Reason)).Inc()
-		}
 		refused := &RefusedError{Decision: decision}
 		for _, n := range needs {
 			if n.Pool == decision.Pool {

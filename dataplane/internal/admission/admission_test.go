@@ -374,7 +374,7 @@ func TestRequestIsDecidedAgainWhenTheKeyRecordChanges(t *testing.T) {
 		if _, err := p.Acquire(t.Context(), limited); !errors.As(err, &refused) || refused.Reason != wire.LimitSpent {
 			t.Errorf("got %v; want a refusal by the new limit", err)
 		}
-		if n := testutil.ToFloat64(p.metrics.refusals.WithLabelValues("limit_spent")); n != 1 {
+		if n := testutil.ToFloat64(p.metrics.refusals.WithLabelValues("limit_spent", "key")); n != 1 {
 			t.Errorf("%v refusals because of the limit are counted; want one", n)
 		}
 		p.stop(t)

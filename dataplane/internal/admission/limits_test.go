@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"modelgateway/shared/event"
 	"modelgateway/shared/lease/allocator"
 	"modelgateway/shared/limit"
@@ -129,6 +131,11 @@ func TestRefusalNamesTheLimit(t *testing.T) {
 		cp.mu.Unlock()
 		if r := refusal("small"); r == nil || r.Limit == nil || r.Limit.Name != "lim_7" || !r.ResetsAt.Equal(end) {
 			t.Errorf("the limit of the account: got %+v", r)
+		}
+		for _, scope := range []string{"key", "account"} {
+			if n := testutil.ToFloat64(p.metrics.refusals.WithLabelValues("limit_spent", scope)); n != 1 {
+				t.Errorf("%v refusals by a limit of the %s are counted; want one", n, scope)
+			}
 		}
 		p.stop(t)
 		drained(t, cp)

@@ -38,5 +38,17 @@ type RefusedError struct {
 	OfKey bool
 }
 
+// Scope returns whose limit, slots or balance was short.
+func (e *RefusedError) Scope() limit.Scope {
+	switch {
+	case e.Limit != nil:
+		return e.Limit.Scope
+	case e.OfKey, e.Reason == wire.LimitSpent, e.Reason == wire.LimitReserved: // without a Limit, it is the spend limit of the key
+		return limit.Key
+	default:
+		return limit.Account
+	}
+}
+
 // Error returns the reason of the refusal.
 func (e *RefusedError) Error() string { return "admission: refused: " + string(e.Reason) }
