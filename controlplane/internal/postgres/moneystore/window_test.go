@@ -49,7 +49,8 @@ func now(t *testing.T, w limit.Window) int64 {
 	return span.Number
 }
 
-// 37 of 120 concurrent requests on 4 proxies fit in a limit, with each kind of window, and each is charged to its window once.
+// 37 of 120 concurrent requests on 4 proxies fit in a limit of an account, a project and a key, with each kind of window, and each is
+// charged to its window once.
 func TestExactlySoManyRequestsFitInAWindow(t *testing.T) {
 	t.Parallel()
 	for _, window := range []limit.Window{
@@ -60,71 +61,89 @@ func TestExactlySoManyRequestsFitInAWindow(t *testing.T) {
 		{Period: limit.Fixed, LengthSeconds: 31 * 24 * 3600, AnchorUnix: 5},
 		{Period: limit.FirstUse, LengthSeconds: 3600},
 	} {
-		t.Run(string(window.Period), func(t *testing.T) {
-			t.Parallel()
-			w := newLeaseWorld(t)
-			db := w.Replica()
-			store, service := leasestore.NewLeases(db), w.Service(db)
-			c := w.Customer(1_000_000, storetest.Unlimited, 500)
-			other, number := w.limit(c, 1_000_000, limit.Window{Period: limit.Forever}), w.limit(c, 37*10+9, window)
-			current := int64(1)
-			if window.Period != limit.FirstUse {
-				current = now(t, window)
-			}
+		for _, level := range []limit.Scope{limit.Account, limit.Project, limit.Key} {
+			t.Run(string(window.Period)+" of "+string(level), func(t *testing.T) {
+				t.Parallel()
+				admitInWindow(t, window, level)
+			})
+		}
+	}
+}
 
-			var all sync.WaitGroup
-			var mu sync.Mutex
-			granted, events := 0, map[wire.SessionID][]event.Usage{}
-			for p := range 4 {
-				s := w.Session(store, string(rune('a'+p)))
-				all.Go(func() {
-					h := holder.NewHolder(s, string(rune('a'+p)), c.AccountID())
-					var waiters []*holder.Waiter
-					for range 30 {
-						waiters = append(waiters, h.Reserve(append(c.Needs(10), windowNeed(other, 0, 10), windowNeed(number, current, 10))))
-					}
-					for request := h.NextRequest(); request != nil; request = h.NextRequest() {
-						for {
-							reply := storetest.Ask(service, request)
-							if reply.Status == wire.Done {
-								h.HandleResponse(&reply)
-								break
-							}
-						}
-					}
-					mu.Lock()
-					defer mu.Unlock()
-					for i, waiter := range waiters {
-						if !waiter.Granted() {
-							if d := waiter.Decision(); d.Reason.Pool() != wire.Limit || d.Pool != windowNeed(number, current, 0).Pool {
-								t.Errorf("refused with %+v", d)
-							}
-							continue
-						}
-						granted++
-						e := c.Event(s, int64(len(events[s])+1), 7)
-						e.Limits = []int64{limit.Pool(other, 0), limit.Pool(number, current)}
-						events[s] = append(events[s], e)
-						h.Release(waiters[i], 7)
-					}
-				})
-			}
-			all.Wait()
-			if granted != 37 {
-				t.Errorf("%d of 120 requests are granted; want 37", granted)
-			}
+func admitInWindow(t *testing.T, window limit.Window, level limit.Scope) {
+	t.Helper()
+	w := newLeaseWorld(t)
+	db := w.Replica()
+	store, service := leasestore.NewLeases(db), w.Service(db)
+	c := w.Customer(1_000_000, storetest.Unlimited, 500)
+	other, number := w.limit(c, 1_000_000, limit.Window{Period: limit.Forever}), w.limit(c, 37*10+9, window)
+	project := ""
+	switch level {
+	case limit.Project:
+		id := w.project(c)
+		project = ident.Project.Format(id)
+		w.Exec("update limits set project_id = $1 where number = $2", id, number)
+	case limit.Key:
+		w.Exec("update limits set key_id = $1 where number = $2", c.Key, number)
+	case limit.Account:
+	}
+	current := int64(1)
+	if window.Period != limit.FirstUse {
+		current = now(t, window)
+	}
 
-			service.Stop()
-			r := rand.New(rand.NewPCG(1, 2))
-			w.deliver(db, events, r)
-			for _, n := range []int64{other, number} {
-				if got := storetest.Scalar[int64](w, "select sum(settled)::bigint from pools where limit_number = $1", n); got != 37*7 {
-					t.Errorf("limit %d: %d is settled; want %d", n, got, 37*7)
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	granted, events := 0, map[wire.SessionID][]event.Usage{}
+	for p := range 4 {
+		s := w.Session(store, string(rune('a'+p)))
+		all.Go(func() {
+			h := holder.NewHolder(s, string(rune('a'+p)), c.AccountID())
+			var waiters []*holder.Waiter
+			for range 30 {
+				waiters = append(waiters, h.Reserve(append(c.Needs(10), windowNeed(other, 0, 10), windowNeed(number, current, 10))))
+			}
+			for request := h.NextRequest(); request != nil; request = h.NextRequest() {
+				for {
+					reply := storetest.Ask(service, request)
+					if reply.Status == wire.Done {
+						h.HandleResponse(&reply)
+						break
+					}
 				}
 			}
-			w.Check()
+			mu.Lock()
+			defer mu.Unlock()
+			for i, waiter := range waiters {
+				if !waiter.Granted() {
+					if d := waiter.Decision(); d.Reason.Pool() != wire.Limit || d.Pool != windowNeed(number, current, 0).Pool {
+						t.Errorf("refused with %+v", d)
+					}
+					continue
+				}
+				granted++
+				e := c.Event(s, int64(len(events[s])+1), 7)
+				e.ProjectID = project
+				e.Limits = []int64{limit.Pool(other, 0), limit.Pool(number, current)}
+				events[s] = append(events[s], e)
+				h.Release(waiters[i], 7)
+			}
 		})
 	}
+	all.Wait()
+	if granted != 37 {
+		t.Errorf("%d of 120 requests are granted; want 37", granted)
+	}
+
+	service.Stop()
+	r := rand.New(rand.NewPCG(1, 2))
+	w.deliver(db, events, r)
+	for _, n := range []int64{other, number} {
+		if got := storetest.Scalar[int64](w, "select sum(settled)::bigint from pools where limit_number = $1", n); got != 37*7 {
+			t.Errorf("limit %d: %d is settled; want %d", n, got, 37*7)
+		}
+	}
+	w.Check()
 }
 
 // 37 of 120 concurrent requests fit where the limits of the account and of two keys leave room for all: in the limit of their project.
