@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/big"
 	"net/http"
 	"time"
 
@@ -14,41 +15,42 @@ import (
 
 // use sends a request as a customer does and returns its id.
 func (c *Cabinet) use(ctx context.Context, secret string) (string, error) {
-	status, id, err := c.chat(ctx, secret)
+	status, header, err := c.chat(ctx, secret)
 	if err != nil {
 		return "", err
 	}
 	if status != http.StatusOK {
 		return "", fmt.Errorf("the gateway answered with the status %d", status)
 	}
+	id := header.Get("X-Request-Id")
 	c.printf("the customer uses the key: request %s", id)
 	return id, nil
 }
 
 // chat sends a chat request, as customers do with any client of that format.
-func (c *Cabinet) chat(ctx context.Context, secret string) (status int, id string, err error) {
+func (c *Cabinet) chat(ctx context.Context, secret string) (status int, header http.Header, err error) {
 	body, err := json.Marshal(map[string]any{
 		"model": c.Model, "max_tokens": 64, "messages": []map[string]string{{"role": "user", "content": "Say hello"}},
 	})
 	if err != nil {
-		return 0, "", err
+		return 0, nil, err
 	}
 
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.Gateway+"/v1/chat/completions", bytes.NewReader(body))
 	if err != nil {
-		return 0, "", fmt.Errorf("request: %w", err)
+		return 0, nil, fmt.Errorf("request: %w", err)
 	}
 
 	request.Header.Set("Authorization", "Bearer "+secret)
 	request.Header.Set("Content-Type", "application/json")
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return 0, "", fmt.Errorf("request: %w", err)
+		return 0, nil, fmt.Errorf("request: %w", err)
 	}
 	defer func() { _ = answer.Body.Close() }()
 	_, err = io.Copy(io.Discard, answer.Body)
 
-	return answer.StatusCode, answer.Header.Get("X-Request-Id"), err
+	return answer.StatusCode, answer.Header, err
 }
 
 // receipt waits until the request is settled and prints the lines of its receipt and its cost. A request is settled
@@ -83,7 +85,7 @@ func (c *Cabinet) receipt(ctx context.Context, request string) (cost string, err
 
 // statement prints what the customer gets at the end of a month, here for the days since they signed up: payments,
 // usage and the closing balance. With `Accept: text/csv` the same call returns a file for their bookkeeping.
-func (c *Cabinet) statement(ctx context.Context, account *adminclient.Account, cost string) error {
+func (c *Cabinet) statement(ctx context.Context, account *adminclient.Account, costs []string) error {
 	from, to := account.CreatedAt.UTC().Format(time.DateOnly), time.Now().UTC().AddDate(0, 0, 1).Format(time.DateOnly)
 	answer, err := c.API.GetStatement(
 		ctx,
@@ -110,8 +112,16 @@ func (c *Cabinet) statement(ctx context.Context, account *adminclient.Account, c
 	}
 
 	c.printf("statement: %s %s are left", statement.ClosingBalance, statement.Currency)
-	if statement.Usage != cost {
-		return fmt.Errorf("the usage is %s on the statement and %s on the receipt", statement.Usage, cost)
+	sum := new(big.Rat) // never a float: an amount has up to nine places
+	for _, cost := range costs {
+		of, ok := new(big.Rat).SetString(cost)
+		if !ok {
+			return fmt.Errorf("the cost %q is no number", cost)
+		}
+		sum.Add(sum, of)
+	}
+	if usage, ok := new(big.Rat).SetString(statement.Usage); !ok || usage.Cmp(sum) != 0 {
+		return fmt.Errorf("the usage is %s on the statement, the receipts have %v", statement.Usage, costs)
 	}
 
 	return c.checkBalance(ctx, account.ID, statement.ClosingBalance)

@@ -1,6 +1,7 @@
 // Package cabinet is an example of the backend of a cabinet, the operator's web site for customers. A customer signs up,
-// pays, gets an API key, uses it, is warned of a low balance, revokes the key and reads the statement. The package uses
-// the client of the admin API and nothing else of this repository, so that it can be copied.
+// pays, gets an API key, uses it, is warned of a low balance, has a project and limits, reaches one and extends it, rotates and
+// revokes the key, and reads usage by project and the statement. The package uses the client of the admin API and nothing else of this
+// repository, so that it can be copied.
 //
 // A cabinet must get these points right:
 //   - Every POST has an Idempotency-Key made from the cabinet's own ids. A job that runs again after a crash then
@@ -8,6 +9,7 @@
 //   - A payment is booked under the payment provider's reference, once, however often it is reported.
 //   - The secret of a key is shown and never stored: the control plane can show it again (showKey).
 //   - A revocation is reported as done only when it is effective on every proxy (revoke).
+//   - A limit has changed when all proxies have applied it (applied). Headers of a refusal say which limit is short, and until when (reach).
 //   - An event is accepted only if its signature is valid and recent, and it is handled once (Receiver).
 package cabinet
 
@@ -29,7 +31,9 @@ type Cabinet struct {
 	Gateway string
 	// Model is the model that the example's customer calls.
 	Model string
-	// Warnings is the queue of low balance events, filled by Receive. It must have a buffer.
+	// TimeZone is that of the customers' days, weeks and months.
+	TimeZone string
+	// Warnings is the queue of events of low balances and spent limits, filled by Receive. It must have a buffer.
 	Warnings chan *adminclient.Event
 	// Out gets one line for each step.
 	Out io.Writer
@@ -41,7 +45,7 @@ type Customer struct {
 	ID, Name string
 	// Payment is the payment provider's reference, and Amount the amount paid.
 	Payment, Amount string
-	// Limit is the spend limit of the customer's key.
+	// Limit is the spend limit of the customer's key, and the amount of the limits of key and project.
 	Limit string
 }
 
@@ -72,13 +76,17 @@ func (c *Cabinet) Run(ctx context.Context, customer Customer) error {
 	if err := c.warn(ctx, account.ID, customer); err != nil {
 		return fmt.Errorf("warn of a low balance: %w", err)
 	}
+	costs := []string{cost}
+	if costs, err = c.limit(ctx, account.ID, key, customer, costs); err != nil {
+		return fmt.Errorf("projects and limits: %w", err)
+	}
 	if err := c.showKey(ctx, key); err != nil {
 		return fmt.Errorf("show the key: %w", err)
 	}
 	if err := c.revoke(ctx, key); err != nil {
 		return fmt.Errorf("revoke the key: %w", err)
 	}
-	if err := c.statement(ctx, account, cost); err != nil {
+	if err := c.statement(ctx, account, costs); err != nil {
 		return fmt.Errorf("statement: %w", err)
 	}
 

@@ -15,7 +15,7 @@ import (
 // Listen serves the cabinet's Receiver on the loopback interface and registers it as a webhook of the gateway, until
 // stop is called. A real cabinet has a public address with TLS, registers it once and keeps the secret:
 //
-//	gwctl webhooks create --url https://cabinet.example.com/hooks --event-types account.low_balance
+//	gwctl webhooks create --url https://cabinet.example.com/hooks --event-types account.low_balance,limit.share_spent
 func (c *Cabinet) Listen(ctx context.Context) (stop func() error, err error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
@@ -24,7 +24,7 @@ func (c *Cabinet) Listen(ctx context.Context) (stop func() error, err error) {
 	}
 
 	answer, err := c.API.CreateWebhook(ctx, nil, adminclient.WebhookCreate{
-		URL: "http://" + listener.Addr().String() + "/", EventTypes: []adminclient.EventType{adminclient.EventTypeAccountLowBalance},
+		URL: "http://" + listener.Addr().String() + "/", EventTypes: eventTypes,
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("create webhook: %w", err), listener.Close())

@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"modelgateway/controlplane/adminclient"
 )
+
+// eventTypes are the types of events that the cabinet handles.
+var eventTypes = []adminclient.EventType{adminclient.EventTypeAccountLowBalance, adminclient.EventTypeLimitShareSpent}
 
 // warn sets the balance below which the customer is warned and waits for the event. The threshold is the amount that
 // they have paid, so that the event is sent at once.
@@ -18,14 +22,27 @@ func (c *Cabinet) warn(ctx context.Context, account string, customer Customer) e
 	}
 
 	c.printf("the customer wants a warning below %s", customer.Amount)
+	return c.awaitEvent(ctx, adminclient.EventTypeAccountLowBalance, func(d *adminclient.EventData) (bool, error) {
+		if *d.AccountID != account { // the event may be about another customer
+			return false, nil
+		}
+		return true, c.notify(d)
+	})
+}
+
+// awaitEvent waits until handle says that it has handled an event of a type.
+func (c *Cabinet) awaitEvent(ctx context.Context, wanted adminclient.EventType, handle func(*adminclient.EventData) (bool, error)) error {
 	for {
 		select {
 		case event := <-c.Warnings:
-			if *event.Data.AccountID == account { // the event may be about another customer
-				return c.notify(&event.Data)
+			if adminclient.EventType(event.Type) != wanted {
+				continue
+			}
+			if handled, err := handle(&event.Data); handled || err != nil {
+				return err
 			}
 		case <-ctx.Done():
-			return fmt.Errorf("no event arrived: %w", ctx.Err())
+			return fmt.Errorf("no event %s arrived: %w", wanted, ctx.Err())
 		}
 	}
 }
@@ -46,7 +63,7 @@ func (c *Cabinet) notify(low *adminclient.EventData) error {
 // Receive handles events: it is the Handle function of a Receiver. It must return quickly, because the gateway waits
 // for the response; longer work goes into a queue.
 func (c *Cabinet) Receive(_ context.Context, e *adminclient.Event) error {
-	if adminclient.EventType(e.Type) != adminclient.EventTypeAccountLowBalance {
+	if !slices.Contains(eventTypes, adminclient.EventType(e.Type)) {
 		return nil // this cabinet handles no other type
 	}
 	select {

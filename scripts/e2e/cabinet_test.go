@@ -24,7 +24,7 @@ func TestExampleCabinet(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	c := cabinet.Cabinet{API: api, Gateway: r.Proxies[0], Model: "demo-chat", Warnings: make(chan *adminclient.Event, 16), Out: &out}
+	c := cabinet.Cabinet{API: api, Gateway: r.Proxies[0], Model: "demo-chat", TimeZone: "Europe/Berlin", Warnings: make(chan *adminclient.Event, 16), Out: &out}
 	stop, err := c.Listen(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +41,10 @@ func TestExampleCabinet(t *testing.T) {
 	}
 	for _, want := range []string{
 		"signs up", "is booked: 25.00", "the second notice of the same payment changes nothing", "are left of 25.00: at this rate it lasts ",
-		"can be shown again", "the key is revoked", "statement: payment " + who.Payment, "statement: 1 requests to demo-chat on ", "statement: 24.9",
+		"can be shown again", "the key is revoked", "statement: payment " + who.Payment, "the limit of the account is 25.00 a month", "the limit of the project is 5.00 a week", "the limit of the key is 5.00 a day",
+		"the page says: the limit lim_", " of the project is reached until ", "an event warns that 100 % of the limit are spent",
+		"the limit of the project is raised to 5.00 for an hour", "the limit of the project is reset", "usage: 2 requests", "usage: 1 requests",
+		"has a new secret", "statement: 3 requests to demo-chat on ", "statement: 24.9",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the output has no %q:\n%s", want, &out)

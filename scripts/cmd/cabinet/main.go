@@ -60,6 +60,7 @@ func run(ctx context.Context, stack string) error {
 		API:      api,
 		Gateway:  state.BaseURL,
 		Model:    model,
+		TimeZone: "Europe/Berlin",
 		Warnings: make(chan *adminclient.Event, 16),
 		Out:      os.Stdout,
 	}
