@@ -118,7 +118,8 @@ func statementCSV(s *statement.Statement, by usage.Group, currency string) ([]by
 	)
 
 	balance := func(line string, on time.Time, amount money.Nano) {
-		w.Row(line, spreadsheet.Raw(on.Format(time.DateOnly)), "", "", "", "", "", "", "", "", "", spreadsheet.Raw(amount.String()), currency)
+		day, sum := spreadsheet.Raw(on.Format(time.DateOnly)), spreadsheet.Raw(amount.String())
+		w.Row(line, day, "", "", "", "", "", "", "", "", "", sum, currency)
 	}
 	balance("opening_balance", s.Period.From, s.Opening)
 

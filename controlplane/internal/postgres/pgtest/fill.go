@@ -51,9 +51,10 @@ func FillUsage(t testing.TB, pool *pgxpool.Pool, rows int64) {
 				'00000000-0000-0000-0000-000000000000'::uuid as project_id, model, '', count(*), 0, 0,
 				sum((usage ->> 'input')::bigint), 0, 0, 0,
 				0, 0, 0, 0, 0, 0, 0, 0, sum(cost)
-			from usage_records group by 1, 2, 3, 4, 5, 6, 7 order by used_on`, nil},
+			from usage_records group by 1, 2, 3, 4, 5, 6 order by used_on`, nil},
 		{`insert into usage_daily_models
-			select used_on, model, '', 0, sum(requests), 0, 0, sum(input), sum(cached_input), 0, sum(output), 0, 0, 0, 0, 0, 0, 0, 0, sum(cost)
+			select used_on, model, '', 0, sum(requests), 0, 0, sum(input), sum(cached_input), 0, sum(output),
+				0, 0, 0, 0, 0, 0, 0, 0, sum(cost)
 			from usage_daily group by 1, 2`, nil},
 		{`insert into usage_weekly
 			select used_on - (extract(isodow from used_on)::integer - 1), account_id, key_id, project_id, model, '',
