@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	_ "time/tzdata" // images have no zone files
 
 	"modelgateway/controlplane/internal/validation"
 	"modelgateway/shared/ident"

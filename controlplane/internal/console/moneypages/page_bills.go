@@ -2,6 +2,7 @@ package moneypages
 
 import (
 	"fmt"
+	"net/http"
 	"strconv"
 
 	"modelgateway/controlplane/adminclient"
@@ -200,16 +201,16 @@ func importBill(r *kit.Request) (*kit.Form, error) {
 				Label:    "File",
 				Kind:     "file",
 				Required: true,
-				Hint: "CSV or JSON, or packed with gzip: costs or usage of OpenAI, the cost report of Anthropic, AWS CUR, FOCUS, or a table with a column day. " +
-					"Up to 16 MiB here, and 64 MiB with gwctl.",
+				Hint: "CSV or JSON, or packed with gzip: costs or usage of OpenAI, the cost report of Anthropic, AWS CUR, FOCUS, or a table " +
+					"with a column day. Up to 16 MiB here, and 64 MiB with gwctl.",
 			},
 			provider,
 			{
 				Name:  "credential",
 				Label: "Credential",
 				Mono:  true,
-				Hint: "The credential that all lines are about, or pairs such as proj_a=main,proj_b=batch. Empty: the bill has the gateway's " +
-					"names, or is about all.",
+				Hint: "The credential that all lines are about, or pairs such as proj_a=main,proj_b=batch. Empty: the bill has the " +
+					"gateway's names, or is about all.",
 			},
 			{Name: "time_zone", Label: "Time zone of its days", Mono: true, Value: "UTC", Required: true},
 			{Name: "name", Label: "Name", Hint: "For people, such as November 2026."},
@@ -234,7 +235,7 @@ func sendBill(r *kit.Request, in *kit.Input) (*kit.Page, error) {
 		return nil, err
 	}
 	text := "The bill was imported and compared."
-	if answer.StatusCode == 200 {
+	if answer.StatusCode == http.StatusOK {
 		text = "This file was imported before. This is its bill."
 	}
 	return kit.Go(kit.Path("bills", answer.Value.ID), kit.Done(text))
