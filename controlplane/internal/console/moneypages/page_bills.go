@@ -201,8 +201,8 @@ func importBill(r *kit.Request) (*kit.Form, error) {
 				Label:    "File",
 				Kind:     "file",
 				Required: true,
-				Hint: "CSV or JSON, or packed with gzip: costs or usage of OpenAI, the cost report of Anthropic, AWS CUR, FOCUS, or a table " +
-					"with a column day. Up to 16 MiB here, and 64 MiB with gwctl.",
+				Hint: "CSV or JSON, or packed with gzip: costs or usage of OpenAI, the cost report of Anthropic, AWS CUR, FOCUS, or a " +
+					"table with a column day. Up to 16 MiB here, and 64 MiB with gwctl.",
 			},
 			provider,
 			{
