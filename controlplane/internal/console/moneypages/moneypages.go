@@ -1,4 +1,5 @@
-// Package moneypages has the pages of the console about the check of the books, the bills of providers and what could not be settled.
+// Package moneypages has the pages of the console about the margin, the check of the books, the bills of providers and what could
+// not be settled.
 package moneypages
 
 import (
@@ -17,12 +18,15 @@ func Section() kit.Section {
 		Name:      "Money",
 		Templates: templates,
 		Items: []kit.Item{
+			{Link: kit.Link{Text: "Margin", URL: "/console/margin"}, Scope: kit.Operator},
 			{Link: kit.Link{Text: "Money check", URL: "/console/money"}, Scope: kit.Observe},
 			{Link: kit.Link{Text: "Provider bills", URL: "/console/bills"}, Scope: kit.Observe},
 			{Link: kit.Link{Text: "Quarantine", URL: "/console/quarantine"}, Scope: kit.Observe},
 		},
 		Routes: slices.Concat(
 			[]kit.Route{
+				{Pattern: "GET /console/margin", Scope: kit.Operator, Handle: showMargin},
+				{Pattern: "GET /console/margin/export", Scope: kit.Operator, Handle: exportMargin},
 				{Pattern: "GET /console/money", Scope: kit.Observe, Handle: showChecks},
 				{Pattern: "GET /console/money/checks/{id}", Scope: kit.Observe, Handle: showRun},
 				{Pattern: "GET /console/money/export", Scope: kit.Read, Handle: exportLedger},

@@ -1,6 +1,7 @@
 package nowpages
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -225,6 +226,9 @@ type requestView struct {
 	Steps []step
 	// Returned is what was held and not charged; empty if more was charged than held.
 	Returned string
+	// Margin is what the operator has earned with the request; empty if the cost of a call is unknown. Spent is the cost of the calls that
+	// did not serve it; empty for none.
+	Margin, Spent string
 	// Due is what a correction of the whole request would book.
 	Due string
 }
@@ -273,6 +277,7 @@ func showRequest(r *kit.Request) (*kit.Page, error) {
 			class = *a.Class
 		}
 	}
+	data.addMargin()
 	data.Why = view.WhyEnded(string(u.Status), class, u.FirstByteMS != nil, u.Receipt.Rule)
 
 	return &kit.Page{
@@ -282,6 +287,24 @@ func showRequest(r *kit.Request) (*kit.Page, error) {
 		Command:  "gwctl usage explain " + u.RequestID,
 		Crumbs:   []kit.Link{{Text: "Requests", URL: "/console/requests"}},
 	}, nil
+}
+
+// addMargin compares the charge with the costs of all calls.
+func (v *requestView) addMargin() {
+	if v.ProviderCost == nil {
+		return
+	}
+	v.Margin = view.Sub(v.Cost, *v.ProviderCost)
+	for _, a := range v.Attempts {
+		switch {
+		case a.Usage == nil:
+		case a.ProviderCost == nil:
+			v.Margin, v.Spent = "", ""
+			return
+		default:
+			v.Margin, v.Spent = view.Sub(v.Margin, *a.ProviderCost), view.Add(cmp.Or(v.Spent, "0"), *a.ProviderCost)
+		}
+	}
 }
 
 type refusedView struct {

@@ -1,0 +1,75 @@
+package console_test
+
+import (
+	"html"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/shared/ident"
+)
+
+// From the report of yesterday a person comes to the worst route, to its requests, and to what the calls of one of them cost.
+func TestPersonFindsWhereMoneyWasLost(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	a, k := w.account("Example")
+	day := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -1)
+	account, err := ident.Account.Parse(a.ID)
+	check(t, err)
+	key, err := ident.Key.Parse(k.ID)
+	check(t, err)
+	_, err = w.pool.Exec(t.Context(), `
+		insert into usage_records (request_id, session_id, seq, account_id, key_id, model, format, provider, route, credential, status, started_at,
+			finished_at, usage, rule, price_version, cost, reservation, provider_cost, provider_price_version, attempts)
+		select (left(uuid_floor(at)::text, 14) || '7' || lpad(to_hex(g), 3, '0') || '-8000-' || lpad(to_hex(g), 12, '0'))::uuid, 1, g, $1, $2,
+			'example-small', 'chat', 'prv_1', case g when 1 then 'rte_bad' else 'rte_good' end, 'main', 'failed', at, at, '{}', 'none', 1,
+			0, 0, case g when 1 then 3000000000 else 1000000 end, 7,
+			case g when 1 then '[{"route": "rte_other", "provider": "prv_2", "credential_name": "spare", "class": "truncated", "usage": {"input": 3}, "estimated": true, "provider_cost": 500000000, "provider_price_version": 8}, {"route": "rte_bad", "credential_name": "main"}]'::jsonb end
+		from generate_series(1, 3) g, lateral (select $3::timestamptz + g * interval '10 minutes' as at) as moments`, account, key, day)
+	check(t, err)
+
+	b := w.signedIn(bootstrapToken)
+	link := func(page, pattern string) string {
+		t.Helper()
+		found := regexp.MustCompile(pattern).FindStringSubmatch(page)
+		if found == nil {
+			t.Fatalf("no %s in %s", pattern, page)
+		}
+		return html.UnescapeString(found[1])
+	}
+	open := func(path string) string {
+		t.Helper()
+		answer, page := b.get(path)
+		if answer.StatusCode != http.StatusOK {
+			t.Fatalf("%s: got %d %s", path, answer.StatusCode, page)
+		}
+		return page
+	}
+	page := open(link(open("/console/margin"), `href="([^"]*)">Yesterday, by route`))
+	if bad, good := strings.Index(page, "rte_bad"), strings.Index(page, "rte_good"); bad < 0 || good < bad || !strings.Contains(page, "gwctl margin get --by route") {
+		t.Errorf("the worst route is not the first: %s", page)
+	}
+	page = open(link(page, `<td data-label="Show"><a href="([^"]*route=rte_bad[^"]*)">show`))
+	page = open(link(page, `href="(/console/requests/req_[0-9a-f]+)"`))
+	for _, want := range []string{"3.00", "by version 7", "0.50", "spare", "-3.50", "estimated"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page of the request has no %q: %s", want, page)
+		}
+	}
+	if page := open("/console/margin?by=account"); !strings.Contains(page, "Example") {
+		t.Errorf("by account: %s; want the name", page)
+	}
+	if answer, file := b.get("/console/margin/export?by=credential"); answer.StatusCode != http.StatusOK || !strings.Contains(file, "credential,spare,prv_2") {
+		t.Errorf("the export: got %d %s", answer.StatusCode, file)
+	}
+
+	_, token := w.token(adminclient.ScopeCabinet)
+	portal := w.signedIn(token)
+	if answer, page := portal.get("/console/margin"); answer.StatusCode != http.StatusForbidden || strings.Contains(page, "/console/margin") {
+		t.Errorf("without the scope operator: got %d %s", answer.StatusCode, page)
+	}
+}
