@@ -3462,19 +3462,47 @@ type PricePreview struct {
 	Currency string `json:"currency"`
 
 	// From The begin of the period.
-	From  time.Time `json:"from"`
-	Model string    `json:"model"`
+	From time.Time `json:"from"`
+
+	// Margin `charged` less `unknown_charged` and `provider_cost`; negative for a loss.
+	//
+	// Examples: 12.34
+	Margin Money  `json:"margin"`
+	Model  string `json:"model"`
 
 	// Previewed A decimal in the account's currency.
 	//
 	// Examples: 12.34
 	Previewed Money `json:"previewed"`
 
+	// PreviewedMargin `previewed` less `unknown_previewed` and `provider_cost`: the margin if the price had applied.
+	//
+	// Examples: 12.34
+	PreviewedMargin Money `json:"previewed_margin"`
+
+	// ProviderCost What the calls of these requests cost the operator whose cost is known, with the calls that served nobody. The price changes nothing of it.
+	//
+	// Examples: 12.34
+	ProviderCost Money `json:"provider_cost"`
+
 	// Requests The requests that the sums contain.
 	Requests int64 `json:"requests"`
 
 	// To The end of the period.
 	To time.Time `json:"to"`
+
+	// UnknownCalls The calls whose cost is unknown, because their route had no `provider_price` for them.
+	UnknownCalls int64 `json:"unknown_calls"`
+
+	// UnknownCharged The part of `charged` for requests that such a call served.
+	//
+	// Examples: 12.34
+	UnknownCharged Money `json:"unknown_charged"`
+
+	// UnknownPreviewed The part of `previewed` for the same requests.
+	//
+	// Examples: 12.34
+	UnknownPreviewed Money `json:"unknown_previewed"`
 
 	// UnpricedCharged A decimal in the account's currency.
 	//
@@ -3499,11 +3527,27 @@ type PricePreviewAccount struct {
 	// Examples: 12.34
 	Charged Money `json:"charged"`
 
+	// Margin A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Margin Money `json:"margin"`
+
 	// Previewed A decimal in the account's currency.
 	//
 	// Examples: 12.34
 	Previewed Money `json:"previewed"`
-	Requests  int64 `json:"requests"`
+
+	// PreviewedMargin A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	PreviewedMargin Money `json:"previewed_margin"`
+
+	// ProviderCost A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	ProviderCost Money `json:"provider_cost"`
+	Requests     int64 `json:"requests"`
+	UnknownCalls int64 `json:"unknown_calls"`
 }
 
 // PricePreviewCreate defines model for PricePreviewCreate.
@@ -6991,9 +7035,9 @@ func (c *Client) CancelPrice(ctx context.Context, modelID string, priceID string
 // PreviewPrices: Compute what a price would have charged for past requests
 //
 // It changes nothing. Each settled request of the model that began in the period is charged again, exactly and with the price
-// multiplier that applied to it. It reads every such request, so a long period takes long; it ends when the client closes the
-// connection. A period with more than 5 million requests is refused with 422. Each control plane computes two previews at a
-// time and refuses others with 429.
+// multiplier that applied to it, and compared with what its calls cost the operator. It reads every such request, so a long period
+// takes long; it ends when the client closes the connection. A period with more than 5 million requests is refused with 422. Each
+// control plane computes two previews at a time and refuses others with 429.
 //
 // POST /admin/v1/models/{model_id}/prices:preview
 func (c *Client) PreviewPrices(ctx context.Context, modelID string, body PricePreviewCreate, options ...CallOption) (*Response[PricePreview], error) {

@@ -54,17 +54,52 @@ type Preview struct {
 type PreviewSum struct {
 	Requests           int64
 	Charged, Previewed money.Nano
+	// ProviderCost is what the calls of the requests cost the operator whose cost is known, with those that served nobody. No sheet of
+	// a model changes it.
+	ProviderCost money.Nano
+	// UnknownCalls counts the calls whose cost is unknown. The other two are the parts of Charged and Previewed that are of requests
+	// whose last call is one of them: to count them as a margin would take an unknown cost for none.
+	UnknownCalls                     int64
+	UnknownCharged, UnknownPreviewed money.Nano
 }
 
 // Change returns how much more the sheet charges.
 func (s *PreviewSum) Change() money.Nano { return s.Previewed - s.Charged }
 
-func (s *PreviewSum) add(charged, previewed money.Nano) (err error) {
+// Margin returns what the operator has earned with the calls whose cost is known; it is negative for a loss.
+func (s *PreviewSum) Margin() money.Nano { return s.Charged - s.UnknownCharged - s.ProviderCost }
+
+// PreviewedMargin returns what Margin would have been by the sheet.
+func (s *PreviewSum) PreviewedMargin() money.Nano {
+	return s.Previewed - s.UnknownPreviewed - s.ProviderCost
+}
+
+// add adds a record that the sheet charges with previewed.
+func (s *PreviewSum) add(r *Record, previewed money.Nano) error {
 	s.Requests++
-	if s.Charged, err = money.Add(s.Charged, charged); err != nil {
-		return err
+	err := errors.Join(addTo(&s.Charged, r.Cost), addTo(&s.Previewed, previewed))
+	if r.ProviderCost != nil {
+		err = errors.Join(err, addTo(&s.ProviderCost, *r.ProviderCost))
+	} else {
+		s.UnknownCalls++
+		err = errors.Join(err, addTo(&s.UnknownCharged, r.Cost), addTo(&s.UnknownPreviewed, previewed))
 	}
-	s.Previewed, err = money.Add(s.Previewed, previewed)
+
+	for i := range r.Attempts {
+		switch a := &r.Attempts[i]; {
+		case !a.Spent():
+		case a.ProviderCost == nil:
+			s.UnknownCalls++
+		default:
+			err = errors.Join(err, addTo(&s.ProviderCost, *a.ProviderCost))
+		}
+	}
+
+	return err
+}
+
+func addTo(sum *money.Nano, amount money.Nano) (err error) {
+	*sum, err = money.Add(*sum, amount)
 	return err
 }
 
@@ -138,8 +173,7 @@ func (p *Preview) take(r *Record, sheet *price.Sheet, accounts map[account.ID]*P
 	cost, err := price.Cost(&r.Usage, sheet.WithMultiplier(r.PriceMultiplier))
 	if errors.Is(err, price.ErrUnpriced) {
 		p.Unpriced++
-		p.UnpricedCharged, err = money.Add(p.UnpricedCharged, r.Cost)
-		return err
+		return addTo(&p.UnpricedCharged, r.Cost)
 	}
 	if err != nil {
 		return err
@@ -149,5 +183,5 @@ func (p *Preview) take(r *Record, sheet *price.Sheet, accounts map[account.ID]*P
 		of = &PreviewSum{}
 		accounts[r.AccountID] = of
 	}
-	return errors.Join(of.add(r.Cost, cost), p.add(r.Cost, cost))
+	return errors.Join(of.add(r, cost), p.add(r, cost))
 }

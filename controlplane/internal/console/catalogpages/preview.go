@@ -118,6 +118,7 @@ func previewText(r *kit.Request, p *adminclient.PricePreview, days int) ([]strin
 			signed(p.Change),
 		),
 	}
+	texts = append(texts, marginText(p)...)
 	if p.UnpricedRequests > 0 {
 		texts = append(texts, fmt.Sprintf("Not counted: %s, charged %s %s. The price has no line for something that was used.",
 			number(p.UnpricedRequests, "request"), p.UnpricedCharged, p.Currency))
@@ -144,6 +145,22 @@ func previewText(r *kit.Request, p *adminclient.PricePreview, days int) ([]strin
 
 	return texts, nil
 }
+
+// marginText tells what the operator has earned with the requests, and what it would have been by the price.
+func marginText(p *adminclient.PricePreview) (texts []string) {
+	if p.ProviderCost != noMoney || p.UnknownCalls == 0 {
+		texts = append(texts, fmt.Sprintf("Providers charge %s %s for them: the margin was %s %s. By this price it would have been %s %s.",
+			p.ProviderCost, p.Currency, p.Margin, p.Currency, p.PreviewedMargin, p.Currency))
+	}
+	if p.UnknownCalls > 0 {
+		texts = append(texts, fmt.Sprintf("What providers charge for %s is not known, so the margin leaves out %s %s of the charges.",
+			number(p.UnknownCalls, "call"), p.UnknownCharged, p.Currency))
+	}
+	return texts
+}
+
+// noMoney is the amount zero.
+const noMoney = "0.00"
 
 // number returns a number of things in words.
 func number(n int64, thing string) string {

@@ -3,6 +3,7 @@ package catalogapi_test
 import (
 	"context"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"modelgateway/controlplane/internal/httpapi/servertest"
 	"modelgateway/controlplane/internal/postgres/usagestore"
 	"modelgateway/controlplane/internal/usage"
+	"modelgateway/shared/event"
 	"modelgateway/shared/money"
 	"modelgateway/shared/platform/testkit/await"
 	"modelgateway/shared/price"
@@ -85,6 +87,50 @@ func TestPricePreviewEqualsReceiptsMadeAnew(t *testing.T) {
 		}
 	}
 	b.CheckLedger()
+}
+
+// What the provider charges is no part of the price: the same cost is compared with both charges.
+func TestPricePreviewTellsTheMargin(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	const route = "routes: [{provider: sim, upstream_model: sim-chat, "
+	b.Apply(strings.Replace(servertest.DemoCatalog, route, route+`id: r1, provider_price: {input: "1.10", output: "2.00"}, `, 1))
+	k, proxy := b.Key(b.Account(1).ID, ""), b.Proxy("p1")
+	var since time.Time
+	servertest.Check(t, b.DB.Pool().QueryRow(t.Context(), "select max(effective_from) from provider_prices").Scan(&since))
+	at := since.Add(time.Millisecond) // the id of a request has milliseconds
+	spent := event.Attempt{Route: "r1", Provider: "sim", Class: "no_stream", Usage: price.Usage{Input: 100_000}}
+	proxy.Route = "r1"
+	proxy.Report(k, at, b.Sheet("demo-chat"), price.Usage{Input: 1_000_000}, spent, event.Attempt{Route: "r1"})
+	proxy.Route = "unknown"
+	proxy.Report(k, at, b.Sheet("demo-chat"), price.Usage{Input: 500_000})
+
+	var v adminclient.PricePreview
+	await.Until(t, "a period with the requests", func() bool {
+		got, err := servertest.Answered(b.API.PreviewPrices(t.Context(), "demo-chat", adminclient.PricePreviewCreate{Price: newPrice()}))
+		servertest.Check(t, err)
+		v = *got.Value
+		return v.Requests == 2
+	})
+	// 1.1 million tokens cost 1.21, and a million of them were charged 1.00.
+	want := adminclient.PricePreviewAccount{
+		AccountID:       k.AccountID,
+		Requests:        2,
+		Charged:         "1.50",
+		Previewed:       "1.851851837",
+		Change:          "0.351851837",
+		ProviderCost:    "1.21",
+		UnknownCalls:    1,
+		Margin:          "-0.21",
+		PreviewedMargin: "0.024567891",
+	}
+	if diff := cmp.Diff([]adminclient.PricePreviewAccount{want}, v.Accounts); diff != "" {
+		t.Errorf("account (-want +got):\n%s", diff)
+	}
+	got := []string{v.ProviderCost, v.UnknownCharged, v.UnknownPreviewed, v.Margin, v.PreviewedMargin}
+	if diff := cmp.Diff([]string{"1.21", "0.50", "0.617283946", "-0.21", "0.024567891"}, got); diff != "" || v.UnknownCalls != 1 {
+		t.Errorf("%d calls have an unknown cost; want 1. Sums (-want +got):\n%s", v.UnknownCalls, diff)
+	}
 }
 
 func TestPricePreviewRefusesInvalidInput(t *testing.T) {

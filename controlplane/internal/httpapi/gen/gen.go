@@ -2890,19 +2890,47 @@ type PricePreview struct {
 	Currency string `json:"currency"`
 
 	// From The begin of the period.
-	From  time.Time `json:"from"`
-	Model string    `json:"model"`
+	From time.Time `json:"from"`
+
+	// Margin A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Margin Money  `json:"margin"`
+	Model  string `json:"model"`
 
 	// Previewed A decimal in the account's currency.
 	//
 	// Examples: 12.34
 	Previewed Money `json:"previewed"`
 
+	// PreviewedMargin A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	PreviewedMargin Money `json:"previewed_margin"`
+
+	// ProviderCost A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	ProviderCost Money `json:"provider_cost"`
+
 	// Requests The requests that the sums contain.
 	Requests int64 `json:"requests"`
 
 	// To The end of the period.
 	To time.Time `json:"to"`
+
+	// UnknownCalls The calls whose cost is unknown, because their route had no `provider_price` for them.
+	UnknownCalls int64 `json:"unknown_calls"`
+
+	// UnknownCharged A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	UnknownCharged Money `json:"unknown_charged"`
+
+	// UnknownPreviewed A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	UnknownPreviewed Money `json:"unknown_previewed"`
 
 	// UnpricedCharged A decimal in the account's currency.
 	//
@@ -2927,11 +2955,27 @@ type PricePreviewAccount struct {
 	// Examples: 12.34
 	Charged Money `json:"charged"`
 
+	// Margin A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Margin Money `json:"margin"`
+
 	// Previewed A decimal in the account's currency.
 	//
 	// Examples: 12.34
 	Previewed Money `json:"previewed"`
-	Requests  int64 `json:"requests"`
+
+	// PreviewedMargin A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	PreviewedMargin Money `json:"previewed_margin"`
+
+	// ProviderCost A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	ProviderCost Money `json:"provider_cost"`
+	Requests     int64 `json:"requests"`
+	UnknownCalls int64 `json:"unknown_calls"`
 }
 
 // PricePreviewCreate defines model for PricePreviewCreate.
