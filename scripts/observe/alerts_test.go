@@ -83,6 +83,17 @@ var alertTests = []alertTest{
 		{`mgw_negative_balance{instance="a"}`, "30+0x125", "10+0x125"},
 		{`mgw_charged_total{model="m",instance="b"}`, "0+10x125", "0+10x125"},
 	}, one("Accounts with negative balances owe 30 currency units, more than 1 % of the charges of a day.")},
+	{"MgwRouteLosesMoney", "80m", []history{ // a route may earn little, and a few calls are no reason to look
+		{`mgw_route_charged_total{route="dear",pod="a"}`, "0+3x80", "0+4x80"},
+		{`mgw_route_provider_cost_total{route="dear",pod="a"}`, "0+4x80", "0+4x80"},
+		{`mgw_route_calls_total{route="dear",pod="a"}`, "0+1x80", "0+1x80"},
+		{`mgw_route_charged_total{route="rare",pod="a"}`, "0+0x80", "0+0x80"},
+		{`mgw_route_provider_cost_total{route="rare",pod="a"}`, "0+4x80", "0+4x80"},
+		{`mgw_route_calls_total{route="rare",pod="a"}`, "3+0x80", "3+0x80"},
+		{`mgw_route_charged_total{route="free",pod="a"}`, "0+0x80", "0+0x80"},
+		{`mgw_route_provider_cost_total{route="free",pod="a"}`, "0+0x80", "0+0x80"},
+		{`mgw_route_calls_total{route="free",pod="a"}`, "0+9x80", "0+9x80"},
+	}, []firing{{"route=dear", "25% of what the calls of dear cost within an hour is not covered by charges."}}},
 	{"MgwProviderBillDiffers", "16m", []history{
 		{`mgw_provider_bills_overdue{pod="a"}`, "2+0x16", "0+0x16"},
 	}, one("2 bills have more than 0.1 % that nothing explains, for more than 48 hours after their import.")},

@@ -381,6 +381,29 @@ func money() Dashboard {
 				},
 			},
 			{
+				"Margin",
+				[]Panel{
+					graph(
+						"Margin by route",
+						"",
+						"What was charged for the calls of each route less what they cost, in currency units per minute; below zero it loses money.",
+						Query{"60 * (" + rate("mgw_route_charged_total", "route") + " - " + rate("mgw_route_provider_cost_total", "route") + ")", "{{route}}"},
+					),
+					graph(
+						"Charged and provider cost",
+						"",
+						"What was charged for all calls whose provider cost is known, and what they cost, in currency units per minute.",
+						Query{
+							"60 * " + rate("mgw_route_charged_total", ""),
+							"charged",
+						},
+						Query{"60 * " + rate("mgw_route_provider_cost_total", ""), "provider cost"},
+					),
+					graph("Calls of unknown cost", "reqps", "Settled calls per second whose route had no provider_price for them.",
+						Query{rate("mgw_provider_cost_unknown_total", ""), "unknown"}),
+				},
+			},
+			{
 				"Balances",
 				[]Panel{
 					graph(

@@ -17,6 +17,7 @@ import (
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
+	"modelgateway/shared/money"
 	"modelgateway/shared/platform/sleep"
 	"modelgateway/shared/subject"
 )
@@ -292,6 +293,9 @@ type usageMetrics struct {
 	events  *prometheus.CounterVec
 	seconds prometheus.Histogram
 	lag     prometheus.Gauge
+	// These are by route.
+	calls, charged, providerCost *prometheus.CounterVec
+	unknownCosts                 prometheus.Counter
 }
 
 func newUsageMetrics(reg prometheus.Registerer) *usageMetrics {
@@ -308,6 +312,18 @@ func newUsageMetrics(reg prometheus.Registerer) *usageMetrics {
 		lag: f.NewGauge(prometheus.GaugeOpts{
 			Name: "mgw_settlement_lag_seconds", Help: "Time between the end of the oldest request in the last settlement and its commit.",
 		}),
+		calls: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "mgw_route_calls_total", Help: "Settled calls by route whose provider cost is known, with those that did not serve their request.",
+		}, []string{"route"}),
+		charged: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "mgw_route_charged_total", Help: "What was charged for the calls of mgw_route_calls_total in currency units, rounded.",
+		}, []string{"route"}),
+		providerCost: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "mgw_route_provider_cost_total", Help: "What the calls of mgw_route_calls_total cost the operator in currency units, rounded.",
+		}, []string{"route"}),
+		unknownCosts: f.NewCounter(prometheus.CounterOpts{
+			Name: "mgw_provider_cost_unknown_total", Help: "Settled calls whose provider cost is unknown: the route had no provider_price for them.",
+		}),
 	}
 }
 
@@ -318,5 +334,12 @@ func (m *usageMetrics) observe(r settle.Result, d time.Duration) {
 	m.seconds.Observe(d.Seconds())
 	if r.OldestFinishedMS > 0 {
 		m.lag.Set(time.Since(time.UnixMilli(r.OldestFinishedMS)).Seconds())
+	}
+
+	m.unknownCosts.Add(float64(r.UnknownCosts))
+	for route, sums := range r.Routes {
+		m.calls.WithLabelValues(route).Add(float64(sums.Calls))
+		m.charged.WithLabelValues(route).Add(float64(sums.Charged) / float64(money.Unit))
+		m.providerCost.WithLabelValues(route).Add(float64(sums.ProviderCost) / float64(money.Unit))
 	}
 }

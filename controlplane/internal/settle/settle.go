@@ -63,16 +63,6 @@ type Item struct {
 	Attempts []ProviderCost
 }
 
-// Result is the outcome of a settlement.
-type Result struct {
-	// Settled counts new events, Duplicates those that were settled before.
-	Settled, Duplicates, Quarantined int
-	// OldestFinishedMS is when the oldest newly settled request finished, in Unix milliseconds; zero if there was none.
-	OldestFinishedMS int64
-	// Watermarks has the new state of every session in the batch.
-	Watermarks []event.Settled
-}
-
 // Store writes settlements.
 type Store interface {
 	// Settle writes the items, which are sorted by request id, in one transaction. It leaves out those of accounts whose books
@@ -323,16 +313,4 @@ func (s *Settler) bisect(ctx context.Context, items []Item) (Result, error) {
 
 	second, err := s.bisect(ctx, items[half:])
 	return first.plus(second), left.and(err)
-}
-
-// plus returns the sum of two results, of which o is the later one.
-func (r Result) plus(o Result) Result {
-	r.Settled += o.Settled
-	r.Duplicates += o.Duplicates
-	r.Quarantined += o.Quarantined
-	if r.OldestFinishedMS == 0 || (o.OldestFinishedMS != 0 && o.OldestFinishedMS < r.OldestFinishedMS) {
-		r.OldestFinishedMS = o.OldestFinishedMS
-	}
-	r.Watermarks = append(r.Watermarks, o.Watermarks...) // the newest state of a session is the last one
-	return r
 }

@@ -172,17 +172,13 @@ func (t *settleTx) run() (settle.Result, error) {
 
 	marks, err := t.addSettledSeqs()
 	result := settle.Result{
-		Settled:     len(fresh),
 		Quarantined: len(t.quarantineReasons),
 		Duplicates:  len(t.items) - len(fresh) - len(t.quarantineReasons),
 		Watermarks:  marks,
 	}
 
 	for _, i := range fresh {
-		e := t.items[i].Event
-		if ms := e.FinishedMS; result.OldestFinishedMS == 0 || ms < result.OldestFinishedMS {
-			result.OldestFinishedMS = ms
-		}
+		result.Settle(&t.items[i])
 	}
 
 	return result, err

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/controlplane/internal/postgres/moneystore"
@@ -146,6 +148,19 @@ func TestRecordsHaveTheProviderCost(t *testing.T) {
 	want := `[{"route": "ended", "usage": {"input": 2}}, {"route": "r", "usage": {"input": 2}, "provider_cost": 3, "provider_price_version": 2}, {"route": "r"}]`
 	if got != want {
 		t.Errorf("attempts %s; want %s", got, want)
+	}
+
+	// The sums count each call once, by its own route, and an event that comes again not at all.
+	again := e
+	e = w.event(c)
+	e.Route, e.Attempts = again.Route, again.Attempts
+	result, err := w.settler.Settle(w.T.Context(), settle.DecodeBatch(storetest.Batch(w.T, e.Session, e, again)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sums := map[string]settle.RouteSums{"r": {Calls: 2, Charged: 20, ProviderCost: 15 + 3}}
+	if diff := cmp.Diff(sums, result.Routes); diff != "" || result.UnknownCosts != 1 || result.Settled != 1 || result.Duplicates != 1 {
+		t.Errorf("got %+v; sums (-want +got):\n%s", result, diff)
 	}
 	w.Check()
 }
