@@ -344,7 +344,8 @@ func TestPriceReviewTellsChargesOfPastRequestsAndMissingMonths(t *testing.T) {
 	for _, want := range []string{
 		"1 request of 1 account was charged 0.1201201 USD. By this price it would have been charged 0.2401502 USD (&#43;0.1200301)",
 		"Example: 0.1201201 → 0.2401502 USD",
-		"What providers charge for 1 call is not known, so the margin leaves out 0.1201201 USD of the charges.",
+		"Providers charge 0.00 USD for the calls whose cost is known: the margin was 0.00, by this price it would have been 0.00. " +
+			"Left out: 1 call of unknown cost, with 0.1201201 of the charges.",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the review does not have %q: %s", want, page)

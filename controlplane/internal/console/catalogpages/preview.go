@@ -117,8 +117,17 @@ func previewText(r *kit.Request, p *adminclient.PricePreview, days int) ([]strin
 			p.Currency,
 			signed(p.Change),
 		),
+		fmt.Sprintf(
+			"Providers charge %s %s for the calls whose cost is known: the margin was %s, by this price it would have been %s. "+
+				"Left out: %s of unknown cost, with %s of the charges.",
+			p.ProviderCost,
+			p.Currency,
+			p.Margin,
+			p.PreviewedMargin,
+			number(p.UnknownCalls, "call"),
+			p.UnknownCharged,
+		),
 	}
-	texts = append(texts, marginText(p)...)
 	if p.UnpricedRequests > 0 {
 		texts = append(texts, fmt.Sprintf("Not counted: %s, charged %s %s. The price has no line for something that was used.",
 			number(p.UnpricedRequests, "request"), p.UnpricedCharged, p.Currency))
@@ -145,22 +154,6 @@ func previewText(r *kit.Request, p *adminclient.PricePreview, days int) ([]strin
 
 	return texts, nil
 }
-
-// marginText tells what the operator has earned with the requests, and what it would have been by the price.
-func marginText(p *adminclient.PricePreview) (texts []string) {
-	if p.ProviderCost != noMoney || p.UnknownCalls == 0 {
-		texts = append(texts, fmt.Sprintf("Providers charge %s %s for them: the margin was %s %s. By this price it would have been %s %s.",
-			p.ProviderCost, p.Currency, p.Margin, p.Currency, p.PreviewedMargin, p.Currency))
-	}
-	if p.UnknownCalls > 0 {
-		texts = append(texts, fmt.Sprintf("What providers charge for %s is not known, so the margin leaves out %s %s of the charges.",
-			number(p.UnknownCalls, "call"), p.UnknownCharged, p.Currency))
-	}
-	return texts
-}
-
-// noMoney is the amount zero.
-const noMoney = "0.00"
 
 // number returns a number of things in words.
 func number(n int64, thing string) string {
