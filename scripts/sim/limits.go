@@ -84,6 +84,9 @@ func (w *world) wallMS() int64 { return begunMS + w.now.Milliseconds() }
 // wallMS is the wall clock of a proxy.
 func (p *proxy) wallMS() int64 { return begunMS + (p.w.now + p.wallOffset).Milliseconds() }
 
+// zeroMS is the zero of its monotonic clock by its wall clock.
+func (p *proxy) zeroMS() int64 { return p.wallMS() - p.clock().Mono.Milliseconds() }
+
 // limitsOf returns the limits of an account and its projects, in the order of their ids.
 func (d *database) limitsOf(account string) (limits []limit.Limit) {
 	for _, id := range sortedKeys(d.limits) {

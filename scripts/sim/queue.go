@@ -46,7 +46,7 @@ func (p *proxy) newQueue(account string) *accountQueue {
 		wake:    holder.Never,
 	}
 	if q.resumed = p.isResumed; q.resumed {
-		q.queue = holder.ResumeQueue(p.session, p.boot, account, p.idle[account], &p.timing, &p.responseTime)
+		q.queue = holder.ResumeQueue(p.session, p.boot, account, p.idle[account], p.zeroMS(), &p.timing, &p.responseTime)
 		delete(p.idle, account)
 	} else {
 		h := holder.NewHolder(p.session, p.boot, account)

@@ -76,7 +76,7 @@ func (p *proxy) saveCheckpoint() {
 	}}
 
 	for _, account := range sortedKeys(p.queues) {
-		kept.Idle[account] = p.queues[account].queue.IdleUnits()
+		kept.Idle[account] = p.queues[account].queue.IdleUnits(p.zeroMS())
 	}
 
 	p.disk.checkpoint = kept

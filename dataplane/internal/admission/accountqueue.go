@@ -90,7 +90,7 @@ func (a *Admission) newQueue(s *session.Session, account string) *holder.Queue {
 	if a.resumed != nil {
 		idle := a.resumed[account]
 		delete(a.resumed, account)
-		return holder.ResumeQueue(s.ID, s.Boot, account, idle, &a.timing, &a.responseTime)
+		return holder.ResumeQueue(s.ID, s.Boot, account, idle, a.zeroMS(), &a.timing, &a.responseTime)
 	}
 	h := holder.NewHolder(s.ID, s.Boot, account)
 	h.StartAfter(a.lastNumber)

@@ -145,6 +145,9 @@ func New(sessions Sessions, keys Keys, spool Spool, bus Bus, units Units, metric
 // elapsed returns the time of the queues' clock.
 func (a *Admission) elapsed() time.Duration { return time.Since(a.started) }
 
+// zeroMS returns the zero of the queues' clock by the clock of the machine now, which may have been set since.
+func (a *Admission) zeroMS() int64 { return time.Now().UnixMilli() - a.elapsed().Milliseconds() }
+
 // Held returns the units that the running requests of an account reserve, by pool.
 // It includes requests of older sessions, and no idle units.
 func (a *Admission) Held(account string) map[wire.PoolID]int64 {
@@ -193,12 +196,12 @@ func (a *Admission) OnResume(s *session.Session, idle map[string][]checkpoint.Id
 // IdleUnits returns the idle units of the current session, by account.
 func (a *Admission) IdleUnits() map[string][]checkpoint.IdleUnits {
 	a.mu.Lock()
-	idle, queues := map[string][]checkpoint.IdleUnits{}, maps.Clone(a.queues)
+	idle, queues, zeroMS := map[string][]checkpoint.IdleUnits{}, maps.Clone(a.queues), a.zeroMS()
 	maps.Copy(idle, a.resumed)
 	a.mu.Unlock()
 	for account, q := range queues {
 		q.mu.Lock()
-		units := q.queue.IdleUnits()
+		units := q.queue.IdleUnits(zeroMS)
 		q.mu.Unlock()
 		if len(units) > 0 {
 			idle[account] = units

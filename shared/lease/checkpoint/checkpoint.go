@@ -73,6 +73,9 @@ type IdleUnits struct {
 	Units int64       `json:"units"`
 	// Slots means that the units are slots, which are not charged.
 	Slots bool `json:"slots,omitempty"`
+	// UntilMS is when no later request may use them, in milliseconds since 1970; zero: never. It is the end of a window of a limit, or that
+	// of a raise of it.
+	UntilMS int64 `json:"until_ms,omitempty"`
 }
 
 // Consumption sums up, by account, what the idle units of a process are less by

@@ -16,7 +16,7 @@ func TestResumedQueueAdmitsFromTheUnitsThatAreLeft(t *testing.T) {
 	s.request(time.Second, 0)
 	q := s.queues[0]
 	running := q.Reserve(2*time.Second, sparseNeeds) // it runs when the units are noted
-	idle := q.IdleUnits()
+	idle := q.IdleUnits(0)
 	if len(idle) != 2 || idle[0].Slots || !idle[1].Slots {
 		t.Fatalf("idle units: %+v; want those of balance and slots", idle)
 	}
@@ -30,7 +30,7 @@ func TestResumedQueueAdmitsFromTheUnitsThatAreLeft(t *testing.T) {
 		t.Fatalf("left: %+v of %+v; want 2000, and all slots", left, idle)
 	}
 	timing := DefaultTiming(func(time.Duration) time.Duration { return 0 })
-	resumed := ResumeQueue(1, "boot", "account", left, &timing, &ResponseTime{})
+	resumed := ResumeQueue(1, "boot", "account", left, 0, &timing, &ResponseTime{})
 	first, second, third := resumed.Reserve(0, sparseNeeds), resumed.Reserve(0, sparseNeeds), resumed.Reserve(0, sparseNeeds)
 	if !first.Granted() || !second.Granted() || !third.Aborted() {
 		t.Errorf("granted %v, %v; aborted %v; want two granted, and the third aborted at once", first.Granted(), second.Granted(), third.Aborted())
@@ -48,17 +48,49 @@ func TestResumedQueueAdmitsFromTheUnitsThatAreLeft(t *testing.T) {
 	}
 }
 
+// Units of a window that ends, or whose raise does, are not used after that time by a later process either, whose clock begins anew.
+func TestResumedQueueUsesNoUnitsAfterTheEndOfTheirWindow(t *testing.T) {
+	t.Parallel()
+	s := newSparse(1, time.Hour)
+	s.request(0, 0)
+	s.request(time.Second, 0)
+	q := s.queues[0]
+	const zeroMS, later = 5_000_000, 5_030_000 // the zeros of the clocks of the two processes
+	q.UseUntil(sparseNeeds[0].Pool, time.Minute)
+	idle := q.IdleUnits(zeroMS)
+	if idle[0].UntilMS != zeroMS+60_000 || idle[1].UntilMS != 0 {
+		t.Fatalf("idle units: %+v; want those of the first pool to end after a minute", idle)
+	}
+	timing := DefaultTiming(func(time.Duration) time.Duration { return 0 })
+	resumed := ResumeQueue(1, "boot", "account", idle, later, &timing, &ResponseTime{})
+	if w := resumed.Reserve(30*time.Second-time.Millisecond, sparseNeeds); !w.Granted() {
+		t.Error("a request before the end is not granted")
+	}
+	if again := resumed.IdleUnits(later); again[0].UntilMS != zeroMS+60_000 {
+		t.Errorf("noted again: %+v", again)
+	}
+	if w := resumed.Reserve(30*time.Second, sparseNeeds); !w.Aborted() {
+		t.Error("a request after the end is granted from units that were to be returned")
+	}
+	if again := resumed.IdleUnits(later); len(again) != 1 || again[0].Pool == idle[0].Pool {
+		t.Errorf("noted after the end: %+v", again)
+	}
+	if w := ResumeQueue(1, "boot", "account", idle, zeroMS+60_001, &timing, &ResponseTime{}).Reserve(time.Millisecond, sparseNeeds); !w.Aborted() {
+		t.Error("a process that starts after the end uses the units")
+	}
+}
+
 func TestQueueInCentralModeHasNoIdleUnitsToResume(t *testing.T) {
 	t.Parallel()
 	s := newSparse(1, time.Hour)
 	s.request(0, 0)
 	q := s.queues[0]
 	q.HandleRecall(wire.PoolID(1), 99)
-	if idle := q.IdleUnits(); len(idle) != 1 || !idle[0].Slots {
+	if idle := q.IdleUnits(0); len(idle) != 1 || !idle[0].Slots {
 		t.Errorf("idle units: %+v; want only the slots", idle)
 	}
 	q.EndSession()
-	if idle := q.IdleUnits(); len(idle) != 0 {
+	if idle := q.IdleUnits(0); len(idle) != 0 {
 		t.Errorf("idle units after the end of the session: %+v", idle)
 	}
 }
