@@ -9,7 +9,8 @@
 //   - A payment is booked under the payment provider's reference, once, however often it is reported.
 //   - The secret of a key is shown and never stored: the control plane can show it again (showKey).
 //   - A revocation is reported as done only when it is effective on every proxy (revoke).
-//   - A limit has changed when all proxies have applied it (applied). Headers of a refusal say which limit is short, and until when (reach).
+//   - A limit has changed when all proxies have applied it (applied). Headers of a refusal say which limit is short, and
+//     until when (reach).
 //   - An event is accepted only if its signature is valid and recent, and it is handled once (Receiver).
 package cabinet
 

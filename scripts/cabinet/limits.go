@@ -13,7 +13,13 @@ import (
 )
 
 // limit shows what a customer does with projects and limits. It appends the costs of their requests.
-func (c *Cabinet) limit(ctx context.Context, account string, key *adminclient.IssuedKey, customer Customer, costs []string) ([]string, error) {
+func (c *Cabinet) limit(
+	ctx context.Context,
+	account string,
+	key *adminclient.IssuedKey,
+	customer Customer,
+	costs []string,
+) ([]string, error) {
 	l, err := c.organise(ctx, account, key, customer)
 	if err != nil {
 		return nil, err
@@ -42,23 +48,32 @@ func (c *Cabinet) limit(ctx context.Context, account string, key *adminclient.Is
 }
 
 // organise puts the key into a project and sets limits for the account, the project and the key. It returns the limit of the project.
-func (c *Cabinet) organise(ctx context.Context, account string, key *adminclient.IssuedKey, customer Customer) (*adminclient.SpendLimit, error) {
+func (c *Cabinet) organise(
+	ctx context.Context,
+	account string,
+	key *adminclient.IssuedKey,
+	customer Customer,
+) (*adminclient.SpendLimit, error) {
 	project, err := c.API.CreateProject(ctx, account, &adminclient.CreateProjectParams{IdempotencyKey: idempotencyKey("project", customer.ID)},
 		adminclient.ProjectCreate{Name: "web shop"})
 	if err != nil {
 		return nil, err
 	}
-	moved, err := c.API.UpdateKey(ctx, key.ID, &adminclient.UpdateKeyParams{Wait: applied}, adminclient.KeyPatch{ProjectID: optional.Of(project.Value.ID)})
+	moved, err := c.API.UpdateKey(ctx, key.ID, &adminclient.UpdateKeyParams{Wait: applied},
+		adminclient.KeyPatch{ProjectID: optional.Of(project.Value.ID)})
 	if err != nil {
 		return nil, err
 	}
 	c.printf("the key %s is in the project %s", moved.Value.ID, project.Value.Name)
 
 	var ofProject *adminclient.SpendLimit
+	window := func(p adminclient.LimitPeriodPeriod) adminclient.LimitPeriod {
+		return adminclient.LimitPeriod{Period: p, TimeZone: &c.TimeZone}
+	}
 	for _, l := range []adminclient.LimitCreate{
-		{Amount: customer.Amount, Window: adminclient.LimitPeriod{Period: adminclient.LimitPeriodPeriodMonth, TimeZone: &c.TimeZone}},
-		{Amount: customer.Limit, Window: adminclient.LimitPeriod{Period: adminclient.LimitPeriodPeriodWeek, TimeZone: &c.TimeZone}, ProjectID: &project.Value.ID},
-		{Amount: customer.Limit, Window: adminclient.LimitPeriod{Period: adminclient.LimitPeriodPeriodDay, TimeZone: &c.TimeZone}, KeyID: &key.ID},
+		{Amount: customer.Amount, Window: window(adminclient.LimitPeriodPeriodMonth)},
+		{Amount: customer.Limit, Window: window(adminclient.LimitPeriodPeriodWeek), ProjectID: &project.Value.ID},
+		{Amount: customer.Limit, Window: window(adminclient.LimitPeriodPeriodDay), KeyID: &key.ID},
 	} {
 		period := string(l.Window.Period)
 		made, err := c.API.CreateLimit(ctx, account,
@@ -133,7 +148,8 @@ func (c *Cabinet) reach(ctx context.Context, key *adminclient.IssuedKey, l *admi
 	if err != nil {
 		return fmt.Errorf("x-limit-resets-at: %w", err)
 	}
-	c.printf("the page says: the limit %s of the %s is reached until %s", header.Get("X-Limit-Id"), header.Get("X-Limit-Scope"), resets.Format(time.DateOnly))
+	c.printf("the page says: the limit %s of the %s is reached until %s",
+		header.Get("X-Limit-Id"), header.Get("X-Limit-Scope"), resets.Format(time.DateOnly))
 
 	return c.awaitEvent(ctx, adminclient.EventTypeLimitShareSpent, func(d *adminclient.EventData) (bool, error) {
 		if d.LimitID == nil || *d.LimitID != l.ID || d.Percent == nil || *d.Percent != 100 {
@@ -145,8 +161,16 @@ func (c *Cabinet) reach(ctx context.Context, key *adminclient.IssuedKey, l *admi
 }
 
 // extend raises the limit of the project for an hour, and later forgives what was spent. It returns a request of that hour.
-func (c *Cabinet) extend(ctx context.Context, key *adminclient.IssuedKey, l *adminclient.SpendLimit, customer Customer) (request string, err error) {
-	raise := adminclient.LimitPatch{RaisedTo: optional.Of(customer.Limit), RaisedUntil: optional.Of(time.Now().Add(time.Hour).Truncate(time.Millisecond))}
+func (c *Cabinet) extend(
+	ctx context.Context,
+	key *adminclient.IssuedKey,
+	l *adminclient.SpendLimit,
+	customer Customer,
+) (request string, err error) {
+	raise := adminclient.LimitPatch{
+		RaisedTo:    optional.Of(customer.Limit),
+		RaisedUntil: optional.Of(time.Now().Add(time.Hour).Truncate(time.Millisecond)),
+	}
 	if _, err := c.API.UpdateLimit(ctx, l.ID, &adminclient.UpdateLimitParams{Wait: applied}, raise); err != nil {
 		return "", err
 	}
@@ -165,7 +189,8 @@ func (c *Cabinet) extend(ctx context.Context, key *adminclient.IssuedKey, l *adm
 
 // byProject prints what the customer's projects have used.
 func (c *Cabinet) byProject(ctx context.Context, account string, l *adminclient.SpendLimit) error {
-	totals, err := c.API.GetUsageTotals(ctx, &adminclient.GetUsageTotalsParams{AccountID: &account, GroupBy: []adminclient.UsageGroup{adminclient.UsageGroupProject}})
+	totals, err := c.API.GetUsageTotals(ctx,
+		&adminclient.GetUsageTotalsParams{AccountID: &account, GroupBy: []adminclient.UsageGroup{adminclient.UsageGroupProject}})
 	if err != nil {
 		return err
 	}
@@ -176,7 +201,8 @@ func (c *Cabinet) byProject(ctx context.Context, account string, l *adminclient.
 		}
 		c.printf("usage: %d requests, %s %s, %s", t.Requests, t.Cost, totals.Value.Currency, name)
 	}
-	if !slices.ContainsFunc(totals.Value.Data, func(t adminclient.UsageTotal) bool { return t.ProjectID != nil && *t.ProjectID == *l.ProjectID }) {
+	ours := func(t adminclient.UsageTotal) bool { return t.ProjectID != nil && *t.ProjectID == *l.ProjectID }
+	if !slices.ContainsFunc(totals.Value.Data, ours) {
 		return errors.New("the totals have no line for the project")
 	}
 	return nil

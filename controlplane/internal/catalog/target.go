@@ -86,7 +86,8 @@ func (d *Document) target() (*target, error) {
 	}
 
 	b.refuse(d.ProviderPricesHidden, "", "provider_prices_hidden",
-		"says that the document was exported without provider_price, by a token without the scope operator; applied, it would remove these prices")
+		"says that the document was exported without provider_price, by a token without the scope operator; "+
+			"applied, it would remove these prices")
 	b.notNegative("settings.image_input_tokens", d.Settings.ImageInputTokens)
 	b.target.settings = catalogkv.Settings{Currency: d.Currency, ImageInputTokens: d.Settings.ImageInputTokens}
 	for i := range d.Providers {
