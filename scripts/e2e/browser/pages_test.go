@@ -131,8 +131,14 @@ func seldom(t *testing.T) []string {
 	if err != nil || len(projects.Value.Data) == 0 {
 		t.Fatalf("got %v, %v; want a project", projects, err)
 	}
+	limits, err := r.Admin.ListLimits(t.Context(), owner.Value.Data[0].ID, &adminclient.ListLimitsParams{ProjectID: &projects.Value.Data[0].ID})
+	if err != nil || len(limits.Value.Data) == 0 {
+		t.Fatalf("got %v, %v; want the limit of the project", limits, err)
+	}
 	return []string{
 		"/console/projects/" + projects.Value.Data[0].ID,
+		"/console/limits/" + limits.Value.Data[0].ID + "/lower",
+		"/console/limits/" + limits.Value.Data[0].ID + "/reset",
 		"/console/requests/" + usage.Value.Data[0].RequestID,
 		"/console/accounts/" + usage.Value.Data[0].AccountID + "/ledger",
 		"/console/money/checks/" + check.Value.ID,

@@ -159,8 +159,10 @@ func editLimit(r *kit.Request) (*kit.Form, error) {
 		Match:   match,
 		Command: "gwctl limits update " + l.ID,
 		Fields:  []kit.Field{fields[0], fields[1], models},
-		Effects: []string{"A change of the amount changes the current window, too. The windows (" + l.Period() + ") stay as they are: " +
-			"add another limit for others."},
+		Effects: []string{
+			"A change of the amount changes the current window, too.",
+			"The windows (" + l.Period() + ") stay as they are: add another limit for others.",
+		},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
 			return changeLimit(r, in, l.ID, "The limit was saved.", adminclient.LimitPatch{
 				Name:   new(in.Text("name")),
@@ -221,8 +223,10 @@ func raiseLimit(r *kit.Request) (*kit.Form, error) {
 				Hint:     hint,
 			},
 		},
-		Effects: []string{"The " + l.Owner.Text + " may spend so much in the current window, and in those that begin until then. " +
-			"Then " + l.Amount + " " + currency + " hold again, by itself."},
+		Effects: []string{
+			"The " + l.Owner.Text + " may spend so much in the current window, and in those that begin until then.",
+			"Then " + l.Amount + " " + currency + " holds again, by itself.",
+		},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
 			until, err := kit.Moment("raised_until", in.Text("raised_until"))
 			if err != nil {
@@ -252,8 +256,10 @@ func lowerLimit(r *kit.Request) (*kit.Form, error) {
 		Back:    kit.Path("limits", l.ID),
 		Match:   match,
 		Command: "gwctl limits update " + l.ID + " --raised-to null --raised-until null",
-		Effects: []string{"The amount " + l.Amount + " " + a.Balance.Currency + " holds again at once. " +
-			"If more is spent already, requests are refused with 403 until the window ends."},
+		Effects: []string{
+			"The amount " + l.Amount + " " + a.Balance.Currency + " holds again at once.",
+			"If more is spent already, requests are refused with 403 until the window ends.",
+		},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
 			return changeLimit(r, in, l.ID, "The raise has ended.", adminclient.LimitPatch{
 				RaisedTo:    optional.Null[string](),
@@ -278,8 +284,8 @@ func resetLimit(r *kit.Request) (*kit.Form, error) {
 		Back:    kit.Path("limits", l.ID),
 		Command: "gwctl limits reset " + l.ID,
 		Effects: []string{
-			"The " + l.Spent + " " + a.Balance.Currency + " that were spent in the current window do not count any more. " +
-				"They stay charged to the balance.",
+			"The " + l.Spent + " " + a.Balance.Currency + " that were spent in the current window do not count any more.",
+			"They stay charged to the balance.",
 			"What running requests have reserved (" + l.Reserved + " " + a.Balance.Currency + ") counts when they end.",
 			"The audit log keeps what was forgiven. It can not be undone.",
 		},

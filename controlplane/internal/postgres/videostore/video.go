@@ -118,7 +118,9 @@ func create(ctx context.Context, q *sqlcgen.Queries, arg *sqlcgen.InsertVideoJob
 }
 
 // decide finds the current windows of the limits that apply to a job, and returns why it is refused, or nil.
-func decide(ctx context.Context, q *sqlcgen.Queries, arg *sqlcgen.InsertVideoJobParams, most *int32, v *event.Video) (*event.VideoRefusal, error) {
+func decide(
+	ctx context.Context, q *sqlcgen.Queries, arg *sqlcgen.InsertVideoJobParams, most *int32, v *event.Video,
+) (*event.VideoRefusal, error) {
 	of, err := ownerOf(ctx, q, arg, v)
 	if err != nil {
 		return nil, err

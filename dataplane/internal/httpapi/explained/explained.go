@@ -157,8 +157,8 @@ func Judge(q *wire.ExplainRequest, needs []wire.Need) error {
 	return refused
 }
 
-// NoVideo returns why no further video job is created that is expected to cost an amount, which is decided after a route was chosen: nil, or
-// a *videojob.RefusedError.
+// NoVideo returns why no further video job is created that is expected to cost an amount, which is decided after a route was chosen:
+// nil, or a *videojob.RefusedError.
 func NoVideo(q *wire.ExplainRequest, cost int64) error {
 	refusal := q.Video
 	if cost == 0 {
