@@ -1,0 +1,76 @@
+package conformance
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"modelgateway/dataplane/internal/usagereport"
+	"modelgateway/shared/catalogkv"
+	"modelgateway/shared/event"
+)
+
+// Whatever a provider reports about images: each delivered image is charged, by token never without tokens and never beyond the
+// limits, and the same under the names of every format, in one piece or streamed.
+func TestChargeOfImagesFollowsTheImagesAndTheLimits(t *testing.T) {
+	t.Parallel()
+	byToken := usagereport.Request{Input: 40, MaxInput: 8000, MaxOutput: 20000, ByToken: true, PicturesByToken: true}
+	byPiece := usagereport.Request{Input: 40, MaxInput: 8000, MaxOutput: 20000}
+	for seed := range uint64(3000) {
+		count := int64(1 + seed%3)
+		pictures := strings.TrimSuffix(strings.Repeat(`{"b64_json":"aGk="},`, int(count)), ",")
+		var first charged
+		for i, names := range [][2]string{{"input_tokens", "output_tokens"}, {"prompt_tokens", "completion_tokens"}} {
+			usage := randomReport{rand.New(rand.NewPCG(seed, 1)), names[0], names[1]}.usage()
+			c := chargeOfImages(t, fmt.Sprintf(`{"created":1,"data":[%s],"usage":%s}`, pictures, usage), false, &byToken)
+			u := c.usage
+			e := event.Usage{Usage: u, MaxInput: byToken.MaxInput, MaxOutput: byToken.MaxOutput}
+			if _, reason := e.Beyond(); reason != "" {
+				t.Errorf("seed %d: %s: %s", seed, usage, reason)
+			}
+			if u.Images != count || u.Output == 0 || u.ImageOut > u.Output || u.TotalInput() == 0 {
+				t.Errorf("seed %d: %s: %+v for %d images", seed, usage, c, count)
+			}
+			if i == 0 {
+				first = c
+			} else if c != first {
+				t.Errorf("seed %d: %s: %+v, under the other names %+v", seed, usage, c, first)
+			}
+			if got := chargeOfImages(t, fmt.Sprintf(`{"created":1,"data":[%s],"usage":%s}`, pictures, usage), false, &byPiece); got.usage.Images != count {
+				t.Errorf("seed %d: %s: %+v for %d images at a price for each", seed, usage, got, count)
+			}
+			if count > 1 {
+				continue // each event of a stream has a report of its own
+			}
+			stream := "event: image_generation.completed\n" +
+				`data: {"type":"image_generation.completed","b64_json":"aGk=","usage":` + usage + "}\n\n"
+			if got := chargeOfImages(t, stream, true, &byToken); got != c {
+				t.Errorf("seed %d: %s: streamed %+v, in one piece %+v", seed, usage, got, c)
+			}
+		}
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// chargeOfImages returns the charge for an answer with images.
+func chargeOfImages(t *testing.T, body string, streamed bool, r *usagereport.Request) charged {
+	t.Helper()
+	a := newAnswer(t, catalogkv.Images, "")
+	defer a.Release()
+	var got result
+	if streamed {
+		got = answerStream(a, []byte(body), oneRead)
+	} else {
+		got = answerJSON(a, []byte(body))
+	}
+	if got.Failed {
+		t.Fatalf("failed: %s", body)
+	}
+	evidence := a.Evidence()
+	var c charged
+	c.usage, c.reason = usagereport.Judge(got.Usage, got.Reported, true, &evidence, r)
+	return c
+}
