@@ -23,7 +23,8 @@ func TestChargeOfImagesFollowsTheImagesAndTheLimits(t *testing.T) {
 		var first charged
 		for i, names := range [][2]string{{"input_tokens", "output_tokens"}, {"prompt_tokens", "completion_tokens"}} {
 			usage := randomReport{rand.New(rand.NewPCG(seed, 1)), names[0], names[1]}.usage()
-			c := chargeOfImages(t, fmt.Sprintf(`{"created":1,"data":[%s],"usage":%s}`, pictures, usage), false, &byToken)
+			body := fmt.Sprintf(`{"created":1,"data":[%s],"usage":%s}`, pictures, usage)
+			c := chargeOfImages(t, body, false, &byToken)
 			u := c.usage
 			e := event.Usage{Usage: u, MaxInput: byToken.MaxInput, MaxOutput: byToken.MaxOutput}
 			if _, reason := e.Beyond(); reason != "" {
@@ -37,7 +38,7 @@ func TestChargeOfImagesFollowsTheImagesAndTheLimits(t *testing.T) {
 			} else if c != first {
 				t.Errorf("seed %d: %s: %+v, under the other names %+v", seed, usage, c, first)
 			}
-			if got := chargeOfImages(t, fmt.Sprintf(`{"created":1,"data":[%s],"usage":%s}`, pictures, usage), false, &byPiece); got.usage.Images != count {
+			if got := chargeOfImages(t, body, false, &byPiece); got.usage.Images != count {
 				t.Errorf("seed %d: %s: %+v for %d images at a price for each", seed, usage, got, count)
 			}
 			if count > 1 {
