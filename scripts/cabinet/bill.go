@@ -48,9 +48,11 @@ func (c *Cabinet) chat(ctx context.Context, secret string) (status int, header h
 		return 0, nil, fmt.Errorf("request: %w", err)
 	}
 	defer func() { _ = answer.Body.Close() }()
-	_, err = io.Copy(io.Discard, answer.Body)
+	if _, err = io.Copy(io.Discard, answer.Body); err != nil {
+		return 0, nil, fmt.Errorf("read answer: %w", err)
+	}
 
-	return answer.StatusCode, answer.Header, err
+	return answer.StatusCode, answer.Header, nil
 }
 
 // receipt waits until the request is settled and prints the lines of its receipt and its cost. A request is settled

@@ -54,7 +54,8 @@ func (c *Cabinet) organise(
 	key *adminclient.IssuedKey,
 	customer Customer,
 ) (*adminclient.SpendLimit, error) {
-	project, err := c.API.CreateProject(ctx, account, &adminclient.CreateProjectParams{IdempotencyKey: idempotencyKey("project", customer.ID)},
+	project, err := c.API.CreateProject(ctx, account,
+		&adminclient.CreateProjectParams{IdempotencyKey: idempotencyKey("project", customer.ID)},
 		adminclient.ProjectCreate{Name: "web shop"})
 	if err != nil {
 		return nil, err
@@ -91,7 +92,7 @@ func (c *Cabinet) organise(
 }
 
 // applied lets a change return when all proxies have applied it: no request is admitted by what was before.
-var applied = func() *adminclient.Wait { w := adminclient.Wait(adminclient.WaitForApplied); return &w }()
+var applied = new(adminclient.WaitForApplied)
 
 // ownerOf says what a limit is for, as x-limit-scope does.
 func ownerOf(l *adminclient.SpendLimit) string {
@@ -132,7 +133,8 @@ func (c *Cabinet) reach(ctx context.Context, key *adminclient.IssuedKey, l *admi
 	}
 
 	spent := now.Value.Current.Spent
-	if _, err := c.API.UpdateLimit(ctx, l.ID, &adminclient.UpdateLimitParams{Wait: applied}, adminclient.LimitPatch{Amount: &spent}); err != nil {
+	change := adminclient.LimitPatch{Amount: &spent}
+	if _, err := c.API.UpdateLimit(ctx, l.ID, &adminclient.UpdateLimitParams{Wait: applied}, change); err != nil {
 		return err
 	}
 	c.printf("the customer lowers the limit of the project to %s, which is spent", spent)
@@ -142,7 +144,8 @@ func (c *Cabinet) reach(ctx context.Context, key *adminclient.IssuedKey, l *admi
 		return err
 	}
 	if status != http.StatusForbidden || header.Get("X-Limit-Id") != l.ID {
-		return fmt.Errorf("a request beyond the limit got the status %d, and the headers name the limit %q", status, header.Get("X-Limit-Id"))
+		return fmt.Errorf("a request beyond the limit got the status %d, and the headers name the limit %q",
+			status, header.Get("X-Limit-Id"))
 	}
 	resets, err := time.Parse(time.RFC3339, header.Get("X-Limit-Resets-At"))
 	if err != nil {
@@ -179,7 +182,8 @@ func (c *Cabinet) extend(
 		return "", err
 	}
 
-	again, err := c.API.ResetLimit(ctx, l.ID, &adminclient.ResetLimitParams{IdempotencyKey: idempotencyKey("reset", customer.ID), Wait: applied})
+	again, err := c.API.ResetLimit(ctx, l.ID,
+		&adminclient.ResetLimitParams{IdempotencyKey: idempotencyKey("reset", customer.ID), Wait: applied})
 	if err != nil {
 		return "", err
 	}

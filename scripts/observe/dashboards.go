@@ -386,8 +386,13 @@ func money() Dashboard {
 					graph(
 						"Margin by route",
 						"",
-						"What was charged for the calls of each route less what they cost, in currency units per minute; below zero it loses money.",
-						Query{"60 * (" + rate("mgw_route_charged_total", "route") + " - " + rate("mgw_route_provider_cost_total", "route") + ")", "{{route}}"},
+						"What was charged for the calls of each route less what they cost, in currency units per minute; "+
+							"below zero it loses money.",
+						Query{
+							"60 * (" + rate("mgw_route_charged_total", "route") + " - " +
+								rate("mgw_route_provider_cost_total", "route") + ")",
+							"{{route}}",
+						},
 					),
 					graph(
 						"Charged and provider cost",

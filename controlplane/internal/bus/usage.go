@@ -313,16 +313,20 @@ func newUsageMetrics(reg prometheus.Registerer) *usageMetrics {
 			Name: "mgw_settlement_lag_seconds", Help: "Time between the end of the oldest request in the last settlement and its commit.",
 		}),
 		calls: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "mgw_route_calls_total", Help: "Settled calls by route whose provider cost is known, with those that did not serve their request.",
+			Name: "mgw_route_calls_total",
+			Help: "Settled calls by route whose provider cost is known, with those that did not serve their request.",
 		}, []string{"route"}),
 		charged: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "mgw_route_charged_total", Help: "What was charged for the calls of mgw_route_calls_total in currency units, rounded.",
+			Name: "mgw_route_charged_total",
+			Help: "What was charged for the calls of mgw_route_calls_total in currency units, rounded.",
 		}, []string{"route"}),
 		providerCost: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "mgw_route_provider_cost_total", Help: "What the calls of mgw_route_calls_total cost the operator in currency units, rounded.",
+			Name: "mgw_route_provider_cost_total",
+			Help: "What the calls of mgw_route_calls_total cost the operator in currency units, rounded.",
 		}, []string{"route"}),
 		unknownCosts: f.NewCounter(prometheus.CounterOpts{
-			Name: "mgw_provider_cost_unknown_total", Help: "Settled calls whose provider cost is unknown: the route had no provider_price for them.",
+			Name: "mgw_provider_cost_unknown_total",
+			Help: "Settled calls whose provider cost is unknown: the route had no provider_price for them.",
 		}),
 	}
 }

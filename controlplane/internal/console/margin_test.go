@@ -26,7 +26,7 @@ func TestPersonFindsWhereMoneyWasLost(t *testing.T) {
 		insert into usage_records (request_id, session_id, seq, account_id, key_id, model, format, provider, route, credential, status, started_at,
 			finished_at, usage, rule, price_version, cost, reservation, provider_cost, provider_price_version, attempts)
 		select (left(uuid_floor(at)::text, 14) || '7' || lpad(to_hex(g), 3, '0') || '-8000-' || lpad(to_hex(g), 12, '0'))::uuid, 1, g, $1, $2,
-			'example-small', 'chat', 'prv_1', case g when 1 then 'rte_bad' else 'rte_good' end, 'main', 'failed', at, at, '{}', 'none', 1,
+			'example-small', 'chat', 'prv_1', case g when 1 then 'rte_bad' else 'rte_good' end, 'main', 'failed', at, at as finished_at, '{}', 'none', 1,
 			0, 0, case g when 1 then 3000000000 else 1000000 end, 7,
 			case g when 1 then '[{"route": "rte_other", "provider": "prv_2", "credential_name": "spare", "class": "truncated", "usage": {"input": 3}, "estimated": true, "provider_cost": 500000000, "provider_price_version": 8}, {"route": "rte_bad", "credential_name": "main"}]'::jsonb end
 		from generate_series(1, 3) g, lateral (select $3::timestamptz + g * interval '10 minutes' as at) as moments`, account, key, day)

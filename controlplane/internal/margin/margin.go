@@ -116,8 +116,8 @@ func (s *Sums) Share() (thousandths int64, ok bool) {
 
 // Line is the report of one account, route, or whatever the query asks for.
 type Line struct {
-	// Name is the day, the id as the API has it, or the name of the credential, whose Provider is that in which it is; empty for none, such as requests
-	// of keys in no project.
+	// Name is the day, the id as the API has it, or the name of the credential, whose Provider is that in which it is; empty
+	// for none, such as requests of keys in no project.
 	Name, Provider string
 	Sums
 }

@@ -16,8 +16,15 @@ func TestShareIsRoundedDown(t *testing.T) {
 		want                   int64
 		ok                     bool
 	}{
-		{1000, 0, 400, 600, true}, {1000, 0, 1000, 0, true}, {1000, 0, 1117, -117, true}, {3, 0, 1, 666, true}, {3, 0, 4, -334, true},
-		{1000, 500, 250, 500, true}, {0, 0, 5, 0, false}, {7, 7, 5, 0, false}, {1, 0, 1_000_000, -999_999_000, true},
+		{1000, 0, 400, 600, true},
+		{1000, 0, 1000, 0, true},
+		{1000, 0, 1117, -117, true},
+		{3, 0, 1, 666, true},
+		{3, 0, 4, -334, true},
+		{1000, 500, 250, 500, true},
+		{0, 0, 5, 0, false},
+		{7, 7, 5, 0, false},
+		{1, 0, 1_000_000, -999_999_000, true},
 	} {
 		got, ok := (&Sums{Charged: tt.charged, UnknownCharged: tt.unknown, ProviderCost: tt.cost}).Share()
 		if got != tt.want || ok != tt.ok {

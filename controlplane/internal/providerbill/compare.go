@@ -264,7 +264,7 @@ func (c *comparing) addPair(p *Pair) {
 	s.daily, _ = s.daily.Add(p.Billed) // the sum of all lines fits
 	s.dailyLines, s.dailyCalls, s.dailyRecorded = s.dailyLines+p.Lines, s.dailyCalls+p.Calls, s.dailyRecorded+p.Recorded
 	s.negative, s.repeated = s.negative+p.Negative, s.repeated+p.Repeated
-	switch c.reasonOf(p) { //nolint:exhaustive // it returns no other
+	switch c.reasonOf(p) {
 	case AfterEnd:
 		s.afterEnd += p.Recorded
 	case CancelledStream:

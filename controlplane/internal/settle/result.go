@@ -63,8 +63,8 @@ func (r *Result) addRoute(route string, s RouteSums) {
 	r.Routes[route] = RouteSums{sums.Calls + s.Calls, sums.Charged + s.Charged, sums.ProviderCost + s.ProviderCost}
 }
 
-// plus returns the sum of two results, of which o is the later one.
-func (r Result) plus(o Result) Result {
+// add adds a later result.
+func (r *Result) add(o *Result) {
 	r.Settled += o.Settled
 	r.Duplicates += o.Duplicates
 	r.Quarantined += o.Quarantined
@@ -76,5 +76,4 @@ func (r Result) plus(o Result) Result {
 	for route, sums := range o.Routes {
 		r.addRoute(route, sums)
 	}
-	return r
 }

@@ -312,5 +312,6 @@ func (s *Settler) bisect(ctx context.Context, items []Item) (Result, error) {
 	}
 
 	second, err := s.bisect(ctx, items[half:])
-	return first.plus(second), left.and(err)
+	first.add(&second)
+	return first, left.and(err)
 }

@@ -43,7 +43,8 @@ func newLimit(r *kit.Request) (*kit.Form, error) {
 				return nil, err
 			}
 			body.ProjectID, body.KeyID = of.ProjectID, of.KeyID
-			made, err := r.API.CreateLimit(r.Context(), a.ID, &adminclient.CreateLimitParams{IdempotencyKey: in.Key(), Wait: kit.Wait()}, body)
+			params := &adminclient.CreateLimitParams{IdempotencyKey: in.Key(), Wait: kit.Wait()}
+			made, err := r.API.CreateLimit(r.Context(), a.ID, params, body)
 			if err != nil {
 				return nil, err
 			}

@@ -185,12 +185,17 @@ func (f *marginFilter) line(l *adminclient.MarginLine) marginLine {
 		return line
 	}
 	n := f.narrowed(l)
-	by := map[adminclient.MarginBy]string{adminclient.MarginByRoute: "model", adminclient.MarginByDay: "route", adminclient.MarginByKey: "route"}[l.By]
+	by := map[adminclient.MarginBy]string{
+		adminclient.MarginByRoute: "model",
+		adminclient.MarginByDay:   "route",
+		adminclient.MarginByKey:   "route",
+	}[l.By]
 	line.Within = "/console/margin?" + n.query(cmp.Or(by, "route"), n.From, n.To)
 	last, err := time.Parse(time.DateOnly, n.To)
 	if n.ProjectID == "" && n.Zone == time.UTC.String() && err == nil {
-		line.Requests = "/console/requests?" + kit.Query("account_id", n.AccountID, "key_id", n.KeyID, "model", n.Model, "provider", n.Provider,
-			"route", n.Route, "credential", n.Credential, "from", n.From+"T00:00:00", "to", last.AddDate(0, 0, 1).Format(time.DateOnly)+"T00:00:00")
+		line.Requests = "/console/requests?" + kit.Query("account_id", n.AccountID, "key_id", n.KeyID, "model", n.Model,
+			"provider", n.Provider, "route", n.Route, "credential", n.Credential,
+			"from", n.From+"T00:00:00", "to", last.AddDate(0, 0, 1).Format(time.DateOnly)+"T00:00:00")
 	}
 	return line
 }
@@ -210,19 +215,24 @@ func marginChart(r *kit.Request, of *adminclient.GetMarginParams, currency strin
 
 	slices.SortFunc(days, func(a, b adminclient.MarginLine) int { return cmp.Compare(a.Name, b.Name) })
 	chart := &kit.Chart{
-		ID:      "margin",
-		Title:   "Charged and paid by day",
-		Unit:    currency,
-		Kind:    "lines",
-		Columns: []kit.ChartColumn{{Name: "charged", Colour: "s1"}, {Name: "provider cost", Colour: "bad"}, {Name: "of it charged to nobody", Colour: "warn"}},
-		Exact:   true,
+		ID:    "margin",
+		Title: "Charged and paid by day",
+		Unit:  currency,
+		Kind:  "lines",
+		Columns: []kit.ChartColumn{
+			{Name: "charged", Colour: "s1"},
+			{Name: "provider cost", Colour: "bad"},
+			{Name: "of it charged to nobody", Colour: "warn"},
+		},
+		Exact: true,
 	}
 	for i := range days {
 		at, err := time.Parse(time.DateOnly, days[i].Name)
 		if err != nil {
 			return nil, fmt.Errorf("read a day of the margin: %w", err)
 		}
-		chart.Rows = append(chart.Rows, kit.ChartRow{At: at, Known: true, Values: []string{days[i].Charged, days[i].ProviderCost, days[i].Loss}})
+		values := []string{days[i].Charged, days[i].ProviderCost, days[i].Loss}
+		chart.Rows = append(chart.Rows, kit.ChartRow{At: at, Known: true, Values: values})
 	}
 	return chart, nil
 }

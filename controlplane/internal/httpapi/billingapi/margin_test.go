@@ -25,7 +25,7 @@ func (b *server) fillCosts(k *adminclient.IssuedKey, day time.Time) {
 		insert into usage_records (request_id, session_id, seq, account_id, key_id, model, format, provider, route, credential, status, started_at,
 			finished_at, usage, rule, price_version, cost, reservation, provider_cost, attempts)
 		select (left(uuid_floor(at)::text, 14) || '7' || lpad(to_hex(g), 3, '0') || '-8000-' || lpad(to_hex(g), 12, '0'))::uuid, 1, g, $1, $2,
-			'model-' || g % 2, 'chat', 'prv_1', case when g > 40 then 'rte_bad' else 'rte_good' end, 'main', 'completed', at, at, '{}', 'reported', 1,
+			'model-' || g % 2, 'chat', 'prv_1', case when g > 40 then 'rte_bad' else 'rte_good' end, 'main', 'completed', at, at as finished_at, '{}', 'reported', 1,
 			case when g = 42 then 0 else 1000000000 end, 0, case when g = 41 then null when g > 40 then 3000000000 else 250000000 end,
 			case when g = 1 then '[{"route": "rte_bad", "provider": "prv_2", "credential_name": "spare", "class": "truncated", "usage": {"input": 3}, "provider_cost": 500000000}]'::jsonb end
 		from generate_series(1, 44) g, lateral (select $3::timestamptz + g * interval '10 minutes' as at) as moments`, account, key, day)

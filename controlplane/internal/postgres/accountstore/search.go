@@ -147,7 +147,8 @@ func (s *Search) ByID(ctx context.Context, r search.Range) (found []search.Resul
 		}
 		err = failed
 	case search.Project:
-		rows, failed := q.ProjectsInRange(ctx, sqlcgen.ProjectsInRangeParams{Lowest: r.Lowest, Highest: r.Highest, RowLimit: search.PerType})
+		within := sqlcgen.ProjectsInRangeParams{Lowest: r.Lowest, Highest: r.Highest, RowLimit: search.PerType}
+		rows, failed := q.ProjectsInRange(ctx, within)
 		for _, row := range rows {
 			found = append(found, projectResult(row.ID, row.AccountID, row.Name, row.ExternalID))
 		}

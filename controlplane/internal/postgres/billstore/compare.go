@@ -21,8 +21,6 @@ import (
 // by day, model and credential. Records from days around the bill are read, too: a request of 23:59 may be billed on the next day. A
 // record without an id of the provider is in a pair of its own, and so is a call that did not serve its request but may be charged. The
 // tokens of a record are counted as exports count them.
-//
-//nolint:dupword // columns of pairs without records are equal
 const pairs = `
 with lines as (
 	select request_id, count(*) as n, min(day) as day, min(model) as model, min(credential) as credential,

@@ -24,7 +24,7 @@ func BenchmarkMargin(b *testing.B) {
 			finished_at, usage, rule, price_version, cost, reservation, provider_cost, attempts)
 		select (left(uuid_floor(at)::text, 14) || '7' || lpad(to_hex(g % 4096), 3, '0') || '-8000-' || lpad(to_hex(g), 12, '0'))::uuid, 1, g,
 			('00000000-0000-7000-8000-' || lpad(to_hex(g % 1000), 12, '0'))::uuid, ('00000000-0000-7000-9000-' || lpad(to_hex(g % 2000), 12, '0'))::uuid,
-			'model-' || g % 20, 'chat', 'prv_' || g % 4, 'rte_' || g % 30, 'main', 'completed', at, at,
+			'model-' || g % 20, 'chat', 'prv_' || g % 4, 'rte_' || g % 30, 'main', 'completed', at, at as finished_at,
 			json_build_object('input', 10 + g % 10, 'output', 300), 'reported', 1, 100 + g % 10, 2000, case when g % 50 > 0 then 90 + g % 20 end,
 			case when g % 20 = 0 then '[{"route": "rte_1", "provider": "prv_1", "usage": {"input": 10}, "provider_cost": 12}]'::jsonb end
 		from generate_series(1, $1::bigint) as g, lateral (select $2::timestamptz + interval '1 day' * (g::float8 - 1) / $1 as at) x`} {
