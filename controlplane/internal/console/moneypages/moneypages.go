@@ -20,7 +20,7 @@ func Section() kit.Section {
 		Items: []kit.Item{
 			{Link: kit.Link{Text: "Margin", URL: "/console/margin"}, Scope: kit.Operator},
 			{Link: kit.Link{Text: "Money check", URL: "/console/money"}, Scope: kit.Observe},
-			{Link: kit.Link{Text: "Provider bills", URL: "/console/bills"}, Scope: kit.Observe},
+			{Link: kit.Link{Text: "Provider bills", URL: "/console/bills"}, Scope: kit.Operator},
 			{Link: kit.Link{Text: "Quarantine", URL: "/console/quarantine"}, Scope: kit.Observe},
 		},
 		Routes: slices.Concat(
@@ -30,9 +30,9 @@ func Section() kit.Section {
 				{Pattern: "GET /console/money", Scope: kit.Observe, Handle: showChecks},
 				{Pattern: "GET /console/money/checks/{id}", Scope: kit.Observe, Handle: showRun},
 				{Pattern: "GET /console/money/export", Scope: kit.Read, Handle: exportLedger},
-				{Pattern: "GET /console/bills", Scope: kit.Observe, Handle: listBills},
-				{Pattern: "GET /console/bills/{id}", Scope: kit.Observe, Handle: showBill},
-				{Pattern: "GET /console/bills/{id}/differences/{number}", Scope: kit.Observe, Handle: showDifference},
+				{Pattern: "GET /console/bills", Scope: kit.Operator, Handle: listBills},
+				{Pattern: "GET /console/bills/{id}", Scope: kit.Operator, Handle: showBill},
+				{Pattern: "GET /console/bills/{id}/differences/{number}", Scope: kit.Operator, Handle: showDifference},
 				{Pattern: "GET /console/quarantine", Scope: kit.Observe, Handle: listQuarantine},
 				{Pattern: "GET /console/quarantine/{id}", Scope: kit.Observe, Handle: showQuarantined},
 			},
