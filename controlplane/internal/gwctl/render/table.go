@@ -36,8 +36,12 @@ var defaultColumns = map[string][]string{
 	"AuditEntry":    {"id", "at", "actor", "action", "object", "request_id"},
 	"Token":         {"id", "name", "scopes", "expires_at", "last_used_at", "revoked_at", "created_at"},
 	"CatalogChange": {"action", "kind", "id"},
-	"UsageTotal":    {"day", "account_id", "key_id", "model", "requests", "input", "cached_input", "output", "images", "seconds", "cost"},
-	"VideoJob":      {"id", "account_id", "model", "provider", "status", "state", "error", "created_at", "ended_at"},
+	"UsageTotal": {
+		"day", "account_id", "project_id", "key_id", "model", "service_tier", "requests", "input", "cached_input", "output", "images",
+		"seconds", "cost",
+	},
+	"MarginLine": {"by", "name", "provider", "requests", "charged", "provider_cost", "loss", "unknown_calls", "margin", "margin_percent"},
+	"VideoJob":   {"id", "account_id", "model", "provider", "status", "state", "error", "created_at", "ended_at"},
 	"PriceVersion": {
 		"version",
 		"status",

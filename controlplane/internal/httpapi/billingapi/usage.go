@@ -164,7 +164,7 @@ func attemptView(ctx context.Context, a *usage.Attempt) (gen.RouteAttempt, error
 	}
 
 	view.Estimated = &a.Estimated
-	if a.ProviderCost != nil && admin.Allows(admin.PrincipalOf(ctx).Scopes, admin.Operator) {
+	if a.ProviderCost != nil && admin.SeesProviderCost(ctx) {
 		cost := a.ProviderCost.String()
 		view.ProviderCost, view.ProviderPriceVersion = &cost, &a.ProviderPriceVersion
 	}
