@@ -1,7 +1,9 @@
 package observe
 
 import (
+	"bytes"
 	"context"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -87,6 +89,8 @@ func makeTraffic(t *testing.T, r *rig.Rig) {
 	// A provider of its own: its refusals give the credential a cooldown.
 	refusing := r.Provider(t, rig.Provider{BaseURL: r.Sim.URL})
 	tools := r.Provider(t, rig.Provider{BaseURL: toolProvider(t)})
+	strict := r.Provider(t, rig.Provider{BaseURL: strictProvider(t)})
+	impatient := r.Provider(t, rig.Provider{BaseURL: r.Sim.URL, FirstByteTimeout: "200ms"})
 	formats := []string{"chat"}
 	m := r.Models(t,
 		rig.Model{}, rig.Model{Type: "image"}, rig.Model{Type: "video"}, rig.Model{Directives: "cut=3"}, rig.Model{Directives: "status=429"},
@@ -94,13 +98,17 @@ func makeTraffic(t *testing.T, r *rig.Rig) {
 		rig.Model{Routes: []rig.Route{{UpstreamModel: "m", Formats: formats, Enabled: rig.False()}}},
 		rig.Model{Routes: []rig.Route{{Provider: tools, UpstreamModel: "m", Formats: formats}}}, rig.Model{Directives: "nousage"},
 		rig.Model{Routes: []rig.Route{{Provider: refusing, UpstreamModel: "m@status=401,code=invalid_api_key", Formats: formats}}},
-		rig.Model{Routes: []rig.Route{{Provider: another, UpstreamModel: "m", Formats: formats}, {UpstreamModel: "m", Formats: formats, Priority: 1}}})
+		rig.Model{Routes: []rig.Route{{Provider: another, UpstreamModel: "m", Formats: formats}, {UpstreamModel: "m", Formats: formats, Priority: 1}}},
+		rig.Model{Routes: []rig.Route{{Provider: strict, UpstreamModel: "m", Formats: formats}}},
+		rig.Model{Routes: []rig.Route{{Provider: impatient, UpstreamModel: "m@delay=1s", Formats: formats}}},
+		rig.Model{Routes: []rig.Route{{UpstreamModel: "m", Formats: formats, ProviderPrice: map[string]any{"input": "0.50", "output": "1.00"}}}})
 	text, image, video, cut, limit, slow, dead, closed, tool := m[0], m[1], m[2], m[3], m[4], m[5], m[6], m[7], m[8]
-	silent, refused, saved := m[9], m[10], m[11]
+	silent, refused, saved, without, late, bought := m[9], m[10], m[11], m[12], m[13], m[14]
 	key := account.Key
-	send(t, r,
+	send(t, r, chat(key, renewed(t, r), false),
 		chat(key, text, false), chat(key, text, true), chat(key, cut, true), chat(key, limit, false), chat(key, dead, false), chat(key, closed, false), chat(key, tool, false),
-		chat(key, silent, false), chat(key, refused, false), chat(key, saved, false),
+		chat(key, silent, false), chat(key, refused, false), chat(key, saved, false), chat(key, without, false),
+		chat(key, late, false), chat(key, bought, false),
 		chat("mgw_nobody", text, false), chat(poor.Key, text, false), chat(limited, text, false), chat(key, "no-such-model", false),
 		chat(narrow.Key, slow, false), chat(narrow.Key, slow, false),
 		rig.Request{Path: "/v1/images/generations", Key: key, Body: object{"model": image, "prompt": "Waves"}},
@@ -130,6 +138,58 @@ func makeTraffic(t *testing.T, r *rig.Rig) {
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// renewed adds a model whose provider has a certificate of its own and expects tokens, which have to be renewed.
+func renewed(t *testing.T, r *rig.Rig) (model string) {
+	t.Helper()
+	provider := httptest.NewTLSServer(http.HandlerFunc(answer))
+	t.Cleanup(provider.Close)
+	tokens := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"access_token":"token","token_type":"Bearer","expires_in":3600}`)
+	}))
+	t.Cleanup(tokens.Close)
+	const id, name = "renewed", "observe-renewed"
+	r.Add(t,
+		[]any{object{
+			"id": id, "base_url": provider.URL, "auth": "bearer",
+			"ca": string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: provider.Certificate().Raw})),
+			"credentials": []any{object{"name": "main", "kind": "oauth", "parameters": object{
+				"token_url": tokens.URL, "client_id": "gateway", "client_secret": "secret",
+			}}},
+		}},
+		[]any{object{
+			"id": name, "type": "text", "max_output_tokens": 1000, "reserve_output_tokens": 100,
+			"price":  object{"input": "1.00", "output": "2.00"},
+			"routes": []any{object{"provider": id, "upstream_model": "m", "formats": []any{"chat"}}},
+		}})
+	return name
+}
+
+// answer is a provider that reports usage.
+func answer(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = io.WriteString(w, `{"id":"chatcmpl-1","object":"chat.completion","created":1700000000,"model":"m","choices":[{"index":0,`+
+		`"message":{"role":"assistant","content":"Here."},"finish_reason":"stop"}],`+
+		`"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15}}`)
+}
+
+// strictProvider starts a provider that refuses the member store, which the gateway adds.
+func strictProvider(t *testing.T) (url string) {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if body, err := io.ReadAll(r.Body); err != nil || bytes.Contains(body, []byte(`"store"`)) {
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = io.WriteString(w, `{"error":{"message":"Unknown parameter: 'store'.","type":"invalid_request_error",`+
+				`"param":"store","code":"unknown_parameter"}}`)
+			return
+		}
+		answer(w, r)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
 
 // toolProvider starts a provider that reports a call of a tool, which has no price.
 func toolProvider(t *testing.T) (url string) {

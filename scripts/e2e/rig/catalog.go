@@ -65,6 +65,8 @@ type Route struct {
 	Weight        int            `json:"weight,omitempty"`
 	Enabled       *bool          `json:"enabled,omitempty"`
 	Params        map[string]any `json:"params,omitempty"`
+	// ProviderPrice is what the provider charges, in the form of Model.Price.
+	ProviderPrice map[string]any `json:"provider_price,omitempty"`
 }
 
 // A Provider is a provider to add to the catalog.
