@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -71,8 +70,7 @@ func TestCheckOfAProviderSaysWhatCame(t *testing.T) {
 	}
 
 	t.Run("gwctl", func(t *testing.T) {
-		rig.Long(t) // builds it
-		command := exec.CommandContext(t.Context(), "go", "run", "../../controlplane/cmd/gwctl", "providers", "check", elsewhere, "-o", "json")
+		command := a.Gwctl(t, "providers", "check", elsewhere, "-o", "json")
 		command.Env = append(os.Environ(), "GWCTL_SERVER="+a.AdminURL(), "GWCTL_TOKEN="+a.AdminToken())
 		text, err := command.Output()
 		var got adminclient.ProviderCheck

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os/exec"
 	"regexp"
 	"strconv"
 	"strings"
@@ -93,12 +92,12 @@ func TestKeyIsRevokedByNATSAlone(t *testing.T) {
 	}
 	hash := r.Hasher(t).Hash(key)
 	began := time.Now()
-	text, err := exec.CommandContext(t.Context(), "go", "run", "../../../controlplane/cmd/gwctl", "keys", "revoke-direct",
+	text, err := r.Gwctl(t, "keys", "revoke-direct",
 		"--nats-url", r.State().NATSURL, "--hash", hash.String()).CombinedOutput()
 	if err != nil || !strings.Contains(string(text), "No proxy admits the keys") {
 		t.Fatalf("%s%v", text, err)
 	}
-	t.Logf("within %v, with the time to build gwctl: %s", time.Since(began), text)
+	t.Logf("within %v: %s", time.Since(began), text)
 	for proxy := range r.Proxies {
 		if answer := r.Do(t, ask(proxy)); answer.Status != http.StatusUnauthorized {
 			t.Errorf("proxy %d after the revocation: got %s; want 401", proxy, answer)

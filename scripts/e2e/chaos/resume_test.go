@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -59,7 +58,7 @@ func TestProxyIsRestartedWithoutControlPlanes(t *testing.T) {
 	if got := value(t, r, rig.DataPlane(0), "mgw_sessions_resumed_total"); got != 1 {
 		t.Errorf("%v sessions were continued; want 1", got)
 	}
-	text, err := exec.CommandContext(t.Context(), "go", "run", "../../../controlplane/cmd/gwctl", "keys", "revoke-direct",
+	text, err := r.Gwctl(t, "keys", "revoke-direct",
 		"--nats-url", r.State().NATSURL, "--hash", r.Hasher(t).Hash(revoked).String()).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s%v", text, err)

@@ -4,8 +4,17 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"os/exec"
+	"path/filepath"
 	"testing"
 )
+
+// Gwctl returns a command of the gwctl that was built with the stack: building it again takes minutes on a busy machine, and a test
+// that sends requests meanwhile uses up what its accounts have.
+func (r *Rig) Gwctl(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	return exec.CommandContext(t.Context(), filepath.Join(r.programs, "gwctl"), args...)
+}
 
 // Ready returns the status of the readiness probe of a part.
 func (r *Rig) Ready(ctx context.Context, part string) (int, error) {

@@ -55,8 +55,10 @@ type Rig struct {
 
 	stack *devstack.Stack
 	dir   string
-	out   *bytes.Buffer
-	links links
+	// programs is the folder of the stack's programs.
+	programs string
+	out      *bytes.Buffer
+	links    links
 	// standby is nil without one.
 	standby *pgcluster.Cluster
 
@@ -205,7 +207,7 @@ func start(options Options) (*Rig, error) {
 	}
 
 	layout.Bin = filepath.Join(layout.Root, ".cache", "e2e")
-	r := &Rig{dir: dir, out: &bytes.Buffer{}}
+	r := &Rig{dir: dir, programs: layout.Bin, out: &bytes.Buffer{}}
 	if err := r.start(ctx, layout, options); err != nil {
 		return nil, fmt.Errorf("%w\n%s", err, r.out)
 	}
