@@ -7,39 +7,41 @@ import (
 	"testing"
 
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/console/consoletest"
+	"modelgateway/controlplane/internal/httpapi/servertest"
 )
 
 // audited returns the number of rows of the audit log.
-func (w *world) audited() (rows int) {
-	w.t.Helper()
-	check(w.t, w.pool.QueryRow(w.t.Context(), "select count(*) from audit_log").Scan(&rows))
+func audited(w *consoletest.World) (rows int) {
+	w.T.Helper()
+	servertest.Check(w.T, w.DB.Pool().QueryRow(w.T.Context(), "select count(*) from audit_log").Scan(&rows))
 	return rows
 }
 
 // Whoever is not known, and who may only read, cannot fill the audit log, whatever they send and however often.
 func TestRequestsThatAreRefusedWriteNoAuditRows(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	a, k := w.account("Example")
-	_, token := w.token(adminclient.ScopeObserve)
-	reader := w.signedIn(token)
+	w := consoletest.Start(t)
+	a, k := w.Customer("Example")
+	_, token := w.NewToken(adminclient.ScopeObserve)
+	reader := w.SignedIn(token)
 	list, err := os.ReadFile("testdata/routes.txt")
-	check(t, err)
+	servertest.Check(t, err)
 	names := strings.NewReplacer("{id}", a.ID, "{route}", "small-main", "{price}", "prc_1", "{name}", "main", "{month}", "2026-01", "{credential}", "main")
 
-	before, sent := w.audited(), 0
+	before, sent := audited(w), 0
 	for route := range strings.Lines(string(list)) {
 		method, path, ok := strings.Cut(strings.TrimSpace(route), " ")
 		if !ok || strings.HasSuffix(path, "/stream") || strings.Contains(path, "sign-out") {
 			continue
 		}
 		path = names.Replace(path)
-		anyone := w.browser()
-		anyone.send(method, path, nil, nil)
-		anyone.send(method, path+"?code=made-up&state=made-up&error=denied", nil, nil)
+		anyone := w.Browser()
+		anyone.Send(method, path, nil, nil)
+		anyone.Send(method, path+"?code=made-up&state=made-up&error=denied", nil, nil)
 		sent += 2
 		if method == http.MethodPost {
-			answer, page := reader.post(path, "step", "do", "name", "x", "confirmation", "x", "q", "x")
+			answer, page := reader.Post(path, "step", "do", "name", "x", "confirmation", "x", "q", "x")
 			sent++
 			if answer.StatusCode < 400 && !strings.Contains(path, "search") && !strings.Contains(path, "sign-in") {
 				t.Errorf("%s of a reader: got %d %s", route, answer.StatusCode, page)
@@ -47,11 +49,11 @@ func TestRequestsThatAreRefusedWriteNoAuditRows(t *testing.T) {
 		}
 	}
 	for range 50 {
-		w.browser().post("/console/sign-in", "token", "made up", "return_to", "/console/")
+		w.Browser().Post("/console/sign-in", "token", "made up", "return_to", "/console/")
 		sent++
 	}
-	client, err := adminclient.New(w.url, token)
-	check(t, err)
+	client, err := adminclient.New(w.URL, token)
+	servertest.Check(t, err)
 	for range 20 {
 		if _, err := client.RevealKey(t.Context(), k.ID); err == nil {
 			t.Fatal("a reader has revealed a key")
@@ -61,7 +63,7 @@ func TestRequestsThatAreRefusedWriteNoAuditRows(t *testing.T) {
 		}
 		sent += 2
 	}
-	if rows := w.audited() - before; rows != 0 || sent < 200 {
+	if rows := audited(w) - before; rows != 0 || sent < 200 {
 		t.Errorf("%d requests wrote %d audit rows; want none", sent, rows)
 	}
 }

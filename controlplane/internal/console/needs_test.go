@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/console/consoletest"
+	"modelgateway/controlplane/internal/httpapi/servertest"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/pulse"
 )
@@ -26,11 +28,11 @@ type need struct {
 }
 
 // needs returns the list "Needs you" of the overview.
-func (b *browser) needs() []need {
-	b.w.t.Helper()
-	answer, page := b.get("/console/?charts=none")
+func needs(b *consoletest.Browser) []need {
+	b.World.T.Helper()
+	answer, page := b.Get("/console/?charts=none")
 	if answer.StatusCode != http.StatusOK {
-		b.w.t.Fatalf("got %d %s", answer.StatusCode, page)
+		b.World.T.Fatalf("got %d %s", answer.StatusCode, page)
 	}
 	var all []need
 	for _, item := range needItem.FindAllStringSubmatch(page, -1) {
@@ -47,46 +49,46 @@ func (b *browser) needs() []need {
 }
 
 // video inserts an open video job of an age.
-func (w *world) video(k *adminclient.IssuedKey, age, upstream string) {
-	w.t.Helper()
+func video(w *consoletest.World, k *adminclient.IssuedKey, age, upstream string) {
+	w.T.Helper()
 	id := ident.New()
 	record := fmt.Sprintf(`{"id": %q, "account_id": %q, "key_id": %q, "request_id": %q, "upstream_id": %q, "status": "in_progress", "model": "boat"}`,
 		ident.Video.Format(id), k.AccountID, k.ID, ident.Request.New(), upstream)
-	_, err := w.pool.Exec(w.t.Context(), `insert into video_jobs (id, account_id, key_id, request_id, status, expected_cost, record, created_at)
+	_, err := w.DB.Pool().Exec(w.T.Context(), `insert into video_jobs (id, account_id, key_id, request_id, status, expected_cost, record, created_at)
 		select $1, account_id, id, gen_random_uuid(), 'in_progress', 0, $2, now() - $3::interval from api_keys limit 1`, id, record, age)
-	check(w.t, err)
+	servertest.Check(w.T, err)
 }
 
 func TestEverythingThatNeedsSomebodyHasOneLinkThatSettlesIt(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	w.catalog()
-	a, k := w.account("Overdrawn Ltd")
-	_, err := w.api.CreateCredit(t.Context(), a.ID, nil, adminclient.CreditCreate{
+	w := consoletest.Start(t)
+	w.SmallCatalog()
+	a, k := w.Customer("Overdrawn Ltd")
+	_, err := w.API.CreateCredit(t.Context(), a.ID, nil, adminclient.CreditCreate{
 		Amount: "-26", Kind: adminclient.CreditKindCorrection, Reference: "r1", Reason: new("a test"), AllowNegativeBalance: new(true),
 	})
-	check(t, err)
-	w.quarantine(a.ID)
-	w.video(k, "3 hours", "up_1")
-	w.video(k, "10 minutes", "")
-	failing, disabled, fine := w.webhook(), w.webhook(), w.webhook()
+	servertest.Check(t, err)
+	w.Quarantined(a.ID)
+	video(w, k, "3 hours", "up_1")
+	video(w, k, "10 minutes", "")
+	failing, disabled, fine := w.Webhook(), w.Webhook(), w.Webhook()
 	run := "ab" + strings.Repeat("0", 30)
-	w.sql(
-		running,
+	w.SQL(
+		consoletest.Running,
 		`insert into ledger_checks (id, kind, state, actor, ok, ended_at) values ('`+run+`', 'receipts', 'done', 'somebody', false, now())`,
 		`update provider_credentials set refused_at = now() - interval '1 hour', refused_reason = 'quota_exhausted' where name = 'main'`,
 		`update proxy_sessions set refused_credentials = (select jsonb_build_array(jsonb_build_object('credential', id, 'reason', 'quota_exhausted')) from provider_credentials where name = 'main')`,
 	)
 	for id, change := range map[string]string{failing.ID: "enabled = true, failing_since = now()", disabled.ID: "disabled_reason = 'it has failed for three days'", fine.ID: "enabled = true"} {
 		u, err := ident.Endpoint.Parse(id)
-		check(t, err)
-		_, err = w.pool.Exec(t.Context(), "update webhook_endpoints set "+change+" where id = $1", u)
-		check(t, err)
+		servertest.Check(t, err)
+		_, err = w.DB.Pool().Exec(t.Context(), "update webhook_endpoints set "+change+" where id = $1", u)
+		servertest.Check(t, err)
 	}
-	w.live.Receive(&pulse.Report{V: pulse.Version, Proxy: "proxy-1", Process: "p1", Breakers: []pulse.Breaker{{Route: "small-main", State: pulse.Open, SinceMS: 90_000, Class: "unavailable"}}})
-	w.live.Receive(&pulse.Report{V: pulse.Version, Proxy: "proxy-2", Process: "p2"})
-	b := w.signedIn(bootstrapToken)
-	found := b.needs()
+	w.Live.Receive(&pulse.Report{V: pulse.Version, Proxy: "proxy-1", Process: "p1", Breakers: []pulse.Breaker{{Route: "small-main", State: pulse.Open, SinceMS: 90_000, Class: "unavailable"}}})
+	w.Live.Receive(&pulse.Report{V: pulse.Version, Proxy: "proxy-2", Process: "p2"})
+	b := w.SignedIn(servertest.BootstrapToken)
+	found := needs(b)
 	for _, want := range []need{
 		{"bad", `The ledger check "receipts" found a difference.`, []string{"/console/money/checks/"}},
 		{"warn", "A usage event is in quarantine.", []string{"/console/quarantine"}},
@@ -114,7 +116,7 @@ func TestEverythingThatNeedsSomebodyHasOneLinkThatSettlesIt(t *testing.T) {
 	}
 	for _, n := range found {
 		for _, link := range n.links {
-			if answer, page := b.get(link); answer.StatusCode != http.StatusOK {
+			if answer, page := b.Get(link); answer.StatusCode != http.StatusOK {
 				t.Errorf("%q leads to %s: got %d %s", n.text, link, answer.StatusCode, page)
 			}
 		}
@@ -124,9 +126,11 @@ func TestEverythingThatNeedsSomebodyHasOneLinkThatSettlesIt(t *testing.T) {
 // What the diagnosis finds leads to the page of the object, not to the diagnosis.
 func TestFindingsOfTheDiagnosisLeadToWhatSettlesThem(t *testing.T) {
 	t.Parallel()
-	sql := func(statement string) func(*world) { return func(w *world) { w.sql(statement) } }
+	sql := func(statement string) func(*consoletest.World) {
+		return func(w *consoletest.World) { w.SQL(statement) }
+	}
 	for name, c := range map[string]struct {
-		do         func(*world)
+		do         func(*consoletest.World)
 		text, link string
 	}{
 		"a provider without a credential": {
@@ -134,9 +138,9 @@ func TestFindingsOfTheDiagnosisLeadToWhatSettlesThem(t *testing.T) {
 			"Provider acme: the provider refuses every enabled credential", "/console/providers/acme",
 		},
 		"a model without a route": {
-			func(w *world) {
-				_, err := w.api.UpdateRoute(t.Context(), "example-small", "small-main", nil, adminclient.CatalogRoutePatch{Enabled: new(false)})
-				check(t, err)
+			func(w *consoletest.World) {
+				_, err := w.API.UpdateRoute(t.Context(), "example-small", "small-main", nil, adminclient.CatalogRoutePatch{Enabled: new(false)})
+				servertest.Check(t, err)
 			},
 			"example-small: the model has no enabled route to an enabled provider with a usable credential", "/console/models/example-small",
 		},
@@ -152,11 +156,11 @@ func TestFindingsOfTheDiagnosisLeadToWhatSettlesThem(t *testing.T) {
 			sql("update cluster_state set cluster_epoch = cluster_epoch + 1, lost_at = now()"), "a loss of commits was declared", "/console/diagnosis",
 		},
 	} {
-		w := setup(t)
-		w.catalog()
-		w.sql(running)
+		w := consoletest.Start(t)
+		w.SmallCatalog()
+		w.OneProxy()
 		c.do(w)
-		found := w.signedIn(bootstrapToken).needs()
+		found := needs(w.SignedIn(servertest.BootstrapToken))
 		count := 0
 		for _, n := range found {
 			if strings.Contains(n.text, c.text) {
@@ -174,15 +178,15 @@ func TestFindingsOfTheDiagnosisLeadToWhatSettlesThem(t *testing.T) {
 
 func TestProviderThatRefusesEveryCredentialIsListedOnce(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	w.catalog()
-	w.sql(
-		running,
+	w := consoletest.Start(t)
+	w.SmallCatalog()
+	w.SQL(
+		consoletest.Running,
 		"update provider_credentials set refused_at = now(), refused_reason = 'key_rejected'",
 		`update proxy_sessions set refused_credentials = (select jsonb_agg(jsonb_build_object('credential', id, 'reason', 'key_rejected')) from provider_credentials)`,
 	)
 	var about []need
-	for _, n := range w.signedIn(bootstrapToken).needs() {
+	for _, n := range needs(w.SignedIn(servertest.BootstrapToken)) {
 		if strings.Contains(n.text, "acme") {
 			about = append(about, n)
 		}
@@ -194,13 +198,13 @@ func TestProviderThatRefusesEveryCredentialIsListedOnce(t *testing.T) {
 
 func TestNothingNeedsSomebodyThatIsWell(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	w.catalog()
-	_, k := w.account("Example Ltd")
-	w.video(k, "1 minute", "up_1")
-	w.sql(running, "insert into ledger_checks (id, kind, state, actor, ok, ended_at) values (gen_random_uuid(), 'recent', 'done', 'ledger', true, now())")
-	w.live.Receive(&pulse.Report{V: pulse.Version, Proxy: "proxy-1", Process: "p1", Breakers: []pulse.Breaker{{Route: "small-main", State: pulse.Closed, Failures: 1}}})
-	for _, n := range w.signedIn(bootstrapToken).needs() {
+	w := consoletest.Start(t)
+	w.SmallCatalog()
+	_, k := w.Customer("Example Ltd")
+	video(w, k, "1 minute", "up_1")
+	w.SQL(consoletest.Running, "insert into ledger_checks (id, kind, state, actor, ok, ended_at) values (gen_random_uuid(), 'recent', 'done', 'ledger', true, now())")
+	w.Live.Receive(&pulse.Report{V: pulse.Version, Proxy: "proxy-1", Process: "p1", Breakers: []pulse.Breaker{{Route: "small-main", State: pulse.Closed, Failures: 1}}})
+	for _, n := range needs(w.SignedIn(servertest.BootstrapToken)) {
 		for _, wrong := range []string{"check", "quarantine", "credential", "route of", "video", "webhook", "balance"} {
 			if strings.Contains(n.text, wrong) {
 				t.Errorf("the list has %+v", n)

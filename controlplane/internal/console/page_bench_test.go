@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"modelgateway/controlplane/internal/console/consoletest"
+	"modelgateway/controlplane/internal/httpapi/servertest"
 	"modelgateway/controlplane/internal/postgres/pgtest"
 )
 
@@ -49,21 +51,21 @@ func kindOf(link string) string {
 }
 
 // firstByte opens a page and returns the time until its first byte, and the links on it.
-func (b *browser) firstByte(path string) (took time.Duration, links []string) {
-	b.w.t.Helper()
+func firstByte(b *consoletest.Browser, path string) (took time.Duration, links []string) {
+	b.World.T.Helper()
 	var began, first time.Time
-	ctx := httptrace.WithClientTrace(b.w.t.Context(), &httptrace.ClientTrace{GotFirstResponseByte: func() { first = time.Now() }})
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, b.w.url+path, http.NoBody)
-	check(b.w.t, err)
+	ctx := httptrace.WithClientTrace(b.World.T.Context(), &httptrace.ClientTrace{GotFirstResponseByte: func() { first = time.Now() }})
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, b.World.URL+path, http.NoBody)
+	servertest.Check(b.World.T, err)
 	began = time.Now()
-	answer, err := b.client.Do(r)
-	check(b.w.t, err)
+	answer, err := b.Client.Do(r)
+	servertest.Check(b.World.T, err)
 	defer func() { _ = answer.Body.Close() }()
 	page, err := io.ReadAll(answer.Body)
-	check(b.w.t, err)
+	servertest.Check(b.World.T, err)
 	// such as to the catalog, for a model that is not in it
 	if answer.StatusCode != http.StatusOK && answer.StatusCode != http.StatusSeeOther {
-		b.w.t.Errorf("%s: got %d", path, answer.StatusCode)
+		b.World.T.Errorf("%s: got %d", path, answer.StatusCode)
 	}
 	for _, link := range linkOf.FindAllStringSubmatch(string(page), -1) {
 		links = append(links, html.UnescapeString(link[1]))
@@ -83,11 +85,11 @@ func BenchmarkPages(b *testing.B) {
 		b.Skipf("%s is not set: it says how many usage records to write", pgtest.BenchRows)
 	}
 	const target, opened, most = 150 * time.Millisecond, 20, 400
-	w := setup(b)
-	w.catalog()
-	pgtest.FillUsage(b, w.pool, rows)
-	w.sql(running)
-	person := w.signedIn(bootstrapToken)
+	w := consoletest.Start(b)
+	w.SmallCatalog()
+	pgtest.FillUsage(b, w.DB.Pool(), rows)
+	w.OneProxy()
+	person := w.SignedIn(servertest.BootstrapToken)
 	queue := []string{
 		"/console/", "/console/accounts?sort=balance", "/console/accounts?sort=cost_7d", "/console/accounts?sort=hours_left", "/console/accounts?query=a",
 		"/console/requests?status=failed", "/console/requests?provider=backup", "/console/requests?model=rare", "/console/requests?min_cost=0.5",
@@ -104,7 +106,7 @@ func BenchmarkPages(b *testing.B) {
 		}
 		first[kind] = path
 		for range opened {
-			one, links := person.firstByte(path)
+			one, links := firstByte(person, path)
 			took[kind] = append(took[kind], one)
 			queue = append(queue, links...)
 		}

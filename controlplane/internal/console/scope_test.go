@@ -10,6 +10,7 @@ import (
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/console/catalogpages"
+	"modelgateway/controlplane/internal/console/consoletest"
 	"modelgateway/controlplane/internal/console/customerpages"
 	"modelgateway/controlplane/internal/console/kit"
 	"modelgateway/controlplane/internal/console/moneypages"
@@ -33,11 +34,11 @@ func routes() (all []struct{ method, path, scope string }) {
 
 func TestNoPageIsShownWithoutItsScope(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	people := map[string]*browser{}
+	w := consoletest.Start(t)
+	people := map[string]*consoletest.Browser{}
 	for _, scope := range []adminclient.Scope{adminclient.ScopeRead, adminclient.ScopeObserve, adminclient.ScopeCredits, adminclient.ScopeKeysReveal} {
-		_, token := w.token(scope)
-		people[string(scope)] = w.signedIn(token)
+		_, token := w.NewToken(scope)
+		people[string(scope)] = w.SignedIn(token)
 	}
 	changing := []string{kit.Operator, kit.Cabinet, kit.Credits, kit.KeysReveal}
 	refused := func(who, method, path string) {
@@ -46,7 +47,7 @@ func TestNoPageIsShownWithoutItsScope(t *testing.T) {
 		if method == http.MethodGet {
 			form = nil
 		}
-		if answer, page := people[who].send(method, path, form, nil); answer.StatusCode != http.StatusForbidden {
+		if answer, page := people[who].Send(method, path, form, nil); answer.StatusCode != http.StatusForbidden {
 			t.Errorf("%s %s with %s: got %d %.300s", method, path, who, answer.StatusCode, page)
 		}
 	}

@@ -47,7 +47,7 @@ func (p *Proxy) Report(k *adminclient.IssuedKey, at time.Time, sheet price.Sheet
 	cost, err := price.Cost(&u, &sheet)
 	Check(p.Server.T, err)
 	p.N++
-	e := event.Usage{
+	return p.Settle(&event.Usage{
 		V:               event.Version,
 		RequestID:       ident.Request.Format(ident.NewAt(at)),
 		Session:         p.Session,
@@ -71,7 +71,12 @@ func (p *Proxy) Report(k *adminclient.IssuedKey, at time.Time, sheet price.Sheet
 		Cost:            cost,
 		Reservation:     2 * money.Unit,
 		Attempts:        attempts,
-	}
+	})
+}
+
+// Settle settles the event of a request and returns the id of the request.
+func (p *Proxy) Settle(e *event.Usage) string {
+	p.Server.T.Helper()
 	raw, err := json.Marshal(e)
 	Check(p.Server.T, err)
 	batch, err := json.Marshal(event.Batch{V: 1, Session: p.Session, Events: []json.RawMessage{raw}})

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -69,6 +70,9 @@ var Discard = slog.New(slog.DiscardHandler)
 // BootstrapToken is an admin token with all scopes.
 const BootstrapToken = "the bootstrap token of tests"
 
+// SessionLength is how long a session of the console lasts.
+const SessionLength = 10 * time.Hour
+
 // OldPepper is the id of a previous pepper.
 const OldPepper = "0123456789abcdef"
 
@@ -90,9 +94,10 @@ func (f *fakeAnnouncer) Announce(_ context.Context, c wire.KeyChange) (propagati
 
 // Server is a running admin API with a database of its own.
 type Server struct {
-	T         *testing.T
+	T         testing.TB
 	DB        *postgres.DB
 	URL       string
+	Handler   http.Handler
 	API       *adminclient.Client
 	Announcer *fakeAnnouncer
 	Hasher    *apikey.Hasher
@@ -111,6 +116,8 @@ type Server struct {
 	Checked *checkwire.Response
 	// notified are the kinds of checks that found differences.
 	Notified []string
+	// Later is how much later it is for sessions of the console than now.
+	Later atomic.Int64
 	// verifier, if set, verifies tokens of an identity provider.
 	verifier admin.Verifier
 }
@@ -151,13 +158,13 @@ func (l *logs) String() string {
 }
 
 // Start starts a server with an empty database.
-func Start(t *testing.T) *Server {
+func Start(t testing.TB) *Server {
 	t.Helper()
 	return StartWith(t, nil)
 }
 
 // StartWith is setup with a verifier and with changed settings.
-func StartWith(t *testing.T, v admin.Verifier, others ...func(*httpapi.Config)) *Server {
+func StartWith(t testing.TB, v admin.Verifier, others ...func(*httpapi.Config)) *Server {
 	t.Helper()
 	b := &Server{
 		T:         t,
@@ -270,16 +277,17 @@ func StartWith(t *testing.T, v admin.Verifier, others ...func(*httpapi.Config)) 
 		Store:   accountstore.NewSessions(b.DB),
 		Tokens:  cfg.Tokens,
 		ByToken: true,
-		Idle:    time.Hour,
-		Length:  time.Hour,
+		Idle:    30 * time.Minute,
+		Length:  SessionLength,
+		Now:     func() time.Time { return time.Now().Add(time.Duration(b.Later.Load())) },
 	})
 	cfg.Sessions = b.Sessions
 	for _, set := range others {
 		set(&cfg)
 	}
-	handler, err := httpapi.New(cfg)
+	b.Handler, err = httpapi.New(cfg)
 	Check(t, err)
-	server := httptest.NewServer(handler)
+	server := httptest.NewServer(b.Handler)
 	t.Cleanup(server.Close)
 	b.URL = server.URL
 	b.API = b.As(BootstrapToken)
@@ -333,7 +341,7 @@ func Answered[T any](r *adminclient.Response[T], err error) (*Answer[T], error) 
 }
 
 // Check fails the test if there is an error.
-func Check(t *testing.T, err error) {
+func Check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -341,7 +349,7 @@ func Check(t *testing.T, err error) {
 }
 
 // Problem fails the test unless the response is the expected problem.
-func Problem(t *testing.T, got *adminclient.Problem, status int, kind string) {
+func Problem(t testing.TB, got *adminclient.Problem, status int, kind string) {
 	t.Helper()
 	if got == nil {
 		t.Fatalf("got no problem; want %d %s", status, kind)

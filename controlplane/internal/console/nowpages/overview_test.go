@@ -1,4 +1,4 @@
-package console_test
+package nowpages_test
 
 import (
 	"net/http"
@@ -7,23 +7,25 @@ import (
 	"testing"
 
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/console/consoletest"
+	"modelgateway/controlplane/internal/httpapi/servertest"
 	"modelgateway/shared/pulse"
 )
 
 func TestOverviewListsWhatNeedsSomebody(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	made, err := w.api.CreateAccount(t.Context(), nil, adminclient.AccountCreate{Name: "Overdrawn Ltd"})
-	check(t, err)
+	w := consoletest.Start(t)
+	made, err := w.API.CreateAccount(t.Context(), nil, adminclient.AccountCreate{Name: "Overdrawn Ltd"})
+	servertest.Check(t, err)
 	for _, c := range []adminclient.CreditCreate{
 		{Amount: "1", Kind: adminclient.CreditKindPayment, Reference: "r1"},
 		{Amount: "-3.000000001", Kind: adminclient.CreditKindCorrection, Reference: "r2", Reason: new("a test"), AllowNegativeBalance: new(true)},
 	} {
-		_, err = w.api.CreateCredit(t.Context(), made.Value.ID, nil, c)
-		check(t, err)
+		_, err = w.API.CreateCredit(t.Context(), made.Value.ID, nil, c)
+		servertest.Check(t, err)
 	}
-	b := w.signedIn(bootstrapToken)
-	answer, page := b.get("/console/")
+	b := w.SignedIn(servertest.BootstrapToken)
+	answer, page := b.Get("/console/")
 	for _, want := range []string{
 		"The balance of an account is negative: -2.000000001 in all.", `href="/console/accounts?sort=balance"`, "0 of 0", "No catalog has been applied",
 	} {
@@ -39,12 +41,12 @@ func TestOverviewListsWhatNeedsSomebody(t *testing.T) {
 
 func TestOverviewIsRenewedWithoutItsCharts(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	b := w.signedIn(bootstrapToken)
-	if _, page := b.get("/console/"); !strings.Contains(page, "Requests by status") || !strings.Contains(page, "Nothing was reported in this time") {
+	w := consoletest.Start(t)
+	b := w.SignedIn(servertest.BootstrapToken)
+	if _, page := b.Get("/console/"); !strings.Contains(page, "Requests by status") || !strings.Contains(page, "Nothing was reported in this time") {
 		t.Errorf("the charts are missing: %s", page)
 	}
-	if _, page := b.get("/console/?charts=none"); strings.Contains(page, "Requests by status") || !strings.Contains(page, `id="now"`) {
+	if _, page := b.Get("/console/?charts=none"); strings.Contains(page, "Requests by status") || !strings.Contains(page, `id="now"`) {
 		t.Errorf("want the first part only: %s", page)
 	}
 }
@@ -61,12 +63,12 @@ func TestOverviewTellsTheAgeOfTheOldestUnsettledRequest(t *testing.T) {
 		"settlement is behind":  {[]int64{62_000, 0}, `<a class="tile warn" href="/console/proxies"><span>Unsettled</span><b>1 min 2 s</b>`},
 		"settlement stands":     {[]int64{300_000}, `<a class="tile bad" href="/console/proxies"><span>Unsettled</span><b>5 min 0 s</b>`},
 	} {
-		w := setup(t)
+		w := consoletest.Start(t)
 		for i, age := range c.ages {
 			proxy := "proxy-" + strconv.Itoa(i)
-			w.live.Receive(&pulse.Report{V: pulse.Version, Proxy: proxy, Process: proxy, Spool: pulse.Spool{UnsettledMS: age}})
+			w.Live.Receive(&pulse.Report{V: pulse.Version, Proxy: proxy, Process: proxy, Spool: pulse.Spool{UnsettledMS: age}})
 		}
-		if _, page := w.signedIn(bootstrapToken).get("/console/?charts=none"); !strings.Contains(page, c.want) {
+		if _, page := w.SignedIn(servertest.BootstrapToken).Get("/console/?charts=none"); !strings.Contains(page, c.want) {
 			t.Errorf("%s: the overview has no %s: %s", name, c.want, page)
 		}
 	}
@@ -74,13 +76,13 @@ func TestOverviewTellsTheAgeOfTheOldestUnsettledRequest(t *testing.T) {
 
 func TestOverviewRefusesATimeThatIsNone(t *testing.T) {
 	t.Parallel()
-	b := setup(t).signedIn(bootstrapToken)
+	b := consoletest.Start(t).SignedIn(servertest.BootstrapToken)
 	for _, query := range []string{"from=yesterday", "from=2026-03-03T09:00:00Z&to=2026-03-03T08:00:00Z", "to=x&from=2026-03-03"} {
-		if answer, page := b.get("/console/?" + query); answer.StatusCode != http.StatusBadRequest {
+		if answer, page := b.Get("/console/?" + query); answer.StatusCode != http.StatusBadRequest {
 			t.Errorf("%s: got %d %s; want 400", query, answer.StatusCode, page)
 		}
 	}
-	if answer, _ := b.get("/console/?range=nonsense"); answer.StatusCode != http.StatusOK {
+	if answer, _ := b.Get("/console/?range=nonsense"); answer.StatusCode != http.StatusOK {
 		t.Errorf("an unknown range: got %d; want the last hour", answer.StatusCode)
 	}
 }

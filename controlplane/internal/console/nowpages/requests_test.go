@@ -1,82 +1,30 @@
-package console_test
+package nowpages_test
 
 import (
-	"encoding/json"
 	"html"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
-	"modelgateway/controlplane/adminclient"
-	"modelgateway/controlplane/internal/postgres"
-	"modelgateway/controlplane/internal/postgres/leasestore"
-	"modelgateway/controlplane/internal/postgres/moneystore"
-	"modelgateway/controlplane/internal/postgres/usagestore"
-	"modelgateway/controlplane/internal/settle"
+	"modelgateway/controlplane/internal/console/consoletest"
+	"modelgateway/controlplane/internal/httpapi/servertest"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
-	"modelgateway/shared/money"
 	"modelgateway/shared/price"
-	"modelgateway/shared/wire"
 )
-
-const catalogText = `
-currency: USD
-providers:
-  - {id: sim, base_url: "https://sim.example", credentials: [{name: main, secret: sk-test}]}
-models:
-  - id: example-small
-    type: text
-    context_window: 1000
-    max_output_tokens: 100
-    price: {input: "0.10", output: "0.40"}
-    routes: [{provider: sim, upstream_model: u, formats: [chat]}]
-`
-
-// request settles a finished request of a key and returns its id.
-func (w *world) request(k *adminclient.IssuedKey, status event.Status, u price.Usage, attempts ...event.Attempt) string {
-	w.t.Helper()
-	db, ctx := postgres.Wrap(w.pool), w.t.Context()
-	_, err := w.api.ApplyCatalog(ctx, nil, adminclient.CatalogDocument{}, adminclient.WithBody("application/yaml", []byte(catalogText)))
-	check(w.t, err)
-	var version int64
-	check(w.t, w.pool.QueryRow(ctx, "select max(version) from model_prices").Scan(&version))
-	sheet, err := usagestore.NewUsage(db).Sheet(ctx, version)
-	check(w.t, err)
-	cost, err := price.Cost(&u, &sheet)
-	check(w.t, err)
-	r, err := leasestore.NewLeases(db).Register(ctx, &wire.RegisterRequest{V: 1, Name: ident.Request.New(), BootID: "boot", Build: "v1", Capacity: 100}, time.Minute)
-	check(w.t, err)
-	at, first := time.Now().Add(-time.Minute), int64(310)
-	e := event.Usage{
-		V: event.Version, RequestID: ident.Request.Format(ident.NewAt(at)), Session: int64(r.Session), Seq: 1, AccountID: k.AccountID, KeyID: k.ID,
-		Model: "example-small", Format: "chat", Provider: "sim", Status: status, HTTPStatus: 200, StartedMS: at.UnixMilli(), FinishedMS: at.UnixMilli() + 4200, FirstByteMS: first,
-		Usage: u, Rule: event.RuleReported, PriceVersion: sheet.Version, PriceMultiplier: sheet.Multiplier, Cost: cost, Reservation: 2 * money.Unit, Attempts: attempts,
-	}
-	raw, err := json.Marshal(e)
-	check(w.t, err)
-	batch, err := json.Marshal(event.Batch{V: 1, Session: int64(r.Session), Events: []json.RawMessage{raw}})
-	check(w.t, err)
-	result, err := settle.New(moneystore.NewSettlement(db), nil).Settle(ctx, settle.DecodeBatch(batch))
-	check(w.t, err)
-	if result.Settled != 1 {
-		w.t.Fatalf("settled %+v", result)
-	}
-	return e.RequestID
-}
 
 // Every figure of the receipt is the text of the API.
 func TestRequestShowsItsReceipt(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	_, k := w.account("Example")
-	id := w.request(k, event.Completed, price.Usage{Input: 1_200_001, Output: 300})
-	got, err := w.api.GetUsage(t.Context(), id)
-	check(t, err)
+	w := consoletest.Start(t)
+	_, k := w.Customer("Example")
+	id := w.Request(k, event.Completed, price.Usage{Input: 1_200_001, Output: 300})
+	got, err := w.API.GetUsage(t.Context(), id)
+	servertest.Check(t, err)
 	u := got.Value
-	b := w.signedIn(bootstrapToken)
-	_, page := b.get("/console/requests/" + id)
+	b := w.SignedIn(servertest.BootstrapToken)
+	_, page := b.Get("/console/requests/" + id)
 	wants := []string{u.Receipt.Cost, u.Receipt.ListCost, u.Receipt.Reservation, "310 ms", "4.2 s", "Example", "production", "those that the provider reported"}
 	for _, line := range u.Receipt.Lines {
 		wants = append(wants, line.Amount, line.UnitPrice)
@@ -86,11 +34,11 @@ func TestRequestShowsItsReceipt(t *testing.T) {
 			t.Errorf("the page has no %q: %s", want, page)
 		}
 	}
-	answer, page := b.fill("/console/accounts/"+k.AccountID+"/book", "kind", "correction", "amount", u.Cost, "reference", "c1", "reason", "cut short", "request_id", id)
+	answer, page := b.Fill("/console/accounts/"+k.AccountID+"/book", "kind", "correction", "amount", u.Cost, "reference", "c1", "reason", "cut short", "request_id", id)
 	if answer.StatusCode != http.StatusSeeOther {
 		t.Fatalf("the correction: got %d %s", answer.StatusCode, page)
 	}
-	if _, page := b.get("/console/requests/" + id); !strings.Contains(page, "cut short") || !strings.Contains(page, `After corrections, USD</th><td class="number"><span class="money" title="0.00">`) {
+	if _, page := b.Get("/console/requests/" + id); !strings.Contains(page, "cut short") || !strings.Contains(page, `After corrections, USD</th><td class="number"><span class="money" title="0.00">`) {
 		t.Errorf("the corrected request: %s", page)
 	}
 }
@@ -98,14 +46,14 @@ func TestRequestShowsItsReceipt(t *testing.T) {
 // Requests are listed by when they began, so that is the time which the list shows.
 func TestRequestsShowTheTimeThatTheyAreOrderedBy(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	_, k := w.account("Example")
-	id := w.request(k, event.Completed, price.Usage{})
-	u, err := w.api.GetUsage(t.Context(), id)
-	check(t, err)
-	b := w.signedIn(bootstrapToken)
+	w := consoletest.Start(t)
+	_, k := w.Customer("Example")
+	id := w.Request(k, event.Completed, price.Usage{})
+	u, err := w.API.GetUsage(t.Context(), id)
+	servertest.Check(t, err)
+	b := w.SignedIn(servertest.BootstrapToken)
 	for _, path := range []string{"/console/requests", "/console/keys/" + k.ID} {
-		_, page := b.get(path)
+		_, page := b.Get(path)
 		_, cell, _ := strings.Cut(page, `data-label="Started"`)
 		if want := `datetime="` + u.Value.StartedAt.Format(time.RFC3339Nano); !strings.HasPrefix(strings.TrimPrefix(cell, "><time "), want) {
 			t.Errorf("%s: got %.100s; want %s", path, cell, want)
@@ -115,22 +63,22 @@ func TestRequestsShowTheTimeThatTheyAreOrderedBy(t *testing.T) {
 
 func TestRequestsAreFiltered(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	_, k := w.account("Example")
-	done := w.request(k, event.Completed, price.Usage{Input: 1000})
-	failed := w.request(k, event.Failed, price.Usage{})
-	b := w.signedIn(bootstrapToken)
+	w := consoletest.Start(t)
+	_, k := w.Customer("Example")
+	done := w.Request(k, event.Completed, price.Usage{Input: 1000})
+	failed := w.Request(k, event.Failed, price.Usage{})
+	b := w.SignedIn(servertest.BootstrapToken)
 	for path, want := range map[string][2]bool{
 		"/console/requests": {true, true}, "/console/requests?status=failed": {false, true}, "/console/requests?account_id=" + k.AccountID: {true, true},
 		"/console/requests?min_cost=0.00001": {true, false}, "/console/requests?model=other": {false, false}, "/console/requests?stream=true": {false, false},
 		"/console/requests?request_id_prefix=" + done: {true, false}, "/console/keys/" + k.ID: {true, true},
 	} {
-		answer, page := b.get(path)
+		answer, page := b.Get(path)
 		if got := [2]bool{strings.Contains(page, `href="/console/requests/`+done), strings.Contains(page, `href="/console/requests/`+failed)}; answer.StatusCode != http.StatusOK || got != want {
 			t.Errorf("%s: got %d %v; want %v: %s", path, answer.StatusCode, got, want, page)
 		}
 	}
-	answer, file := b.get("/console/requests/export?account_id=" + k.AccountID)
+	answer, file := b.Get("/console/requests/export?account_id=" + k.AccountID)
 	if answer.StatusCode != http.StatusOK || strings.Count(file, "req_") != 2 || !strings.Contains(answer.Header.Get("Content-Disposition"), "requests.csv") {
 		t.Errorf("the export: got %d %s", answer.StatusCode, file)
 	}
@@ -138,22 +86,22 @@ func TestRequestsAreFiltered(t *testing.T) {
 
 func TestUsageIsAPivot(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	_, k := w.account("Example")
-	w.request(k, event.Completed, price.Usage{Input: 1_000_000})
-	w.request(k, event.Completed, price.Usage{Input: 2_000_000, Output: 7})
-	b := w.signedIn(bootstrapToken)
+	w := consoletest.Start(t)
+	_, k := w.Customer("Example")
+	w.Request(k, event.Completed, price.Usage{Input: 1_000_000})
+	w.Request(k, event.Completed, price.Usage{Input: 2_000_000, Output: 7})
+	b := w.SignedIn(servertest.BootstrapToken)
 	for path, want := range map[string]string{
 		"/console/usage": "0.3000028", "/console/usage?by=day": "Charged by provider",
 		"/console/usage?by=service_tier": `<td data-label="Service tier">default</td>`, "/console/usage?by=account&by=key": "production", "/console/usage?by=model&model=example-small": "example-small",
 		"/console/accounts/" + k.AccountID + "/usage?by=key": "0.3000028", "/console/usage?model=other": "No request of these days", "/console/accounts/" + k.AccountID: "0.3000028",
 		"/console/accounts/" + k.AccountID + "/statement": "0.3000028", "/console/accounts/" + k.AccountID + "/ledger": "24.699997201",
 	} {
-		if answer, page := b.get(path); answer.StatusCode != http.StatusOK || !strings.Contains(page, want) {
+		if answer, page := b.Get(path); answer.StatusCode != http.StatusOK || !strings.Contains(page, want) {
 			t.Errorf("%s: got %d without %q: %s", path, answer.StatusCode, want, page)
 		}
 	}
-	if answer, _ := b.get("/console/usage?from=2026-01-01&to=soon"); answer.StatusCode != http.StatusBadRequest {
+	if answer, _ := b.Get("/console/usage?from=2026-01-01&to=soon"); answer.StatusCode != http.StatusBadRequest {
 		t.Errorf("a wrong day: got %d", answer.StatusCode)
 	}
 }
@@ -161,23 +109,23 @@ func TestUsageIsAPivot(t *testing.T) {
 // The page of a request that did not end well says why in words, with the class of the provider's failure, and why it is charged.
 func TestRequestSaysWhyItEndedEarly(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	_, k := w.account("Example")
+	w := consoletest.Start(t)
+	_, k := w.Customer("Example")
 	broken := event.Attempt{Route: "rte_0192f0c1d2e37a4b8c5d6e7f8091a2c1", Class: "truncated", MS: 310}
 	for id, want := range map[string][]string{
-		w.request(k, event.Failed, price.Usage{Input: 10}, broken): {"<code>truncated</code>", "The stream broke off: the provider ended its answer", "charged by what the provider reported"},
-		w.request(k, event.ClientGone, price.Usage{Input: 10}):     {"The client closed the connection before the end"},
-		w.request(k, event.Revoked, price.Usage{Input: 10}):        {"The key was revoked, or its account suspended"},
+		w.Request(k, event.Failed, price.Usage{Input: 10}, broken): {"<code>truncated</code>", "The stream broke off: the provider ended its answer", "charged by what the provider reported"},
+		w.Request(k, event.ClientGone, price.Usage{Input: 10}):     {"The client closed the connection before the end"},
+		w.Request(k, event.Revoked, price.Usage{Input: 10}):        {"The key was revoked, or its account suspended"},
 	} {
-		_, page := w.signedIn(bootstrapToken).get("/console/requests/" + id)
+		_, page := w.SignedIn(servertest.BootstrapToken).Get("/console/requests/" + id)
 		for _, text := range want {
 			if !strings.Contains(html.UnescapeString(page), text) {
 				t.Errorf("the page has no %q: %s", text, page)
 			}
 		}
 	}
-	done := w.request(k, event.Completed, price.Usage{Input: 10})
-	if _, page := w.signedIn(bootstrapToken).get("/console/requests/" + done); strings.Contains(page, "is charged by what") {
+	done := w.Request(k, event.Completed, price.Usage{Input: 10})
+	if _, page := w.SignedIn(servertest.BootstrapToken).Get("/console/requests/" + done); strings.Contains(page, "is charged by what") {
 		t.Errorf("a complete answer has a reason: %s", page)
 	}
 }
@@ -185,26 +133,26 @@ func TestRequestSaysWhyItEndedEarly(t *testing.T) {
 // Refusals without something that was short say why in words, under the key as far as it is known.
 func TestRefusalsSayWhy(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	_, k := w.account("Suspended Ltd")
+	w := consoletest.Start(t)
+	_, k := w.Customer("Suspended Ltd")
 	known, session, routes := ident.Request.New(), ident.Request.New(), ident.Request.New()
 	for id, row := range map[string]string{
 		known:   "'key_inactive', account_id, id, 'invalid_api_key', 401",
 		session: "'no_session', account_id, id, 'service_unavailable', 503",
 		routes:  "'no_route', account_id, id, '', 503",
 	} {
-		_, err := w.pool.Exec(t.Context(), `insert into traffic_refusals (hour, reason, account_id, key_id, code, status, other, n, first_at, last_at, request_id, model)
+		_, err := w.DB.Pool().Exec(t.Context(), `insert into traffic_refusals (hour, reason, account_id, key_id, code, status, other, n, first_at, last_at, request_id, model)
 			select date_trunc('hour', now()), `+row+`, false, 3, $2, $2, $1, '' from api_keys limit 1`, id, time.Now())
-		check(t, err)
+		servertest.Check(t, err)
 	}
-	b := w.signedIn(bootstrapToken)
+	b := w.SignedIn(servertest.BootstrapToken)
 	for path, want := range map[string]string{
 		"/console/requests/" + known:       "The account is suspended, or the key was revoked",
 		"/console/requests/" + session:     "The session of the proxy had ended",
 		"/console/requests/" + routes:      "No route of the model could be called",
 		"/console/refusals?key_id=" + k.ID: "The account is suspended, or the key was revoked",
 	} {
-		if _, page := b.get(path); !strings.Contains(html.UnescapeString(page), want) {
+		if _, page := b.Get(path); !strings.Contains(html.UnescapeString(page), want) {
 			t.Errorf("%s has no %q: %s", path, want, page)
 		}
 	}
@@ -213,15 +161,15 @@ func TestRefusalsSayWhy(t *testing.T) {
 // A refused request has a page that says what it lacked.
 func TestRefusedRequestSaysWhatWasShort(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	_, k := w.account("Example")
+	w := consoletest.Start(t)
+	_, k := w.Customer("Example")
 	id := ident.Request.New()
-	_, err := w.pool.Exec(t.Context(), `insert into traffic_refusals (hour, account_id, key_id, code, status, other, n, first_at, last_at, request_id, model, short)
+	_, err := w.DB.Pool().Exec(t.Context(), `insert into traffic_refusals (hour, account_id, key_id, code, status, other, n, first_at, last_at, request_id, model, short)
 		select date_trunc('hour', now()), account_id, id, 'insufficient_quota', 402, false, 3, $2, $2, $1, 'example-small',
 		'{"pool":"balance","reason":"balance_spent","wanted":1300000,"free":200000,"reserved":0}' from api_keys limit 1`, id, time.Now())
-	check(t, err)
-	b := w.signedIn(bootstrapToken)
-	got, page := b.get("/console/requests/" + id)
+	servertest.Check(t, err)
+	b := w.SignedIn(servertest.BootstrapToken)
+	got, page := b.Get("/console/requests/" + id)
 	if got.StatusCode != http.StatusOK {
 		t.Fatalf("got %d", got.StatusCode)
 	}
@@ -230,18 +178,18 @@ func TestRefusedRequestSaysWhatWasShort(t *testing.T) {
 			t.Errorf("the page does not have %q", want)
 		}
 	}
-	if got, _ := b.get("/console/requests/" + ident.Request.New()); got.StatusCode != http.StatusNotFound {
+	if got, _ := b.Get("/console/requests/" + ident.Request.New()); got.StatusCode != http.StatusNotFound {
 		t.Errorf("an unknown request: got %d", got.StatusCode)
 	}
 }
 
 func TestRequestShowsTheRoutesThatWereTried(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	_, k := w.account("Example")
-	id := w.request(k, event.Completed, price.Usage{Input: 10, Output: 3}, event.Attempt{Route: "rte_a", Skipped: event.SkippedBreaker},
+	w := consoletest.Start(t)
+	_, k := w.Customer("Example")
+	id := w.Request(k, event.Completed, price.Usage{Input: 10, Output: 3}, event.Attempt{Route: "rte_a", Skipped: event.SkippedBreaker},
 		event.Attempt{Route: "rte_b", Credential: "crd_b", Class: "timeout", MS: 84}, event.Attempt{Route: "rte_c", Credential: "crd_c", MS: 310})
-	_, page := w.signedIn(bootstrapToken).get("/console/requests/" + id)
+	_, page := w.SignedIn(servertest.BootstrapToken).Get("/console/requests/" + id)
 	for _, want := range []string{"Routes tried", "rte_a", "its circuit breaker is open", "rte_b", "timeout", "84 ms", "rte_c", "served"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not have %q", want)
@@ -251,14 +199,14 @@ func TestRequestShowsTheRoutesThatWereTried(t *testing.T) {
 
 func TestExplanationOfARequestIsInWords(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	_, k := w.account("Example")
-	b := w.signedIn(bootstrapToken)
-	_, page := b.get("/console/explain")
+	w := consoletest.Start(t)
+	_, k := w.Customer("Example")
+	b := w.SignedIn(servertest.BootstrapToken)
+	_, page := b.Get("/console/explain")
 	if !strings.Contains(page, "State a key or an account") {
 		t.Error("the empty form does not say what to state")
 	}
-	_, page = b.get("/console/explain?key_id=" + k.ID + "&model=no-such-model&input_tokens=1200")
+	_, page = b.Get("/console/explain?key_id=" + k.ID + "&model=no-such-model&input_tokens=1200")
 	for _, want := range []string{
 		"The client would get 402 insufficient_quota", "The balance is exhausted.", "There is no model of this name.", "Not heard: proxy-3",
 		"0.0013", "version 12 × 1.5", "try 1", "its circuit breaker is open", "--input-tokens", ">enough<", "https://backup.example/v4/chat",

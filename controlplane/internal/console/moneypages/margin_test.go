@@ -1,4 +1,4 @@
-package console_test
+package moneypages_test
 
 import (
 	"html"
@@ -9,20 +9,22 @@ import (
 	"time"
 
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/console/consoletest"
+	"modelgateway/controlplane/internal/httpapi/servertest"
 	"modelgateway/shared/ident"
 )
 
 // From the report of yesterday a person comes to the worst route, to its requests, and to what the calls of one of them cost.
 func TestPersonFindsWhereMoneyWasLost(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	a, k := w.account("Example")
+	w := consoletest.Start(t)
+	a, k := w.Customer("Example")
 	day := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -1)
 	account, err := ident.Account.Parse(a.ID)
-	check(t, err)
+	servertest.Check(t, err)
 	key, err := ident.Key.Parse(k.ID)
-	check(t, err)
-	_, err = w.pool.Exec(t.Context(), `
+	servertest.Check(t, err)
+	_, err = w.DB.Pool().Exec(t.Context(), `
 		insert into usage_records (request_id, session_id, seq, account_id, key_id, model, format, provider, route, credential, status, started_at,
 			finished_at, usage, rule, price_version, cost, reservation, provider_cost, provider_price_version, attempts)
 		select (left(uuid_floor(at)::text, 14) || '7' || lpad(to_hex(g), 3, '0') || '-8000-' || lpad(to_hex(g), 12, '0'))::uuid, 1, g, $1, $2,
@@ -30,9 +32,9 @@ func TestPersonFindsWhereMoneyWasLost(t *testing.T) {
 			0, 0, case g when 1 then 3000000000 else 1000000 end, 7,
 			case g when 1 then '[{"route": "rte_other", "provider": "prv_2", "credential_name": "spare", "class": "truncated", "usage": {"input": 3}, "estimated": true, "provider_cost": 500000000, "provider_price_version": 8}, {"route": "rte_bad", "credential_name": "main"}]'::jsonb end
 		from generate_series(1, 3) g, lateral (select $3::timestamptz + g * interval '10 minutes' as at) as moments`, account, key, day)
-	check(t, err)
+	servertest.Check(t, err)
 
-	b := w.signedIn(bootstrapToken)
+	b := w.SignedIn(servertest.BootstrapToken)
 	link := func(page, pattern string) string {
 		t.Helper()
 		found := regexp.MustCompile(pattern).FindStringSubmatch(page)
@@ -43,7 +45,7 @@ func TestPersonFindsWhereMoneyWasLost(t *testing.T) {
 	}
 	open := func(path string) string {
 		t.Helper()
-		answer, page := b.get(path)
+		answer, page := b.Get(path)
 		if answer.StatusCode != http.StatusOK {
 			t.Fatalf("%s: got %d %s", path, answer.StatusCode, page)
 		}
@@ -63,13 +65,13 @@ func TestPersonFindsWhereMoneyWasLost(t *testing.T) {
 	if page := open("/console/margin?by=account"); !strings.Contains(page, "Example") {
 		t.Errorf("by account: %s; want the name", page)
 	}
-	if answer, file := b.get("/console/margin/export?by=credential"); answer.StatusCode != http.StatusOK || !strings.Contains(file, "credential,spare,prv_2") {
+	if answer, file := b.Get("/console/margin/export?by=credential"); answer.StatusCode != http.StatusOK || !strings.Contains(file, "credential,spare,prv_2") {
 		t.Errorf("the export: got %d %s", answer.StatusCode, file)
 	}
 
-	_, token := w.token(adminclient.ScopeCabinet)
-	portal := w.signedIn(token)
-	if answer, page := portal.get("/console/margin"); answer.StatusCode != http.StatusForbidden || strings.Contains(page, "/console/margin") {
+	_, token := w.NewToken(adminclient.ScopeCabinet)
+	portal := w.SignedIn(token)
+	if answer, page := portal.Get("/console/margin"); answer.StatusCode != http.StatusForbidden || strings.Contains(page, "/console/margin") {
 		t.Errorf("without the scope operator: got %d %s", answer.StatusCode, page)
 	}
 }

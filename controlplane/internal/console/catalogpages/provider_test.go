@@ -1,4 +1,4 @@
-package console_test
+package catalogpages_test
 
 import (
 	"crypto/ecdsa"
@@ -19,6 +19,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/console/consoletest"
+	"modelgateway/controlplane/internal/httpapi/servertest"
 )
 
 // certificate returns a new certificate and its key, in the form PEM with the line ends of a browser.
@@ -30,12 +32,12 @@ func certificate(t testing.TB) (public, private string) {
 func certificateUntil(t testing.TB, end time.Time) (public, private string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	check(t, err)
+	servertest.Check(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "example"}, NotAfter: end}
 	signed, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	check(t, err)
+	servertest.Check(t, err)
 	encoded, err := x509.MarshalPKCS8PrivateKey(key)
-	check(t, err)
+	servertest.Check(t, err)
 	public = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed}))
 	private = string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded}))
 	return strings.ReplaceAll(public, "\n", "\r\n"), strings.ReplaceAll(private, "\n", "\r\n")
@@ -45,24 +47,16 @@ func certificateUntil(t testing.TB, end time.Time) (public, private string) {
 func members(t testing.TB, body []byte) map[string]any {
 	t.Helper()
 	var object map[string]any
-	check(t, json.Unmarshal(body, &object))
+	servertest.Check(t, json.Unmarshal(body, &object))
 	delete(object, "credentials")
 	return object
 }
 
-func (w *world) oneProxy() {
-	w.t.Helper()
-	_, err := w.pool.Exec(w.t.Context(), `
-		insert into proxy_sessions (name, boot_id, window_ms, valid_until, applied_revision, catalog_revision)
-		values ('proxy-1', 'boot', 20000, now() + interval '1 hour', 1000000, 1000000)`)
-	check(w.t, err)
-}
-
 func TestProviderFormsSayWhatTheCatalogFileCanSay(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	w.oneProxy()
-	b := w.signedIn(bootstrapToken)
+	w := consoletest.Start(t)
+	w.OneProxy()
+	b := w.SignedIn(servertest.BootstrapToken)
 	ca, _ := certificate(t)
 	all := []string{
 		"name", "Acme", "base_url", "https://api.example.com", "kind", "vertex", "auth", "x-key",
@@ -71,10 +65,10 @@ func TestProviderFormsSayWhatTheCatalogFileCanSay(t *testing.T) {
 		"http2", "yes", "connect_timeout", "3s", "first_byte_timeout", "20m0s", "idle_timeout", "9m0s", "total_timeout", "1h0m0s",
 		"keeps_billing", "yes", "recognises_repeats", "yes", "wants_user", "yes",
 	}
-	b.done("/console/catalog/new-provider", "/console/providers/acme", "The provider was added.",
+	b.Done("/console/catalog/new-provider", "/console/providers/acme", "The provider was added.",
 		append([]string{"id", "acme", "credentials[0].name", "main", "credentials[0].kind", "secret", "credentials[0].secret", "sk-acme-main"}, all...)...)
-	now, err := w.api.GetProvider(t.Context(), "acme")
-	check(t, err)
+	now, err := w.API.GetProvider(t.Context(), "acme")
+	servertest.Check(t, err)
 	want := map[string]any{
 		"id": "acme", "name": "Acme", "base_url": "https://api.example.com", "kind": "vertex", "auth": "x-key", "anthropic_version": "2023-06-01",
 		"addresses": map[string]any{
@@ -90,17 +84,17 @@ func TestProviderFormsSayWhatTheCatalogFileCanSay(t *testing.T) {
 	}
 
 	// What the form shows is what the provider is: sent as it is, it changes nothing.
-	b.done("/console/providers/acme/edit", "/console/providers/acme", "The provider was saved.", append([]string{"enabled", "yes"}, all...)...)
-	same, err := w.api.GetProvider(t.Context(), "acme")
-	check(t, err)
+	b.Done("/console/providers/acme/edit", "/console/providers/acme", "The provider was saved.", append([]string{"enabled", "yes"}, all...)...)
+	same, err := w.API.GetProvider(t.Context(), "acme")
+	servertest.Check(t, err)
 	if same.Header.Get("ETag") != now.Header.Get("ETag") {
 		t.Errorf("the form sent as it is changed %s to %s", now.Body, same.Body)
 	}
 
-	b.done("/console/providers/acme/edit", "/console/providers/acme", "The provider was saved.",
+	b.Done("/console/providers/acme/edit", "/console/providers/acme", "The provider was saved.",
 		"base_url", "https://api.example.com", "enabled", "yes", "addresses.chat.path", "/v5/chat", "addresses.chat.query", "x.y: z")
-	now, err = w.api.GetProvider(t.Context(), "acme")
-	check(t, err)
+	now, err = w.API.GetProvider(t.Context(), "acme")
+	servertest.Check(t, err)
 	want = map[string]any{
 		"id": "acme", "base_url": "https://api.example.com",
 		"addresses": map[string]any{"chat": map[string]any{"path": "/v5/chat", "query": map[string]any{"x.y": "z"}}},
@@ -120,10 +114,10 @@ func errorAt(page, field string) string {
 
 func TestCredentialsOfEveryKindAreSetInForms(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	w.catalog()
-	w.oneProxy()
-	b := w.signedIn(bootstrapToken)
+	w := consoletest.Start(t)
+	w.SmallCatalog()
+	w.OneProxy()
+	b := w.SignedIn(servertest.BootstrapToken)
 	public, private := certificate(t)
 	const path = "/console/providers/acme/credentials/new"
 	for _, c := range []struct {
@@ -142,40 +136,40 @@ func TestCredentialsOfEveryKindAreSetInForms(t *testing.T) {
 		name := "by-" + c.kind
 		if c.wrongAt != "" {
 			// A value for another kind, which the form hides, is not sent.
-			answer, page := b.fill(path, "name", name, "kind", c.kind, "parameters.authority", "no-address")
+			answer, page := b.Fill(path, "name", name, "kind", c.kind, "parameters.authority", "no-address")
 			if got := errorAt(page, c.wrongAt); answer.StatusCode != http.StatusBadRequest || !strings.Contains(got, c.wrong) {
 				t.Errorf("%s: got %d with %q at %s; want %q: %s", c.kind, answer.StatusCode, got, c.wrongAt, c.wrong, page)
 			}
 		}
-		b.done(path, "/console/providers/acme", "The credential was added.", append([]string{"name", name, "kind", c.kind}, c.values...)...)
-		stored, err := w.api.GetCredential(t.Context(), "acme", name)
-		check(t, err)
+		b.Done(path, "/console/providers/acme", "The credential was added.", append([]string{"name", name, "kind", c.kind}, c.values...)...)
+		stored, err := w.API.GetCredential(t.Context(), "acme", name)
+		servertest.Check(t, err)
 		if kind := stored.Value.Kind; (kind == nil) != (c.kind == "secret") || (kind != nil && string(*kind) != c.kind) {
 			t.Errorf("%s: got %s", c.kind, stored.Body)
 		}
 	}
 
 	for _, path := range []string{"/console/providers/acme", "/console/providers/acme/edit", "/console/providers/acme/credentials/by-oauth/replace"} {
-		if _, page := b.get(path); strings.Contains(page, "hush-") || strings.Contains(page, "PRIVATE KEY") {
+		if _, page := b.Get(path); strings.Contains(page, "hush-") || strings.Contains(page, "PRIVATE KEY") {
 			t.Errorf("%s shows a secret", path)
 		}
 	}
-	_, page := b.fill(path, "name", "refused", "kind", "oauth", "parameters.client_secret", "hush-again", "parameters.form", "hush: again", "private_key", "hush-key")
+	_, page := b.Fill(path, "name", "refused", "kind", "oauth", "parameters.client_secret", "hush-again", "parameters.form", "hush: again", "private_key", "hush-key")
 	if strings.Contains(page, "hush") {
 		t.Errorf("a refused form shows a secret: %s", page)
 	}
 
 	replace := "/console/providers/acme/credentials/by-oauth/replace"
-	b.refused(replace, http.StatusBadRequest, "must be set", "kind", "secret")
-	b.done(replace, "/console/providers/acme", "The secret was replaced.", "kind", "azure", "parameters.tenant_id", "t")
-	stored, err := w.api.GetCredential(t.Context(), "acme", "by-oauth")
-	check(t, err)
+	b.Refused(replace, http.StatusBadRequest, "must be set", "kind", "secret")
+	b.Done(replace, "/console/providers/acme", "The secret was replaced.", "kind", "azure", "parameters.tenant_id", "t")
+	stored, err := w.API.GetCredential(t.Context(), "acme", "by-oauth")
+	servertest.Check(t, err)
 	if *stored.Value.Kind != "azure" {
 		t.Errorf("after replacing it by another kind: got %s", stored.Body)
 	}
 
 	// Another server: every credential has to be entered again, by its own kind.
-	answer, page := b.fill("/console/providers/acme/edit", "enabled", "yes", "base_url", "https://other.example.com", "credentials[0].secret", "sk-other")
+	answer, page := b.Fill("/console/providers/acme/edit", "enabled", "yes", "base_url", "https://other.example.com", "credentials[0].secret", "sk-other")
 	if got := errorAt(page, "credentials[1].parameters.region"); answer.StatusCode != http.StatusBadRequest || !strings.Contains(got, "is required") {
 		t.Errorf("another server without all secrets: got %d with %q: %s", answer.StatusCode, got, page)
 	}
@@ -183,54 +177,54 @@ func TestCredentialsOfEveryKindAreSetInForms(t *testing.T) {
 
 func TestProviderIsCheckedFromItsPage(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	w.catalog()
-	b := w.signedIn(bootstrapToken)
-	if _, page := b.get("/console/providers/acme"); !strings.Contains(page, `href="/console/providers/acme/check"`) {
+	w := consoletest.Start(t)
+	w.SmallCatalog()
+	b := w.SignedIn(servertest.BootstrapToken)
+	if _, page := b.Get("/console/providers/acme"); !strings.Contains(page, `href="/console/providers/acme/check"`) {
 		t.Error("the page of the provider has no button that checks it")
 	}
-	answer, page := b.fill("/console/providers/acme/check")
+	answer, page := b.Fill("/console/providers/acme/check")
 	for _, want := range []string{"1 of 2 calls works.", "not found", "&lt;b&gt;no such path&lt;/b&gt;", "Correct the path.", "https://api.example.com/v1/messages"} {
 		if answer.StatusCode != http.StatusOK || !strings.Contains(page, want) {
 			t.Errorf("got %d without %q: %s", answer.StatusCode, want, page)
 		}
 	}
-	log, err := w.api.ListAudit(t.Context(), &adminclient.ListAuditParams{Action: new("provider.check")})
-	check(t, err)
+	log, err := w.API.ListAudit(t.Context(), &adminclient.ListAuditParams{Action: new("provider.check")})
+	servertest.Check(t, err)
 	if len(log.Value.Data) != 1 {
 		t.Errorf("the audit log has %s; want one check", log.Body)
 	}
-	if answer, _ := b.send(http.MethodPost, "/console/providers/acme/check", url.Values{"step": {"do"}}, http.Header{"Sec-Fetch-Site": {"cross-site"}}); answer.StatusCode != http.StatusForbidden {
+	if answer, _ := b.Send(http.MethodPost, "/console/providers/acme/check", url.Values{"step": {"do"}}, http.Header{"Sec-Fetch-Site": {"cross-site"}}); answer.StatusCode != http.StatusForbidden {
 		t.Errorf("from another site: got %d", answer.StatusCode)
 	}
 
-	_, err = w.api.PutProvider(t.Context(), "other", nil, adminclient.CatalogProvider{ID: "other", BaseURL: "https://other.example.com"})
-	check(t, err)
-	if _, page := b.fill("/console/providers/other/check"); !strings.Contains(page, "No proxy is live") {
+	_, err = w.API.PutProvider(t.Context(), "other", nil, adminclient.CatalogProvider{ID: "other", BaseURL: "https://other.example.com"})
+	servertest.Check(t, err)
+	if _, page := b.Fill("/console/providers/other/check"); !strings.Contains(page, "No proxy is live") {
 		t.Errorf("without a proxy: %s", page)
 	}
 }
 
 func TestCertificatesThatExpireNeedSomebody(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	w.catalog()
-	w.oneProxy()
-	b := w.signedIn(bootstrapToken)
+	w := consoletest.Start(t)
+	w.SmallCatalog()
+	w.OneProxy()
+	b := w.SignedIn(servertest.BootstrapToken)
 	ca, _ := certificateUntil(t, time.Now().AddDate(0, 0, 10))
 	public, private := certificateUntil(t, time.Now().AddDate(0, 0, 2))
-	_, err := w.api.PutProvider(t.Context(), "other", nil, adminclient.CatalogProvider{ID: "other", BaseURL: "https://other.example.com", Ca: &ca})
-	check(t, err)
-	_, page := b.get("/console/")
+	_, err := w.API.PutProvider(t.Context(), "other", nil, adminclient.CatalogProvider{ID: "other", BaseURL: "https://other.example.com", Ca: &ca})
+	servertest.Check(t, err)
+	_, page := b.Get("/console/")
 	if want := "other: the certificate of a trusted issuer expires at "; !strings.Contains(page, want) || strings.Contains(page, "the client certificate") {
 		t.Errorf("the overview does not say %q, or more: %s", want, page)
 	}
-	b.done("/console/providers/acme/credentials/new", "/console/providers/acme", "The credential was added.", "name", "tls", "kind", "secret", "certificate", public, "private_key", private)
-	if _, page := b.get("/console/diagnosis"); !strings.Contains(page, "the client certificate expires at ") {
+	b.Done("/console/providers/acme/credentials/new", "/console/providers/acme", "The credential was added.", "name", "tls", "kind", "secret", "certificate", public, "private_key", private)
+	if _, page := b.Get("/console/diagnosis"); !strings.Contains(page, "the client certificate expires at ") {
 		t.Errorf("the diagnosis does not name the client certificate: %s", page)
 	}
-	b.done("/console/providers/acme/credentials/tls/enable", "/console/providers/acme", "The credential was disabled.")
-	if _, page := b.get("/console/diagnosis"); strings.Contains(page, "the client certificate expires at ") {
+	b.Done("/console/providers/acme/credentials/tls/enable", "/console/providers/acme", "The credential was disabled.")
+	if _, page := b.Get("/console/diagnosis"); strings.Contains(page, "the client certificate expires at ") {
 		t.Error("the diagnosis names the client certificate of a disabled credential")
 	}
 }

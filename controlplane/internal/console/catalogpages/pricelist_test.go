@@ -1,40 +1,22 @@
-package console_test
+package catalogpages_test
 
 import (
-	"bytes"
 	"html"
-	"mime/multipart"
 	"net/http"
 	"strings"
 	"testing"
 
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/console/consoletest"
+	"modelgateway/controlplane/internal/httpapi/servertest"
 )
 
 const priceListPath = "/console/catalog/price-list"
 
 // upload sends the form that imports a price list.
-func (b *browser) upload(file string, values ...string) (*http.Response, string) {
-	b.w.t.Helper()
-	return b.uploadTo(priceListPath, "prices", file, values...)
-}
-
-// uploadTo sends a form with a file.
-func (b *browser) uploadTo(path, field, file string, values ...string) (*http.Response, string) {
-	b.w.t.Helper()
-	_, page := b.get(path)
-	var body bytes.Buffer
-	form := multipart.NewWriter(&body)
-	part, err := form.CreateFormFile(field, "../../<b>prices</b>.json")
-	check(b.w.t, err)
-	_, err = part.Write([]byte(file))
-	check(b.w.t, err)
-	values = append([]string{"idempotency_key", hidden(b.w.t, page, "idempotency_key"), "step", "do"}, values...)
-	for i := 0; i < len(values); i += 2 {
-		check(b.w.t, form.WriteField(values[i], values[i+1]))
-	}
-	check(b.w.t, form.Close())
-	return b.sendBody(http.MethodPost, path, &body, http.Header{"Content-Type": {form.FormDataContentType()}})
+func upload(b *consoletest.Browser, file string, values ...string) (*http.Response, string) {
+	b.World.T.Helper()
+	return b.UploadTo(priceListPath, "prices", file, values...)
 }
 
 const priceListFile = "\ufeff" + `{
@@ -57,13 +39,13 @@ func textarea(t *testing.T, page string) string {
 
 func TestPriceListIsReviewedAndApplied(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	w.catalog()
-	b := w.signedIn(bootstrapToken)
-	if _, page := b.get("/console/catalog"); !strings.Contains(page, priceListPath) {
+	w := consoletest.Start(t)
+	w.SmallCatalog()
+	b := w.SignedIn(servertest.BootstrapToken)
+	if _, page := b.Get("/console/catalog"); !strings.Contains(page, priceListPath) {
 		t.Error("the page of the catalog does not lead to the import")
 	}
-	answer, page := b.upload(priceListFile)
+	answer, page := upload(b, priceListFile)
 	if answer.StatusCode != http.StatusOK {
 		t.Fatalf("upload: got %d: %s", answer.StatusCode, page)
 	}
@@ -82,21 +64,21 @@ func TestPriceListIsReviewedAndApplied(t *testing.T) {
 	}
 	document := textarea(t, page)
 	apply := func() (*http.Response, string) {
-		return b.post("/console/catalog", "document", document, "if_match", hidden(t, page, "if_match"), "step", "do")
+		return b.Post("/console/catalog", "document", document, "if_match", consoletest.Hidden(t, page, "if_match"), "step", "do")
 	}
 	if answer, page := apply(); answer.StatusCode != http.StatusSeeOther {
 		t.Fatalf("apply: got %d: %s", answer.StatusCode, page)
 	}
-	now, err := w.api.GetModel(t.Context(), "example-small")
-	check(t, err)
+	now, err := w.API.GetModel(t.Context(), "example-small")
+	servertest.Check(t, err)
 	if *now.Value.Price.Input != "0.25" || *now.Value.Price.Output != "0.40" || now.Value.Params == nil {
 		t.Errorf("the model is %+v", now.Value)
 	}
-	if answer, page := b.upload(priceListFile); answer.StatusCode != http.StatusOK || !strings.Contains(page, "The list changes no price") {
+	if answer, page := upload(b, priceListFile); answer.StatusCode != http.StatusOK || !strings.Contains(page, "The list changes no price") {
 		t.Errorf("the same list again: got %d: %s", answer.StatusCode, page)
 	}
-	_, err = w.api.UpdateModel(t.Context(), "example-small", nil, adminclient.CatalogModelPatch{DisplayName: new("Another")})
-	check(t, err)
+	_, err = w.API.UpdateModel(t.Context(), "example-small", nil, adminclient.CatalogModelPatch{DisplayName: new("Another")})
+	servertest.Check(t, err)
 	if answer, page := apply(); answer.StatusCode != http.StatusPreconditionFailed || !strings.Contains(page, "Nothing was applied") {
 		t.Errorf("an older review: got %d: %s", answer.StatusCode, page)
 	}
@@ -104,9 +86,9 @@ func TestPriceListIsReviewedAndApplied(t *testing.T) {
 
 func TestInvalidPriceListsAreShownInTheForm(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	w.catalog()
-	b := w.signedIn(bootstrapToken)
+	w := consoletest.Start(t)
+	w.SmallCatalog()
+	b := w.SignedIn(servertest.BootstrapToken)
 	for _, tt := range []struct {
 		file, want string
 		values     []string
@@ -128,7 +110,7 @@ func TestInvalidPriceListsAreShownInTheForm(t *testing.T) {
 		{file: "{}", want: "must be a pattern", values: []string{"models", "["}},
 		{file: "{}", want: "but the prices of the catalog are in USD", values: []string{"currency", "EUR"}},
 	} {
-		answer, page := b.upload(tt.file, tt.values...)
+		answer, page := upload(b, tt.file, tt.values...)
 		if answer.StatusCode >= http.StatusInternalServerError || !strings.Contains(page, tt.want) {
 			t.Errorf("%.20q %q: got %d; want %q: %.3000s", tt.file, tt.values, answer.StatusCode, tt.want, page)
 		}
@@ -137,23 +119,23 @@ func TestInvalidPriceListsAreShownInTheForm(t *testing.T) {
 
 func TestOnlyThoseWhoMayChangeTheCatalogImportPrices(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	w.catalog()
-	_, text := w.token(adminclient.ScopeObserve)
-	b := w.signedIn(text)
+	w := consoletest.Start(t)
+	w.SmallCatalog()
+	_, text := w.NewToken(adminclient.ScopeObserve)
+	b := w.SignedIn(text)
 	for _, path := range []string{"/console/models", "/console/models/example-small", "/console/providers"} {
-		if _, page := b.get(path); strings.Contains(page, "price-list") {
+		if _, page := b.Get(path); strings.Contains(page, "price-list") {
 			t.Errorf("%s leads to the import", path)
 		}
 	}
-	if answer, page := b.get(priceListPath); answer.StatusCode != http.StatusForbidden || strings.Contains(page, `type="file"`) {
+	if answer, page := b.Get(priceListPath); answer.StatusCode != http.StatusForbidden || strings.Contains(page, `type="file"`) {
 		t.Errorf("the form: got %d: %s", answer.StatusCode, page)
 	}
-	if answer, page := b.post(priceListPath, "step", "do", "prices", priceListFile); answer.StatusCode != http.StatusForbidden {
+	if answer, page := b.Post(priceListPath, "step", "do", "prices", priceListFile); answer.StatusCode != http.StatusForbidden {
 		t.Errorf("an upload: got %d: %s", answer.StatusCode, page)
 	}
-	operator := w.signedIn(bootstrapToken)
-	answer, page := operator.send(http.MethodPost, priceListPath, nil, http.Header{"Origin": {"https://evil.example"}, "Sec-Fetch-Site": {"cross-site"}})
+	operator := w.SignedIn(servertest.BootstrapToken)
+	answer, page := operator.Send(http.MethodPost, priceListPath, nil, http.Header{"Origin": {"https://evil.example"}, "Sec-Fetch-Site": {"cross-site"}})
 	if answer.StatusCode != http.StatusForbidden {
 		t.Errorf("an upload from another site: got %d: %s", answer.StatusCode, page)
 	}

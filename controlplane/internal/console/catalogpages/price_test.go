@@ -1,4 +1,4 @@
-package console_test
+package catalogpages_test
 
 import (
 	"net/http"
@@ -10,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/console/consoletest"
+	"modelgateway/controlplane/internal/httpapi/servertest"
 	"modelgateway/shared/price"
 )
 
@@ -30,10 +32,10 @@ func priceFields(page string) map[string]string {
 
 func TestFormOfAPriceHasARowForEveryKindOfUsage(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	w.catalog()
+	w := consoletest.Start(t)
+	w.SmallCatalog()
 	for _, path := range []string{pricePath, "/console/catalog/new-model"} {
-		_, page := w.signedIn(bootstrapToken).get(path)
+		_, page := w.SignedIn(servertest.BootstrapToken).Get(path)
 		for _, kind := range price.Kinds {
 			name := "price." + string(kind.Line)
 			switch kind.Unit {
@@ -52,9 +54,9 @@ func TestFormOfAPriceHasARowForEveryKindOfUsage(t *testing.T) {
 // What the form shows, sent as it is, is the price in force with all its parts.
 func TestFormKeepsEveryPartOfAPrice(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	w.catalog()
-	b := w.signedIn(bootstrapToken)
+	w := consoletest.Start(t)
+	w.SmallCatalog()
+	b := w.SignedIn(servertest.BootstrapToken)
 	want := adminclient.CatalogPrice{
 		Input: new("1.00"), CachedInput: new("0.123456789"), Output: new("2.50"), ServerTool: new("0.01"), AudioOut: new("0.00"),
 		Tiers: []adminclient.CatalogTier{
@@ -71,16 +73,16 @@ func TestFormKeepsEveryPartOfAPrice(t *testing.T) {
 			{Kind: adminclient.CatalogSecondaryKindImageTool, Model: new("painter"), Input: new("4.00"), Output: new("40.00")},
 		},
 	}
-	_, err := w.api.CreatePrice(t.Context(), "example-small", nil, adminclient.PriceCreate{Price: want})
-	check(t, err)
+	_, err := w.API.CreatePrice(t.Context(), "example-small", nil, adminclient.PriceCreate{Price: want})
+	servertest.Check(t, err)
 
-	_, page := b.get(pricePath)
-	values := hiddenFields(page)
+	_, page := b.Get(pricePath)
+	values := consoletest.HiddenFields(page)
 	for name, value := range priceFields(page) {
 		values = append(values, name, value)
 	}
 	values = append(values, "price.secondary[0].kind", "image_tool", "price.secondary[1].kind", "image_tool", "days", "0") // chosen ones have no attribute value
-	if _, review := b.post(pricePath, append(values, "step", "review")...); !strings.Contains(review, "No amount differs from the price in force.") {
+	if _, review := b.Post(pricePath, append(values, "step", "review")...); !strings.Contains(review, "No amount differs from the price in force.") {
 		t.Errorf("a price that was not touched: got %s", review)
 	}
 
@@ -90,12 +92,12 @@ func TestFormKeepsEveryPartOfAPrice(t *testing.T) {
 			values[i+1] = ""
 		}
 	}
-	if answer, page := b.post(pricePath, append(values, "step", "do")...); answer.StatusCode != http.StatusSeeOther {
+	if answer, page := b.Post(pricePath, append(values, "step", "do")...); answer.StatusCode != http.StatusSeeOther {
 		t.Fatalf("set: got %d %s", answer.StatusCode, page)
 	}
 	want.Tiers = want.Tiers[1:]
-	now, err := w.api.GetModel(t.Context(), "example-small")
-	check(t, err)
+	now, err := w.API.GetModel(t.Context(), "example-small")
+	servertest.Check(t, err)
 	if diff := cmp.Diff(want, now.Value.Price); diff != "" {
 		t.Errorf("the price (-want +got):\n%s", diff)
 	}
@@ -104,9 +106,9 @@ func TestFormKeepsEveryPartOfAPrice(t *testing.T) {
 // A problem stands at the field in which the value was entered, also behind an entry that was left empty.
 func TestProblemOfAPriceStandsAtItsField(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	w.catalog()
-	b := w.signedIn(bootstrapToken)
+	w := consoletest.Start(t)
+	w.SmallCatalog()
+	b := w.SignedIn(servertest.BootstrapToken)
 	for name, value := range map[string]string{
 		"price.input":                "-1",
 		"price.cached_input":         "much",
@@ -115,14 +117,14 @@ func TestProblemOfAPriceStandsAtItsField(t *testing.T) {
 		"price.images[1].price":      "x",
 		"price.tiers[0].above_input": "many",
 	} {
-		_, page := b.get(pricePath)
-		values := append(hiddenFields(page), "step", "do")
+		_, page := b.Get(pricePath)
+		values := append(consoletest.HiddenFields(page), "step", "do")
 		entered := map[string]string{"price.input": "1.00", "price.output": "2.00"}
 		entered[name] = value
 		for name, value := range entered {
 			values = append(values, name, value)
 		}
-		answer, page := b.post(pricePath, values...)
+		answer, page := b.Post(pricePath, values...)
 		at := regexp.MustCompile(`name="` + regexp.QuoteMeta(name) + `"[^>]* aria-invalid="true"[^<]*></span><span class="field-error"`)
 		if answer.StatusCode != http.StatusBadRequest && answer.StatusCode != http.StatusUnprocessableEntity || !at.MatchString(page) {
 			t.Errorf("%s %q: got %d %s", name, value, answer.StatusCode, page)
@@ -133,10 +135,10 @@ func TestProblemOfAPriceStandsAtItsField(t *testing.T) {
 // An address fills the form in, with as many entries as it has and without what the price in force has beside.
 func TestAddressFillsTheFormOfAPriceIn(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	w.catalog()
+	w := consoletest.Start(t)
+	w.SmallCatalog()
 	query := url.Values{"price.input": {"3.00"}, "price.output": {""}, "price.tiers[3].input": {"9.00"}, "price.tiers[4000].input": {"1"}, "price.images[999999999999].price": {"1"}}
-	answer, page := w.signedIn(bootstrapToken).get(pricePath + "?" + query.Encode())
+	answer, page := w.SignedIn(servertest.BootstrapToken).Get(pricePath + "?" + query.Encode())
 	want := map[string]string{"price.input": "3.00", "price.tiers[3].input": "9.00"}
 	if diff := cmp.Diff(want, priceFields(page)); answer.StatusCode != http.StatusOK || diff != "" {
 		t.Errorf("got %d (-want +got):\n%s", answer.StatusCode, diff)

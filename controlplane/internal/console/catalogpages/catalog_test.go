@@ -1,4 +1,4 @@
-package console_test
+package catalogpages_test
 
 import (
 	"net/http"
@@ -10,37 +10,20 @@ import (
 	"time"
 
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/console/consoletest"
 	"modelgateway/controlplane/internal/console/view"
+	"modelgateway/controlplane/internal/httpapi/servertest"
 	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/event"
 	"modelgateway/shared/price"
 	"modelgateway/shared/pulse"
 )
 
-// catalog applies a catalog with a model, a provider and two credentials.
-func (w *world) catalog() {
-	w.t.Helper()
-	_, err := w.api.ApplyCatalog(w.t.Context(), nil, adminclient.CatalogDocument{
-		Currency: "USD",
-		Providers: []adminclient.CatalogProvider{{
-			ID: "acme", BaseURL: "https://api.example.com", Credentials: []adminclient.CatalogCredential{
-				{Name: "main", Secret: new("sk-acme-main")}, {Name: "backup", Secret: new("sk-acme-backup")},
-			},
-		}},
-		Models: []adminclient.CatalogModel{{
-			ID: "example-small", Type: adminclient.CatalogModelTypeText, Price: adminclient.CatalogPrice{Input: new("0.10"), Output: new("0.40")},
-			Params: &adminclient.CatalogParams{"chat": {"seed": {Policy: adminclient.CatalogParamPolicyDrop}}},
-			Routes: []adminclient.CatalogRoute{{ID: new("small-main"), Provider: "acme", UpstreamModel: "small-2026", Formats: []adminclient.CatalogRouteFormats{"chat"}}},
-		}},
-	})
-	check(w.t, err)
-}
-
 func TestEveryPageOfTheCatalogIsShown(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	w.catalog()
-	b := w.signedIn(bootstrapToken)
+	w := consoletest.Start(t)
+	w.SmallCatalog()
+	b := w.SignedIn(servertest.BootstrapToken)
 	for path, want := range map[string]string{
 		"/console/models": "0.40", "/console/models/example-small": "small-main", "/console/providers": "https://api.example.com",
 		"/console/providers/acme": "small-2026", "/console/catalog": "example-small", "/console/catalog/file": "example-small", "/console/maintenance": "Nothing is closed",
@@ -52,7 +35,7 @@ func TestEveryPageOfTheCatalogIsShown(t *testing.T) {
 		"/console/providers/acme/delete": "2 credentials", "/console/providers/acme/credentials/main/delete": "1 enabled credential",
 		"/console/maintenance/close?scope=system": "the whole system", "/console/maintenance/close?scope=model&id=example-small": "refused with 503",
 	} {
-		answer, page := b.get(path)
+		answer, page := b.Get(path)
 		if answer.StatusCode != http.StatusOK || !strings.Contains(page, want) {
 			t.Errorf("%s: got %d without %q: %s", path, answer.StatusCode, want, page)
 		}
@@ -60,23 +43,23 @@ func TestEveryPageOfTheCatalogIsShown(t *testing.T) {
 			t.Errorf("%s shows a secret", path)
 		}
 	}
-	if answer, _ := b.get("/console/maintenance/close?scope=model&id=unknown"); answer.StatusCode != http.StatusNotFound {
+	if answer, _ := b.Get("/console/maintenance/close?scope=model&id=unknown"); answer.StatusCode != http.StatusNotFound {
 		t.Errorf("the form of an unknown model: got %d", answer.StatusCode)
 	}
 }
 
 func TestModelTellsWhatIsReservedWithoutALimit(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	w.catalog()
-	b := w.signedIn(bootstrapToken)
+	w := consoletest.Start(t)
+	w.SmallCatalog()
+	b := w.SignedIn(servertest.BootstrapToken)
 	want := view.Count(catalogkv.DefaultOutputReserve) + ", as the model has no limit"
 	for _, limit := range []int64{0, 8000} {
 		if limit > 0 {
-			_, err := w.api.UpdateModel(t.Context(), "example-small", nil, adminclient.CatalogModelPatch{MaxOutputTokens: &limit})
-			check(t, err)
+			_, err := w.API.UpdateModel(t.Context(), "example-small", nil, adminclient.CatalogModelPatch{MaxOutputTokens: &limit})
+			servertest.Check(t, err)
 		}
-		_, page := b.get("/console/models/example-small")
+		_, page := b.Get("/console/models/example-small")
 		if strings.Contains(page, want) != (limit == 0) || strings.Contains(page, "the most output tokens") == (limit == 0) {
 			t.Errorf("with the limit %d: got %s", limit, page)
 		}
@@ -85,12 +68,12 @@ func TestModelTellsWhatIsReservedWithoutALimit(t *testing.T) {
 
 func TestCatalogPagesHideControlsFromThoseWhoMayOnlyRead(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	w.catalog()
-	_, token := w.token(adminclient.ScopeObserve)
-	b := w.signedIn(token)
+	w := consoletest.Start(t)
+	w.SmallCatalog()
+	_, token := w.NewToken(adminclient.ScopeObserve)
+	b := w.SignedIn(token)
 	for _, path := range []string{"/console/models", "/console/models/example-small", "/console/providers", "/console/providers/acme", "/console/maintenance"} {
-		answer, page := b.get(path)
+		answer, page := b.Get(path)
 		if answer.StatusCode != http.StatusOK {
 			t.Errorf("%s: got %d", path, answer.StatusCode)
 		}
@@ -101,90 +84,80 @@ func TestCatalogPagesHideControlsFromThoseWhoMayOnlyRead(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/console/catalog", "/console/models/example-small/price", "/console/maintenance/close?scope=system"} {
-		if answer, _ := b.post(path); answer.StatusCode != http.StatusForbidden {
+		if answer, _ := b.Post(path); answer.StatusCode != http.StatusForbidden {
 			t.Errorf("POST %s: got %d", path, answer.StatusCode)
 		}
 	}
 }
 
-var hiddenField = regexp.MustCompile(`name="(if_match|idempotency_key)" value="([^"]*)"`)
-
-// hiddenFields returns the hidden fields of the form of a page.
-func hiddenFields(page string) (fields []string) {
-	for _, m := range hiddenField.FindAllStringSubmatch(page, -1) {
-		fields = append(fields, m[1], strings.ReplaceAll(m[2], "&#34;", `"`))
-	}
-	return fields
-}
-
 func TestApplyingTheCatalogDoesWhatTheReviewShowed(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	w.catalog()
-	b := w.signedIn(bootstrapToken)
-	_, document := b.get("/console/catalog/file")
+	w := consoletest.Start(t)
+	w.SmallCatalog()
+	b := w.SignedIn(servertest.BootstrapToken)
+	_, document := b.Get("/console/catalog/file")
 	edited := strings.Replace(document, "0.10", "0.12", 1)
 	if edited == document {
 		t.Fatalf("the document has no price 0.10: %s", document)
 	}
-	answer, review := b.post("/console/catalog", "document", edited, "step", "review")
+	answer, review := b.Post("/console/catalog", "document", edited, "step", "review")
 	if answer.StatusCode != http.StatusOK || !strings.Contains(review, "Apply this change") {
 		t.Fatalf("review: got %d %s", answer.StatusCode, review)
 	}
 	price := func() string {
-		m, err := w.api.GetModel(t.Context(), "example-small")
-		check(t, err)
+		m, err := w.API.GetModel(t.Context(), "example-small")
+		servertest.Check(t, err)
 		return *m.Value.Price.Input
 	}
 	if got := price(); got != "0.1" && got != "0.10" {
 		t.Fatalf("the review changed the price to %s", got)
 	}
-	answer, page := b.post("/console/catalog", append(hiddenFields(review), "document", edited, "step", "do")...)
+	answer, page := b.Post("/console/catalog", append(consoletest.HiddenFields(review), "document", edited, "step", "do")...)
 	if answer.StatusCode != http.StatusSeeOther {
 		t.Fatalf("apply: got %d %s", answer.StatusCode, page)
 	}
 	if got := price(); got != "0.12" {
 		t.Errorf("the price after applying: got %s", got)
 	}
-	if _, page := b.get("/console/catalog"); !strings.Contains(page, "One change was applied.") {
+	if _, page := b.Get("/console/catalog"); !strings.Contains(page, "One change was applied.") {
 		t.Errorf("the page does not tell what was applied: %s", page)
 	}
 }
 
 func TestApplyingAnOlderReviewShowsTheNewChangesInstead(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	w.catalog()
-	b := w.signedIn(bootstrapToken)
-	_, document := b.get("/console/catalog/file")
+	w := consoletest.Start(t)
+	w.SmallCatalog()
+	b := w.SignedIn(servertest.BootstrapToken)
+	_, document := b.Get("/console/catalog/file")
 	edited := strings.Replace(document, "0.10", "0.12", 1)
-	_, review := b.post("/console/catalog", "document", edited, "step", "review")
-	_, err := w.api.UpdateProvider(t.Context(), "acme", nil, adminclient.CatalogProviderPatch{Name: new("Acme of another tab")})
-	check(t, err)
-	answer, page := b.post("/console/catalog", append(hiddenFields(review), "document", edited, "step", "do")...)
+	_, review := b.Post("/console/catalog", "document", edited, "step", "review")
+	_, err := w.API.UpdateProvider(t.Context(), "acme", nil, adminclient.CatalogProviderPatch{Name: new("Acme of another tab")})
+	servertest.Check(t, err)
+	answer, page := b.Post("/console/catalog", append(consoletest.HiddenFields(review), "document", edited, "step", "do")...)
 	if answer.StatusCode != http.StatusPreconditionFailed || !strings.Contains(page, "Acme of another tab") || !strings.Contains(page, "Apply these 2 changes") {
 		t.Fatalf("an older review: got %d %s", answer.StatusCode, page)
 	}
-	if m, err := w.api.GetModel(t.Context(), "example-small"); err != nil || *m.Value.Price.Input == "0.12" {
+	if m, err := w.API.GetModel(t.Context(), "example-small"); err != nil || *m.Value.Price.Input == "0.12" {
 		t.Errorf("the older review was applied: %v", err)
 	}
 }
 
 func TestCatalogPageDoesNotEchoSecretsAndShowsProblems(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	w.catalog()
-	b := w.signedIn(bootstrapToken)
+	w := consoletest.Start(t)
+	w.SmallCatalog()
+	b := w.SignedIn(servertest.BootstrapToken)
 	for _, document := range []string{
 		"currency: USD\nproviders: [{id: acme, base_url: \"https://api.example.com\", credentials: [{name: main, secret: hush-hush}]}]",
 		`{"currency": "USD", "providers": [{"id": "acme", "credentials": [{"name": "main", "secret": "hush-hush"}]}]}`,
 	} {
-		answer, page := b.post("/console/catalog", "document", document, "step", "review")
+		answer, page := b.Post("/console/catalog", "document", document, "step", "review")
 		if answer.StatusCode != http.StatusSeeOther || strings.Contains(page, "hush-hush") {
 			t.Errorf("a document with a secret: got %d %s", answer.StatusCode, page)
 		}
 	}
-	answer, page := b.post("/console/catalog", "document", "currency: USD\nmodels: [{id: x, type: text, price: {input: much}}]", "step", "review")
+	answer, page := b.Post("/console/catalog", "document", "currency: USD\nmodels: [{id: x, type: text, price: {input: much}}]", "step", "review")
 	if answer.StatusCode < 400 || answer.StatusCode > 499 || !strings.Contains(page, "input: much") {
 		t.Errorf("an invalid document: got %d %s", answer.StatusCode, page)
 	}
@@ -192,94 +165,80 @@ func TestCatalogPageDoesNotEchoSecretsAndShowsProblems(t *testing.T) {
 
 func TestPriceIsReviewedAndSet(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	w.catalog()
-	b := w.signedIn(bootstrapToken)
+	w := consoletest.Start(t)
+	w.SmallCatalog()
+	b := w.SignedIn(servertest.BootstrapToken)
 	const path = "/console/models/example-small/price"
 	from := time.Now().UTC().AddDate(1, 0, 0)
-	_, form := b.get(path)
-	values := append(hiddenFields(form), "price.input", "0.10", "price.output", "0.55", "effective_from", from.Format("2006-01-02T15:04"), "days", "7")
-	_, page := b.post(path, append(values, "step", "review")...)
+	_, form := b.Get(path)
+	values := append(consoletest.HiddenFields(form), "price.input", "0.10", "price.output", "0.55", "effective_from", from.Format("2006-01-02T15:04"), "days", "7")
+	_, page := b.Post(path, append(values, "step", "review")...)
 	if !strings.Contains(page, "0.55 per 1M tokens") || !strings.Contains(page, from.Format("2006-01-02 15:04 UTC")) {
 		t.Errorf("the review does not tell the change: %s", page)
 	}
 	if !strings.Contains(page, "there were no requests for the model") {
 		t.Errorf("the review does not tell what the price would have charged: %s", page)
 	}
-	if answer, page := b.post(path, append(values, "step", "do")...); answer.StatusCode != http.StatusSeeOther {
+	if answer, page := b.Post(path, append(values, "step", "do")...); answer.StatusCode != http.StatusSeeOther {
 		t.Fatalf("set: got %d %s", answer.StatusCode, page)
 	}
-	_, page = b.get("/console/models/example-small")
+	_, page = b.Get("/console/models/example-small")
 	const amount = `<span class="money" title="0.55">` // times have such digits, too
 	if !strings.Contains(page, "scheduled") || !strings.Contains(page, amount) {
 		t.Errorf("the model does not show the scheduled price: %s", page)
 	}
 	cancel := regexp.MustCompile(`/console/models/example-small/prices/[^"]+/cancel`).FindString(page)
-	if answer, page := b.post(cancel, "step", "do"); answer.StatusCode != http.StatusSeeOther {
+	if answer, page := b.Post(cancel, "step", "do"); answer.StatusCode != http.StatusSeeOther {
 		t.Fatalf("cancel %q: got %d %s", cancel, answer.StatusCode, page)
 	}
-	if _, page := b.get("/console/models/example-small"); strings.Contains(page, amount) {
+	if _, page := b.Get("/console/models/example-small"); strings.Contains(page, amount) {
 		t.Errorf("the cancelled price is still shown: %s", page)
 	}
-	if answer, page := b.post(path, "price.input", "{", "price.output", "1.00", "step", "do"); answer.StatusCode != http.StatusBadRequest || !strings.Contains(page, "field-error") {
+	if answer, page := b.Post(path, "price.input", "{", "price.output", "1.00", "step", "do"); answer.StatusCode != http.StatusBadRequest || !strings.Contains(page, "field-error") {
 		t.Errorf("an invalid price: got %d %s", answer.StatusCode, page)
 	}
 }
 
-// inAmounts are the tags between the digits of an amount.
-var inAmounts = regexp.MustCompile(`<span class="(?:places|dim)[^>]*>`)
-
-var inTags = regexp.MustCompile(`<[^>]*>|\s+`)
-
-// texts returns the texts of the elements of a page that match a pattern, without tags.
-func texts(page, pattern string) []string {
-	found := regexp.MustCompile(pattern).FindAllString(page, -1)
-	for i := range found {
-		found[i] = strings.Join(strings.Fields(inTags.ReplaceAllString(inAmounts.ReplaceAllString(found[i], ""), " ")), " ")
-	}
-	return found
-}
-
 func TestPriceFormShowsThePriceThatSomebodyElseHasSet(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	w.catalog()
-	b := w.signedIn(bootstrapToken)
+	w := consoletest.Start(t)
+	w.SmallCatalog()
+	b := w.SignedIn(servertest.BootstrapToken)
 	const path = "/console/models/example-small/price"
-	_, form := b.get(path)
-	match := hidden(t, form, "if_match")
-	_, err := w.api.UpdateModel(t.Context(), "example-small", nil, adminclient.CatalogModelPatch{Price: &adminclient.CatalogPrice{Input: new("0.77"), CachedInput: new("0.07"), Output: new("0.40")}})
-	check(t, err)
+	_, form := b.Get(path)
+	match := consoletest.Hidden(t, form, "if_match")
+	_, err := w.API.UpdateModel(t.Context(), "example-small", nil, adminclient.CatalogModelPatch{Price: &adminclient.CatalogPrice{Input: new("0.77"), CachedInput: new("0.07"), Output: new("0.40")}})
+	servertest.Check(t, err)
 	send := func(match string) (*http.Response, string) {
-		return b.post(path, "step", "do", "idempotency_key", "of the form "+match, "if_match", match, "days", "0", "price.input", "0.12", "price.output", "0.40")
+		return b.Post(path, "step", "do", "idempotency_key", "of the form "+match, "if_match", match, "days", "0", "price.input", "0.12", "price.output", "0.40")
 	}
 	answer, page := send(match)
 	if answer.StatusCode != http.StatusPreconditionFailed || !strings.Contains(page, "changed after you opened this form") || !strings.Contains(page, "0.77") {
 		t.Fatalf("an older form: got %d: %s", answer.StatusCode, page)
 	}
-	_, fresh := b.get(path)
+	_, fresh := b.Get(path)
 	if input, cached := strings.Index(fresh, `name="price.input"`), strings.Index(fresh, `name="price.cached_input"`); input < 0 || cached < input {
 		t.Errorf("the price is not in the order of a receipt: %s", fresh)
 	}
-	if answer, page := send(hidden(t, page, "if_match")); answer.StatusCode != http.StatusSeeOther {
+	if answer, page := send(consoletest.Hidden(t, page, "if_match")); answer.StatusCode != http.StatusSeeOther {
 		t.Errorf("the form again: got %d: %s", answer.StatusCode, page)
 	}
 }
 
 func TestTimeLineHasPastPresentAndScheduledPricesInOrder(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	w.catalog()
-	b := w.signedIn(bootstrapToken)
+	w := consoletest.Start(t)
+	w.SmallCatalog()
+	b := w.SignedIn(servertest.BootstrapToken)
 	const path, line, step = "/console/models/example-small", `(?s)<ol class="timeline".*?</ol>`, `(?s)<li .*?</li>`
-	if _, page := b.get(path); len(texts(page, line)) != 0 {
+	if _, page := b.Get(path); len(consoletest.Texts(page, line)) != 0 {
 		t.Errorf("a model with one price has a time line: %s", page)
 	}
 	set := func(output string, from *time.Time) {
-		_, err := w.api.CreatePrice(t.Context(), "example-small", nil, adminclient.PriceCreate{
+		_, err := w.API.CreatePrice(t.Context(), "example-small", nil, adminclient.PriceCreate{
 			EffectiveFrom: from, Price: adminclient.CatalogPrice{Input: new("0.10"), CachedInput: new("0.05"), Output: &output},
 		})
-		check(t, err)
+		servertest.Check(t, err)
 	}
 	for _, output := range []string{"0.41", "0.42", "0.43"} {
 		set(output, nil)
@@ -287,8 +246,8 @@ func TestTimeLineHasPastPresentAndScheduledPricesInOrder(t *testing.T) {
 	later := time.Now().UTC().AddDate(1, 0, 0).Truncate(time.Hour)
 	set("0.61", new(later.AddDate(1, 0, 0)))
 	set("0.51", &later)
-	_, page := b.get(path)
-	steps := texts(regexp.MustCompile(line).FindString(page), step)
+	_, page := b.Get(path)
+	steps := consoletest.Texts(regexp.MustCompile(line).FindString(page), step)
 	if len(steps) != 5 {
 		t.Fatalf("got %q; want two past prices, that in force and two scheduled ones", steps)
 	}
@@ -308,19 +267,19 @@ func TestTimeLineHasPastPresentAndScheduledPricesInOrder(t *testing.T) {
 
 func TestModelShowsTheParametersThatDifferFromThePolicy(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	w.catalog()
+	w := consoletest.Start(t)
+	w.SmallCatalog()
 	forced := adminclient.CatalogParams{
 		"chat": {"logprobs": {Policy: adminclient.CatalogParamPolicyForce, Value: new(any(false))}},
 		"messages": {"tools": {
 			Policy: adminclient.CatalogParamPolicyReject, Allow: []any{"web_search_*"}, Otherwise: new(adminclient.CatalogParamOtherwiseReject),
 		}},
 	}
-	_, err := w.api.UpdateRoute(t.Context(), "example-small", "small-main", nil, adminclient.CatalogRoutePatch{Params: &forced})
-	check(t, err)
-	_, page := w.signedIn(bootstrapToken).get("/console/models/example-small")
+	_, err := w.API.UpdateRoute(t.Context(), "example-small", "small-main", nil, adminclient.CatalogRoutePatch{Params: &forced})
+	servertest.Check(t, err)
+	_, page := w.SignedIn(servertest.BootstrapToken).Get("/console/models/example-small")
 	section := regexp.MustCompile(`(?s)Parameters that differ from the policy</h2>.*?</table>`).FindString(page)
-	rows := texts(section, `(?s)<tr><td.*?</tr>`)
+	rows := consoletest.Texts(section, `(?s)<tr><td.*?</tr>`)
 	want := []string{
 		"seed model chat drop", "logprobs small-main chat force false",
 		"tools small-main messages reject allowed: web_search_* ; others that are offered are refused",
@@ -333,14 +292,14 @@ func TestModelShowsTheParametersThatDifferFromThePolicy(t *testing.T) {
 // The 31 days before now always begin in another month.
 func TestPriceReviewTellsChargesOfPastRequestsAndMissingMonths(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	_, k := w.account("Example")
-	w.request(k, event.Completed, price.Usage{Input: 1_200_001, Output: 300})
-	b := w.signedIn(bootstrapToken)
+	w := consoletest.Start(t)
+	_, k := w.Customer("Example")
+	w.Request(k, event.Completed, price.Usage{Input: 1_200_001, Output: 300})
+	b := w.SignedIn(servertest.BootstrapToken)
 	const path = "/console/models/example-small/price"
-	_, form := b.get(path)
-	values := append(hiddenFields(form), "price.input", "0.20", "price.output", "0.50", "days", "31", "step", "review")
-	_, page := b.post(path, values...)
+	_, form := b.Get(path)
+	values := append(consoletest.HiddenFields(form), "price.input", "0.20", "price.output", "0.50", "days", "31", "step", "review")
+	_, page := b.Post(path, values...)
 	for _, want := range []string{
 		"1 request of 1 account was charged 0.1201201 USD. By this price it would have been charged 0.2401502 USD (&#43;0.1200301)",
 		"Example: 0.1201201 → 0.2401502 USD",
@@ -357,11 +316,11 @@ func TestPriceReviewTellsChargesOfPastRequestsAndMissingMonths(t *testing.T) {
 	begin := time.Now().UTC().AddDate(0, 0, -31)
 	first := time.Date(begin.Year(), begin.Month(), 1, 0, 0, 0, 0, time.UTC)
 	for _, month := range []time.Time{first.AddDate(0, -1, 0), first} {
-		_, err := w.pool.Exec(t.Context(), `insert into usage_months (month, records, cost, exported_at, exported_by, dropped_at)
+		_, err := w.DB.Pool().Exec(t.Context(), `insert into usage_months (month, records, cost, exported_at, exported_by, dropped_at)
 			values ($1, 3, 0, now(), 'system', now())`, month)
-		check(t, err)
+		servertest.Check(t, err)
 	}
-	_, page = b.post(path, values...)
+	_, page = b.Post(path, values...)
 	if want := "The requests of " + first.Format("2006-01") + " are not counted"; !strings.Contains(page, want) || strings.Count(page, "are not counted") != 1 {
 		t.Errorf("the review does not have %q alone: %s", want, page)
 	}
@@ -369,34 +328,34 @@ func TestPriceReviewTellsChargesOfPastRequestsAndMissingMonths(t *testing.T) {
 
 func TestCredentialsAreAddedReplacedAndDisabledFromThePage(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	w.catalog()
-	b := w.signedIn(bootstrapToken)
+	w := consoletest.Start(t)
+	w.SmallCatalog()
+	b := w.SignedIn(servertest.BootstrapToken)
 	const at = "/console/providers/acme/credentials/"
 	for _, step := range [][]string{
 		{at + "new", "name", "third", "secret", "hush"}, {at + "main/replace", "secret", "hush"}, {at + "main/enable"}, {at + "third/enable"},
 	} {
-		_, form := b.get(step[0])
-		if answer, page := b.post(step[0], append(append(hiddenFields(form), "step", "do"), step[1:]...)...); answer.StatusCode != http.StatusSeeOther {
+		_, form := b.Get(step[0])
+		if answer, page := b.Post(step[0], append(append(consoletest.HiddenFields(form), "step", "do"), step[1:]...)...); answer.StatusCode != http.StatusSeeOther {
 			t.Errorf("%v: got %d %s", step, answer.StatusCode, page)
 		}
 	}
-	if answer, page := b.post(at+"new", "step", "do", "name", "third", "secret", "hush"); answer.StatusCode != http.StatusBadRequest || strings.Contains(page, "hush") {
+	if answer, page := b.Post(at+"new", "step", "do", "name", "third", "secret", "hush"); answer.StatusCode != http.StatusBadRequest || strings.Contains(page, "hush") {
 		t.Errorf("a second credential of the name: got %d %s", answer.StatusCode, page)
 	}
-	if answer, page := b.post(at+"backup/enable", "step", "do"); answer.StatusCode != http.StatusBadRequest || !strings.Contains(page, "last enabled credential") {
+	if answer, page := b.Post(at+"backup/enable", "step", "do"); answer.StatusCode != http.StatusBadRequest || !strings.Contains(page, "last enabled credential") {
 		t.Errorf("the last credential without its name: got %d %s", answer.StatusCode, page)
 	}
 }
 
 func TestMaintenanceIsSetAndEndedFromThePage(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	w.catalog()
-	b := w.signedIn(bootstrapToken)
+	w := consoletest.Start(t)
+	w.SmallCatalog()
+	b := w.SignedIn(servertest.BootstrapToken)
 	// What one opens again does not look like what is gone for good.
 	for _, path := range []string{"/console/models/example-small", "/console/providers/acme"} {
-		_, page := b.get(path)
+		_, page := b.Get(path)
 		if !strings.Contains(page, `"button" href="/console/maintenance/close?`) || !strings.Contains(page, `"button danger" href="`+path+`/delete"`) {
 			t.Errorf("%s: got %s; want only the deletion in red", path, page)
 		}
@@ -406,36 +365,36 @@ func TestMaintenanceIsSetAndEndedFromThePage(t *testing.T) {
 		if query == "scope=system" {
 			form = append(form, "confirmation", "the whole system")
 		}
-		if answer, page := b.post("/console/maintenance/close?"+query, form...); answer.StatusCode != http.StatusSeeOther {
+		if answer, page := b.Post("/console/maintenance/close?"+query, form...); answer.StatusCode != http.StatusSeeOther {
 			t.Errorf("close %s: got %d %s", query, answer.StatusCode, page)
 		}
 	}
-	if _, page := b.get("/console/maintenance"); strings.Count(page, "back at noon") != 4 {
+	if _, page := b.Get("/console/maintenance"); strings.Count(page, "back at noon") != 4 {
 		t.Errorf("the page does not show three closed objects and the notice of the system: %s", page)
 	}
 	for _, query := range []string{"scope=model&id=example-small", "scope=provider&id=" + url.QueryEscape("acme"), "scope=system"} {
-		if answer, page := b.post("/console/maintenance/open?"+query, "step", "do"); answer.StatusCode != http.StatusSeeOther {
+		if answer, page := b.Post("/console/maintenance/open?"+query, "step", "do"); answer.StatusCode != http.StatusSeeOther {
 			t.Errorf("open %s: got %d %s", query, answer.StatusCode, page)
 		}
 	}
-	if _, page := b.get("/console/maintenance"); strings.Contains(page, "badge warn") {
+	if _, page := b.Get("/console/maintenance"); strings.Contains(page, "badge warn") {
 		t.Errorf("something is still closed: %s", page)
 	}
-	if answer, page := b.post("/console/maintenance/close?scope=model&id=example-small", "step", "do", "until", "2001-01-01T00:00"); answer.StatusCode != http.StatusBadRequest {
+	if answer, page := b.Post("/console/maintenance/close?scope=model&id=example-small", "step", "do", "until", "2001-01-01T00:00"); answer.StatusCode != http.StatusBadRequest {
 		t.Errorf("an end in the past: got %d %s", answer.StatusCode, page)
 	}
 }
 
 func TestProviderPageShowsTheMembersThatItRefuses(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	w.catalog()
-	b := w.signedIn(bootstrapToken)
-	w.live.Receive(&pulse.Report{V: pulse.Version, Proxy: "proxy-1", Process: "p1", Totals: []pulse.Total{
+	w := consoletest.Start(t)
+	w.SmallCatalog()
+	b := w.SignedIn(servertest.BootstrapToken)
+	w.Live.Receive(&pulse.Report{V: pulse.Version, Proxy: "proxy-1", Process: "p1", Totals: []pulse.Total{
 		{Series: pulse.Series{Measure: pulse.LeftOut, Provider: "acme", Route: "rte_7", Outcome: "stream_options"}, N: 41},
 		{Series: pulse.Series{Measure: pulse.LeftOut, Provider: "other", Route: "rte_8", Outcome: "store"}, N: 9},
 	}})
-	answer, page := b.get("/console/providers/acme")
+	answer, page := b.Get("/console/providers/acme")
 	for _, want := range []string{"Members that it refuses", "rte_7", "stream_options", "41"} {
 		if answer.StatusCode != http.StatusOK || !strings.Contains(page, want) {
 			t.Errorf("got %d without %q: %s", answer.StatusCode, want, page)
@@ -448,19 +407,19 @@ func TestProviderPageShowsTheMembersThatItRefuses(t *testing.T) {
 
 func TestProviderPageShowsDoubtsAboutItsUsage(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	w.catalog()
-	b := w.signedIn(bootstrapToken)
-	if answer, page := b.get("/console/providers/acme"); answer.StatusCode != http.StatusOK || !strings.Contains(page, "All answers of the last hour had usage that can be true.") {
+	w := consoletest.Start(t)
+	w.SmallCatalog()
+	b := w.SignedIn(servertest.BootstrapToken)
+	if answer, page := b.Get("/console/providers/acme"); answer.StatusCode != http.StatusOK || !strings.Contains(page, "All answers of the last hour had usage that can be true.") {
 		t.Errorf("without a doubt: got %d %s", answer.StatusCode, page)
 	}
-	w.live.Receive(&pulse.Report{V: pulse.Version, Proxy: "proxy-1", Process: "p1", Totals: []pulse.Total{
+	w.Live.Receive(&pulse.Report{V: pulse.Version, Proxy: "proxy-1", Process: "p1", Totals: []pulse.Total{
 		{Series: pulse.Series{Measure: pulse.Attempts, Provider: "acme", Route: "r", Outcome: "ok"}, N: 40},
 		{Series: pulse.Series{Measure: pulse.Doubts, Provider: "acme", Outcome: "low_output"}, N: 7},
 		{Series: pulse.Series{Measure: pulse.Doubts, Provider: "acme", Outcome: "ambiguous"}, N: 3},
 		{Series: pulse.Series{Measure: pulse.Doubts, Provider: "other", Outcome: "no_input"}, N: 9},
 	}})
-	answer, page := b.get("/console/providers/acme")
+	answer, page := b.Get("/console/providers/acme")
 	if strings.Contains(page, "Members that it refuses") {
 		t.Error("the page has members that nobody has refused")
 	}
