@@ -21,7 +21,7 @@ import (
 
 	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/shared/catalogkv"
-	"modelgateway/shared/platform/sleep"
+	"modelgateway/shared/platform/lifecycle"
 	"modelgateway/shared/subject"
 )
 
@@ -125,7 +125,7 @@ func (p *Publisher) run(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			p.metrics.failures.Inc()
 			p.log.WarnContext(ctx, "publishing the outbox failed", "error", err)
-			sleep.For(ctx, retryPause)
+			lifecycle.Sleep(ctx, retryPause)
 		}
 	}
 }
@@ -153,7 +153,7 @@ func (p *Publisher) Step(ctx context.Context) (again bool, err error) {
 	}
 
 	if !leads {
-		sleep.For(ctx, retryPause) // another replica is publishing
+		lifecycle.Sleep(ctx, retryPause) // another replica is publishing
 		return false, nil
 	}
 

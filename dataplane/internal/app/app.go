@@ -32,7 +32,6 @@ import (
 	"modelgateway/dataplane/internal/format/videos"
 	"modelgateway/dataplane/internal/httpapi"
 	"modelgateway/dataplane/internal/httpapi/meter"
-	"modelgateway/dataplane/internal/httpapi/pseudonym"
 	"modelgateway/dataplane/internal/providercheck"
 	"modelgateway/dataplane/internal/reporter"
 	"modelgateway/dataplane/internal/route"
@@ -48,7 +47,6 @@ import (
 	"modelgateway/shared/platform/lifecycle"
 	"modelgateway/shared/platform/ops"
 	"modelgateway/shared/platform/settings"
-	"modelgateway/shared/platform/sleep"
 	"modelgateway/shared/pulse"
 	"modelgateway/shared/seal"
 	"modelgateway/shared/wire"
@@ -172,7 +170,7 @@ func build(cfg *config.Config, o *output, version string, failed func(error)) (*
 		Balances:   nats,
 		Videos:     tracker,
 		Dialects:   []format.Dialect{chat.Dialect{}, responses.Dialect{}, messages.Dialect{}, images.Dialect{}},
-		Pseudonyms: pseudonym.Source{Secret: secrets.identity},
+		Pseudonyms: httpapi.Pseudonyms{Secret: secrets.identity},
 		Metrics:    measured,
 		Log:        log,
 		Access:     o.access,
@@ -300,7 +298,7 @@ func drain(ctx context.Context, cfg *config.Config, api *httpapi.Server) error {
 	ctx, cancel := context.WithTimeout(ctx, cfg.DrainTimeout)
 	defer cancel()
 	api.Drain()
-	sleep.For(ctx, drainNotice)
+	lifecycle.Sleep(ctx, drainNotice)
 	return api.Stop(ctx)
 }
 

@@ -35,7 +35,6 @@ import (
 	"modelgateway/dataplane/internal/httpapi"
 	"modelgateway/dataplane/internal/httpapi/clientconn"
 	"modelgateway/dataplane/internal/httpapi/meter"
-	"modelgateway/dataplane/internal/httpapi/pseudonym"
 	"modelgateway/dataplane/internal/httpapi/room"
 	"modelgateway/dataplane/internal/httpapi/tracing"
 	"modelgateway/dataplane/internal/reporter"
@@ -195,7 +194,7 @@ func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gatew
 		Keys: g.keys, Catalog: g.models, Admission: g.admit, Picker: g.picker, Providers: o.providers, Balances: g.plane,
 		Videos:     jobs,
 		Dialects:   []format.Dialect{chat.Dialect{}, responses.Dialect{}, messages.Dialect{}, images.Dialect{}},
-		Pseudonyms: pseudonym.Source{Secret: []byte("identity")}, Metrics: g.measured, Log: log,
+		Pseudonyms: httpapi.Pseudonyms{Secret: []byte("identity")}, Metrics: g.measured, Log: log,
 		Access: g.access, Traces: o.traces, Budget: g.budget, Turns: g.turns, Tails: g.tails, Refusals: g.refusals,
 		Answers: &room.Rooms{Memory: g.budget, Disk: bytebudget.New(cmp.Or(o.disk, 1<<30), 0.25), Dir: t.TempDir()},
 	})

@@ -1,5 +1,4 @@
-// Package pseudonym replaces the identifiers of clients by pseudonyms.
-package pseudonym
+package httpapi
 
 import (
 	"crypto/hmac"
@@ -7,15 +6,15 @@ import (
 	"encoding/hex"
 )
 
-// Source replaces a client's identifiers by pseudonyms that are stable within an account and cannot be linked between
+// Pseudonyms replaces a client's identifiers by pseudonyms that are stable within an account and cannot be linked between
 // accounts. All proxies share the secret.
-type Source struct{ Secret []byte }
+type Pseudonyms struct{ Secret []byte }
 
 // Of returns the pseudonyms of an account.
-func (s Source) Of(account string) Account { return Account{s.Secret, account} }
+func (s Pseudonyms) Of(account string) AccountPseudonyms { return AccountPseudonyms{s.Secret, account} }
 
-// Account makes the pseudonyms of one account.
-type Account struct {
+// AccountPseudonyms makes the pseudonyms of one account.
+type AccountPseudonyms struct {
 	secret  []byte
 	account string
 }
@@ -24,7 +23,7 @@ type Account struct {
 const pseudonymSize = 24
 
 // Hash returns the pseudonym of a client's identifier: 48 hexadecimal digits.
-func (a Account) Hash(value string) string {
+func (a AccountPseudonyms) Hash(value string) string {
 	m := hmac.New(sha256.New, a.secret)
 	_, _ = m.Write([]byte(a.account)) // never fails
 	_, _ = m.Write([]byte{0})
@@ -33,4 +32,4 @@ func (a Account) Hash(value string) string {
 }
 
 // Pseudonym returns the pseudonym of the account itself.
-func (a Account) Pseudonym() string { return a.Hash("") }
+func (a AccountPseudonyms) Pseudonym() string { return a.Hash("") }

@@ -32,7 +32,6 @@ import (
 	"modelgateway/dataplane/internal/httpapi/failover"
 	"modelgateway/dataplane/internal/httpapi/meter"
 	"modelgateway/dataplane/internal/httpapi/policy"
-	"modelgateway/dataplane/internal/httpapi/pseudonym"
 	"modelgateway/dataplane/internal/httpapi/readon"
 	"modelgateway/dataplane/internal/httpapi/refused"
 	"modelgateway/dataplane/internal/httpapi/room"
@@ -68,7 +67,7 @@ type Dependencies struct {
 	// Dialects implement the formats of the generation endpoints.
 	Dialects []format.Dialect
 	// Pseudonyms replace the identifiers of clients.
-	Pseudonyms pseudonym.Source
+	Pseudonyms Pseudonyms
 	Metrics    *meter.Metrics
 	Log        *slog.Logger
 	Access     *accesslog.Log

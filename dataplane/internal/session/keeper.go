@@ -13,12 +13,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"modelgateway/dataplane/internal/logdedup"
 	"modelgateway/dataplane/internal/session/bootclock"
 	"modelgateway/dataplane/internal/session/guard"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease/checkpoint"
 	"modelgateway/shared/lease/session"
+	"modelgateway/shared/platform/lifecycle"
 	"modelgateway/shared/wire"
 )
 
@@ -122,7 +122,7 @@ type Keeper struct {
 	// resumable is a session of the earlier process in which this one can continue; nil if there is none.
 	resumable *resumable
 	// trouble, freshTrouble and checkpointTrouble suppress the log lines of an error that was logged before.
-	trouble, freshTrouble, checkpointTrouble logdedup.Filter
+	trouble, freshTrouble, checkpointTrouble lifecycle.ErrorFilter
 }
 
 // Report is the state of the proxy that a heartbeat reports beside the applied

@@ -9,10 +9,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"modelgateway/dataplane/internal/logdedup"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease/usagelog"
+	"modelgateway/shared/platform/lifecycle"
 )
 
 // Stream is the usage stream. After an error of PublishUsage the batch may or
@@ -39,7 +39,7 @@ type Publisher struct {
 	stop    context.CancelFunc
 	task    sync.WaitGroup
 	// repeatedErrors keeps an error that persists from being logged again. Only publishBatch uses it.
-	repeatedErrors logdedup.Filter
+	repeatedErrors lifecycle.ErrorFilter
 }
 
 // NewPublisher returns a Publisher that is not started.

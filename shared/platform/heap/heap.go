@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"modelgateway/shared/platform/sleep"
+	"modelgateway/shared/platform/lifecycle"
 )
 
 const (
@@ -81,7 +81,7 @@ const (
 func Trim(ctx context.Context) {
 	var t trimmer
 	t.init()
-	for sleep.For(ctx, idleCheck) {
+	for lifecycle.Sleep(ctx, idleCheck) {
 		t.check()
 	}
 }

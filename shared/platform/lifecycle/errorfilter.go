@@ -1,13 +1,12 @@
-// Package logdedup suppresses repeated errors in the log. A loop that retries while a dependency is down would
-// otherwise log the same line with every attempt.
-package logdedup
+package lifecycle
 
-// Filter remembers the error of the last attempt. The zero value is ready. One goroutine uses it.
-type Filter struct{ last string }
+// ErrorFilter remembers the error of the last attempt of a loop that retries. Without it, the loop would log the same line
+// with every attempt while a dependency is unavailable. The zero value is ready. One goroutine uses it.
+type ErrorFilter struct{ last string }
 
 // IsNew takes the result of an attempt and reports whether it is an error that differs from that of the attempt
 // before. A success resets the filter.
-func (f *Filter) IsNew(err error) bool {
+func (f *ErrorFilter) IsNew(err error) bool {
 	if err == nil {
 		f.last = ""
 		return false

@@ -1,14 +1,16 @@
-package logdedup
+package lifecycle_test
 
 import (
 	"errors"
 	"testing"
+
+	"modelgateway/shared/platform/lifecycle"
 )
 
 func TestIsNewIsFalseForRepeatedErrors(t *testing.T) {
 	t.Parallel()
 	one, two := errors.New("one"), errors.New("two")
-	var f Filter
+	var f lifecycle.ErrorFilter
 	for i, step := range []struct {
 		err  error
 		want bool

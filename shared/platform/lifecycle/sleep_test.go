@@ -1,4 +1,4 @@
-package sleep_test
+package lifecycle_test
 
 import (
 	"context"
@@ -6,14 +6,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"modelgateway/shared/platform/sleep"
+	"modelgateway/shared/platform/lifecycle"
 )
 
-func TestForEndsAfterItsDuration(t *testing.T) {
+func TestSleepEndsAfterItsDuration(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		if !sleep.For(t.Context(), time.Minute) {
+		if !lifecycle.Sleep(t.Context(), time.Minute) {
 			t.Error("got false; want true after the whole duration")
 		}
 		if slept := time.Since(began); slept != time.Minute {
@@ -22,13 +22,13 @@ func TestForEndsAfterItsDuration(t *testing.T) {
 	})
 }
 
-func TestForEndsWithItsContext(t *testing.T) {
+func TestSleepEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()
-		if sleep.For(ctx, time.Minute) {
+		if lifecycle.Sleep(ctx, time.Minute) {
 			t.Error("got true; want false when the context ends first")
 		}
 		if slept := time.Since(began); slept != time.Second {

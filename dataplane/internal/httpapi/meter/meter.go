@@ -1,4 +1,6 @@
-// Package meter owns the metrics of the public API: its requests, calls of providers and usage.
+// Package meter owns the metrics of the public API: its requests, calls of providers and usage. It counts once for two
+// readers: Prometheus, and the reports to the control plane, which tell more labels apart. A count takes a map lookup and an
+// atomic addition.
 package meter
 
 import (
@@ -13,7 +15,6 @@ import (
 
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/httpapi/finished"
-	"modelgateway/dataplane/internal/httpapi/tally"
 	"modelgateway/dataplane/internal/usagereport"
 	"modelgateway/shared/apierr"
 	"modelgateway/shared/event"
@@ -24,25 +25,25 @@ import (
 // Metrics are the metrics of the public API. Clients cannot invent values of their labels: models, providers and routes
 // are those of the catalog.
 type Metrics struct {
-	inFlight   *tally.Counters[string] // by endpoint
-	requests   *tally.Counters[requestLabels]
-	durations  *tally.Histograms[durationLabels]
+	inFlight   *Counters[string] // by endpoint
+	requests   *Counters[requestLabels]
+	durations  *Histograms[durationLabels]
 	overhead   prometheus.Histogram
-	streamEnds *tally.Counters[string] // by reason
-	models     *tally.ChildCache[servedLabels, *modelCounters]
-	charged    *tally.Counters[servedLabels]
-	tokens     *tally.Counters[tokenLabels]
-	byModel    *tally.Counters[modelLabels]
-	cache      *tally.Counters[cacheLabels]
+	streamEnds *Counters[string] // by reason
+	models     *ChildCache[servedLabels, *modelCounters]
+	charged    *Counters[servedLabels]
+	tokens     *Counters[tokenLabels]
+	byModel    *Counters[modelLabels]
+	cache      *Counters[cacheLabels]
 	images     prometheus.Counter
 	reserved   prometheus.Counter
-	attempts   *tally.Counters[attemptLabels]
-	firstToken *tally.Histograms[routeLabels]
-	upstream   *tally.ChildCache[string, prometheus.Observer] // by provider
+	attempts   *Counters[attemptLabels]
+	firstToken *Histograms[routeLabels]
+	upstream   *ChildCache[string, prometheus.Observer] // by provider
 	failovers  *prometheus.CounterVec
 	timeouts   *prometheus.CounterVec
-	doubts     *tally.Counters[doubtLabels]
-	leftOut    *tally.Counters[memberLabels]
+	doubts     *Counters[doubtLabels]
+	leftOut    *Counters[memberLabels]
 	unpriced   *prometheus.CounterVec
 	left       *prometheus.CounterVec
 	unknown    *prometheus.CounterVec
@@ -108,41 +109,41 @@ func New(reg prometheus.Registerer) *Metrics {
 	}, []string{"provider"})
 
 	m := &Metrics{
-		inFlight: tally.NewCounters("mgw_requests_in_flight", "Requests that are being handled now, by endpoint.",
-			[]string{"endpoint"}, tally.Kind{Gauge: true}, tally.Label[string]),
-		requests: tally.NewCounters(
+		inFlight: NewCounters("mgw_requests_in_flight", "Requests that are being handled now, by endpoint.",
+			[]string{"endpoint"}, Kind{Gauge: true}, Label[string]),
+		requests: NewCounters(
 			"mgw_requests_total",
 			"Answered requests by endpoint, HTTP status, error code and outcome: completed, failed, client_gone, "+
 				"refused, or maintenance for what an operator has closed. "+
 				"A stream that breaks off has the status 200 and the outcome failed.",
 			[]string{"endpoint", "status", "code", "outcome"},
-			tally.Kind{},
+			Kind{},
 			func(l requestLabels) []string {
 				return []string{l.endpoint, strconv.Itoa(l.status), string(l.code), l.outcome}
 			},
 		),
-		durations: tally.NewHistograms(
+		durations: NewHistograms(
 			"mgw_request_duration_seconds",
 			"Time from the arrival of a request's headers to the end of its answer.",
 			[]string{"endpoint"},
 			pulse.Duration.Bounds(),
 			func(l durationLabels) []string { return []string{l.endpoint} },
 		),
-		attempts: tally.NewCounters("mgw_provider_attempts_total", "Calls to providers by outcome: ok, or the error class.",
-			[]string{"provider", "outcome"}, tally.Kind{}, func(l attemptLabels) []string { return []string{l.provider, l.outcome} }),
+		attempts: NewCounters("mgw_provider_attempts_total", "Calls to providers by outcome: ok, or the error class.",
+			[]string{"provider", "outcome"}, Kind{}, func(l attemptLabels) []string { return []string{l.provider, l.outcome} }),
 		overhead: f.NewHistogram(prometheus.HistogramOpts{
 			Name: "mgw_request_overhead_seconds",
 			Help: "Time that the proxy itself adds to a successful non-streaming request: its duration less the time spent waiting " +
 				"for providers.",
 			Buckets: []float64{.00005, .0001, .0002, .0005, .001, .002, .005, .01, .025, .05, .1, .5, 2},
 		}),
-		firstToken: tally.NewHistograms("mgw_time_to_first_token_seconds",
+		firstToken: NewHistograms("mgw_time_to_first_token_seconds",
 			"Time from the arrival of a request's headers to the first bytes of its stream, by the provider that served it.",
 			[]string{"provider"}, pulse.FirstToken.Bounds(), func(l routeLabels) []string { return []string{l.provider} }),
-		upstream: tally.NewChildCache(func(provider string) prometheus.Observer { return upstream.WithLabelValues(provider) }),
-		streamEnds: tally.NewCounters("mgw_stream_ends_total", "Ended streams by reason: completed, client_gone, revoked, "+
+		upstream: NewChildCache(func(provider string) prometheus.Observer { return upstream.WithLabelValues(provider) }),
+		streamEnds: NewCounters("mgw_stream_ends_total", "Ended streams by reason: completed, client_gone, revoked, "+
 			"busy (no room in the budget for bodies), or the class of the provider's "+
-			"failure.", []string{"reason"}, tally.Kind{}, tally.Label[string]),
+			"failure.", []string{"reason"}, Kind{}, Label[string]),
 		unpriced: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "mgw_unpriced_usage_total",
 			Help: "Answers whose provider reported usage without a price, by kind: server_tool for calls of tools, the kind of a " +
@@ -177,23 +178,23 @@ func New(reg prometheus.Registerer) *Metrics {
 			Help: "Streams whose client left after the provider had begun to answer, by how they were charged: reported or estimated. " +
 				"The usage totals of an account count them as client_gone.",
 		}, []string{"rule"}),
-		leftOut: tally.NewCounters(
+		leftOut: NewCounters(
 			"mgw_members_left_out_total",
 			"Calls that were sent without a member that the gateway otherwise adds (store, service_tier, stream_options, include), "+
 				"because the provider has refused it, by provider, route and member. Without stream_options, a stream may have no usage, "+
 				"which is then estimated.",
 			[]string{"provider", "route", "member"},
-			tally.Kind{},
+			Kind{},
 			func(l memberLabels) []string { return []string{l.provider, l.route, l.member.String()} },
 		),
-		doubts: tally.NewCounters(
+		doubts: NewCounters(
 			"mgw_usage_doubts_total",
 			"Charged answers whose provider reported no usage, or one that is in doubt, by provider and reason: "+
 				"missing, unreadable, no_input, low_input (less than a token for 256 bytes that were sent), low_output (less than half of "+
 				"what was delivered), high_input, high_output, high_other (more than the request allows), "+
 				"unpriced, interrupted (the answer broke off), or ambiguous. All but ambiguous ones are charged by an estimate.",
 			[]string{"provider", "reason"},
-			tally.Kind{},
+			Kind{},
 			func(l doubtLabels) []string { return []string{l.provider, string(l.reason)} },
 		),
 	}
@@ -205,30 +206,30 @@ func New(reg prometheus.Registerer) *Metrics {
 
 // countModels registers the counters by model.
 func (m *Metrics) countModels(reg prometheus.Registerer) {
-	m.byModel = tally.NewCounters(
+	m.byModel = NewCounters(
 		"mgw_model_requests_total",
 		"Answered requests for a model of the catalog, by model and outcome as in mgw_requests_total.",
 		[]string{"model", "outcome"},
-		tally.Kind{},
+		Kind{},
 		func(l modelLabels) []string { return []string{l.model, l.outcome} },
 	)
-	m.tokens = tally.NewCounters("mgw_tokens_total", "Tokens that generation requests have used, by model and kind.",
-		[]string{"model", "kind"}, tally.Kind{}, func(l tokenLabels) []string { return []string{l.model, l.kind} })
-	m.charged = tally.NewCounters("mgw_charged_total", "Charges by model in currency units, rounded: the ledger has the exact amounts.",
-		[]string{"model"}, tally.Kind{PerUnit: float64(money.Unit)}, func(l servedLabels) []string { return []string{l.model} })
-	m.models = tally.NewChildCache(func(l servedLabels) *modelCounters {
+	m.tokens = NewCounters("mgw_tokens_total", "Tokens that generation requests have used, by model and kind.",
+		[]string{"model", "kind"}, Kind{}, func(l tokenLabels) []string { return []string{l.model, l.kind} })
+	m.charged = NewCounters("mgw_charged_total", "Charges by model in currency units, rounded: the ledger has the exact amounts.",
+		[]string{"model"}, Kind{PerUnit: float64(money.Unit)}, func(l servedLabels) []string { return []string{l.model} })
+	m.models = NewChildCache(func(l servedLabels) *modelCounters {
 		c := &modelCounters{charged: m.charged.Of(l)}
 		for i, kind := range [tokenKinds]string{"input", "cached_input", "cache_write", "output"} {
 			c.tokens[i] = m.tokens.Of(tokenLabels{l, kind})
 		}
 		return c
 	})
-	m.cache = tally.NewCounters(
+	m.cache = NewCounters(
 		"mgw_route_input_tokens_total",
 		"Input tokens that providers have reported, by route and cache: hit for those read from the provider's prompt cache, miss "+
 			"for all others. A share of hits that falls means that conversations do not stay where their cache is.",
 		[]string{"route", "cache"},
-		tally.Kind{},
+		Kind{},
 		func(l cacheLabels) []string {
 			if l.hit {
 				return []string{l.route, "hit"}

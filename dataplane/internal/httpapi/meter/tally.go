@@ -1,6 +1,4 @@
-// Package tally counts once for two readers: Prometheus, and the reports to the control plane, which tell more labels
-// apart. A count takes a map lookup and an atomic addition.
-package tally
+package meter
 
 import (
 	"iter"

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"modelgateway/dataplane/internal/httpapi/tally"
 	"modelgateway/shared/pulse"
 )
 
@@ -97,7 +96,7 @@ func (m *Metrics) Totals() []pulse.Total {
 }
 
 // distribution returns the total of a histogram.
-func distribution(s pulse.Series, h *tally.Histogram) pulse.Total {
+func distribution(s pulse.Series, h *Histogram) pulse.Total {
 	buckets, sum := h.Read()
 	t := pulse.Total{Series: s, SumMS: int64(sum / time.Millisecond), Buckets: buckets}
 	for _, n := range buckets {
