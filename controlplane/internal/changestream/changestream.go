@@ -210,15 +210,24 @@ func (a *Appender) Run(ctx context.Context) {
 	}
 }
 
-// Round reads the changes that were committed, and takes the next step of each
-// that is not confirmed. An error with one change does not keep the others back.
+// Round takes the next step of each change that is not confirmed, and reads those that were committed meanwhile. Steps need no
+// Postgres: a change that the stream loses is appended again also while Postgres does not answer. An error with one change does
+// not keep the others back.
 func (a *Appender) Round(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	steps := a.steps(ctx)
 	if err := a.readChanges(ctx); err != nil {
-		return err
+		return errors.Join(steps, err)
 	}
+	read := a.steps(ctx)
 
+	a.waiting.Set(float64(len(a.pending)))
+	return errors.Join(steps, read, a.confirm(ctx), a.endSessions(ctx))
+}
+
+// steps takes the next step of each change, if it is due.
+func (a *Appender) steps(ctx context.Context) error {
 	var errs []error
 	for _, p := range a.pending {
 		if err := a.step(ctx, p); err != nil {
@@ -228,9 +237,7 @@ func (a *Appender) Round(ctx context.Context) error {
 			break
 		}
 	}
-
-	a.waiting.Set(float64(len(a.pending)))
-	return errors.Join(append(errs, a.confirm(ctx), a.endSessions(ctx))...)
+	return errors.Join(errs...)
 }
 
 // readChanges reads the changes from Postgres that are new, and forgets those that
