@@ -152,7 +152,7 @@ var identifying = []pattern{
 			`(?i)\b((?:organi[sz]ation|org|project|account|team|tenant|workspace)\s*[:=#\[(]?\s*["'<\x60]?)[A-Za-z0-9_.-]*\d[A-Za-z0-9_.-]{4,}`,
 		),
 	},
-	{"routing notes of another gateway", lazily(`(?i)\b(?:received|available) model group\b.*$`)},
+	{"routing notes of another gateway", routingNotes},
 	{"request ids in prose", lazily(`(?i)\b((?:request|trace|correlation|log)[ _-]?id\s*[:=]\s*["'(]?)[\w-]{6,}`)},
 	{"UUIDs", lazily(`(?i)\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)},
 	{"long random strings", lazily(`\b[A-Za-z_-]*\d[A-Za-z0-9_-]{27,}\b|\b[0-9a-f]{24,}\b`)},

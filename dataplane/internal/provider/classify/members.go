@@ -16,7 +16,13 @@ var codePrefix = regexp.MustCompile(`^(?:[A-Za-z]\w*\.)*([A-Z][A-Za-z]*[a-z][A-Z
 // gateway: "<400> InternalError.Algo.InvalidParameter: ...".
 var markedCode = regexp.MustCompile(`<([45]\d\d)>\s*(?:[A-Za-z]\w*\.)*([A-Za-z]\w*)\s*:\s*`)
 
+// routingNotes match what a gateway adds to the text of a provider about its own routes.
+var routingNotes = lazily(`(?i)\b(?:received|available) model group\b.*`)
+
 func (c *collector) addText(depth int, s string) {
+	if strings.Contains(s, "Model Group") && len(s) < maxProse {
+		s = routingNotes.get().ReplaceAllString(s, "")
+	}
 	if s = strings.TrimSpace(s); s != "" {
 		if at := markedCode.FindStringSubmatchIndex(s); at != nil && at[1] < len(s) && len(s) < maxProse {
 			c.out.status = httpStatus(s[at[2]:at[3]])

@@ -77,6 +77,7 @@ func TestVendorMarksAreNoWordsOfTheText(t *testing.T) {
 		"<400> InternalError.Algo.InvalidParameter: " + reason,
 		"litellm.BadRequestError: VendorException - <400> InternalError.Algo.InvalidParameter: " + reason,
 		"Upstream error from Vendor: <400> InternalError.Algo.InvalidParameter: " + reason,
+		"<400> InternalError.Algo.InvalidParameter: " + reason + " Received Model Group=large\\nAvailable Model Group Fallbacks=None",
 	} {
 		for _, status := range []int{http.StatusBadRequest, http.StatusOK, http.StatusInternalServerError} {
 			v := Classify(Answer{Format: "chat", Status: status, Body: []byte(`{"error":{"message":"` + text + `","type":"invalid_request_error"}}`)})

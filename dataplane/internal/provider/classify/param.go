@@ -38,6 +38,10 @@ var quotedValues = lazily(`(?i)\b(one of:?|(?:tool|function):?)(?:[\s,|(\[]*(?:o
 
 // paramPatterns are matched in order; the first name found is used.
 var paramPatterns = []paramPattern{
+	{matches: "text (param: x)", re: paramRE(`\(param(?:eter)?\s*[:=]\s*BARE\s*\)`)},
+	{matches: "x.y, and its fault on the next line", re: paramRE(`(?:^|\n)\s*([a-z]\w*(?:\.[\w-]+)*)\n\s+(?:input|field|value|extra|string|list)\b`)},
+	{matches: "x.y is not a valid schema", knownOnly: true, re: paramRE(`\bBARE is not a valid\b`)},
+	{matches: "text: parameters.x", re: paramRE(`:\s*(?:parameters|params|body)\.BARE\s*$`)},
 	{matches: `Unknown name "x" at 'y'`, re: paramRE(`(?:unknown|unrecognized) name\W{0,3}` + quote + `(` + paramName + `)`)},
 	{matches: "unexpected keyword argument 'x'", re: paramRE(`keyword argument\W{0,3}QUOTED`)},
 	{matches: "Unsupported parameter: 'x'; unrecognized request argument supplied: x", re: paramRE(
@@ -120,7 +124,7 @@ const paramNames = `temperature top_p top_k min_p max_tokens max_completion_toke
 	system user metadata modalities service_tier store size quality style prompt input image images aspect_ratio duration seconds resolution
 	background output_format output_compression guidance_scale cfg_scale steps num_inference_steps enable_thinking verbosity negative_prompt
 	width height instructions truncation include previous_response_id candidate_count generation_config safety_settings input_reference
-	prediction audio voice web_search_options image_size image_url fps ratio moderation mask prompt_extend watermark context_management
+	prediction audio voice web_search_options prompt_cache_retention image_size image_url fps ratio moderation mask prompt_extend watermark context_management
 	cache_control output_config speed mcp_servers container betas text safety_identifier prompt_cache_key max_prompt_tokens num_ctx
 	stop_sequence top_a typical_p length_penalty best_of echo suffix thinking_budget incremental_output output_compression partial_images
 	thinking_config thinking_level num_images sampler scheduler strength complexity`
