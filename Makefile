@@ -184,7 +184,8 @@ test/cluster: ## operate the chart on a real Kubernetes on this machine, under l
 
 # Includes the failure scenarios that take long; make test has only the others.
 # Several of them stop and start many processes, so other load on the machine
-# disturbs them.
+# disturbs them. A million told costs are compared with their receipts, in half an hour to an hour on two cores, by
+# make chaos RECEIPTS=1000000 TESTFLAGS='-run ToldCosts -timeout 3h'.
 .PHONY: chaos
 chaos: ## failure scenarios on real processes: kills, network cuts, lost data, full disks (minutes)
 	@LONG=1 go test -count=1 -timeout 40m -v $(TESTFLAGS) ./scripts/e2e/chaos

@@ -79,13 +79,18 @@ func checkTold(t *testing.T, asked []request, charged map[string]adminclient.Usa
 		}
 		told++
 		u, found := charged[q.id]
-		cost, err := money.Parse(q.told)
-		booked, wrong := money.Parse(u.Cost)
-		if !found || err != nil || wrong != nil || cost != booked {
-			t.Errorf("%v tells a cost of %s; charged %q", q, q.told, u.Cost)
+		if !found || !sameMoney(q.told, u.Cost) || q.toldEstimated != u.Estimated {
+			t.Errorf("%v tells a cost of %s, estimated %t; charged %q, estimated %t", q, q.told, q.toldEstimated, u.Cost, u.Estimated)
 		}
 	}
 	t.Logf("%d answers tell their cost", told)
+}
+
+// sameMoney reports whether two decimals are one amount.
+func sameMoney(a, b string) bool {
+	x, err := money.Parse(a)
+	y, wrong := money.Parse(b)
+	return err == nil && wrong == nil && x == y
 }
 
 // checkInvariants checks the invariants over all accounts and leases: ledger, pools and usage

@@ -51,8 +51,9 @@ type request struct {
 	whole bool
 	// id is the request id of the gateway, answerID the id of the provider's answer.
 	id, answerID string
-	// told is the cost in the answer, empty if it has none.
-	told string
+	// told is the cost in the answer, empty if it has none; toldEstimated, whether it is called an estimate.
+	told          string
+	toldEstimated bool
 }
 
 func (q request) String() string {
@@ -171,7 +172,7 @@ func (l *load) ask(ctx context.Context, proxy int, stream bool) request {
 		return q
 	}
 	if found := toldCost.FindSubmatch(answer.Body); found != nil {
-		q.told = string(found[1])
+		q.told, q.toldEstimated = string(found[1]), len(found[2]) > 0
 	}
 	var first struct{ ID string }
 	if stream {
@@ -188,7 +189,7 @@ func (l *load) ask(ctx context.Context, proxy int, stream bool) request {
 }
 
 // toldCost finds the cost in an answer, which may have broken off behind it.
-var toldCost = regexp.MustCompile(`"cost":([0-9.]+),"cost_currency"`)
+var toldCost = regexp.MustCompile(`"cost":([0-9.]+),"cost_currency":"USD"(,"cost_estimated":true)?`)
 
 func answered(q request) bool { return q.status == 200 && q.whole }
 
