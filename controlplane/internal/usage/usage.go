@@ -92,6 +92,27 @@ func (r *Record) ProjectName() string {
 	return r.ProjectID.String()
 }
 
+// FailedCalls returns how many calls of providers failed.
+func (r *Record) FailedCalls() (n int) {
+	for i := range r.Attempts {
+		if a := &r.Attempts[i]; a.Skipped == "" && a.Class != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// FailedCallsCost returns what providers charge for the calls that did not serve the request, as far as it is known. known is false if
+// no such cost is.
+func (r *Record) FailedCallsCost() (cost money.Nano, known bool) {
+	for i := range r.Attempts {
+		if a := &r.Attempts[i]; a.ProviderCost != nil {
+			cost, known = cost+*a.ProviderCost, true
+		}
+	}
+	return cost, known
+}
+
 // Attempt is a route that was tried or skipped.
 type Attempt struct {
 	event.Attempt
@@ -125,10 +146,11 @@ type Query struct {
 	// Lowest and Highest bound the id: Lowest ≤ id ≤ Highest. A zero Highest is no bound.
 	Lowest, Highest RequestID
 	Status          event.Status
-	Provider        string
-	Route           string
-	Credential      string
-	Format          string
+	// Provider, Route and Credential are those of one call, which served the request or failed before.
+	Provider   string
+	Route      string
+	Credential string
+	Format     string
 	// Stream and Estimated are nil for both values.
 	Stream    *bool
 	Estimated *bool

@@ -62,6 +62,16 @@ func TestPersonFindsWhereMoneyWasLost(t *testing.T) {
 			t.Errorf("the page of the request has no %q: %s", want, page)
 		}
 	}
+	// The route that only failed has the request among its own, marked, with what the call has spent.
+	page = open(link(open("/console/margin"), `<td data-label="Show"><a href="([^"]*route=rte_other[^"]*)">show`))
+	for _, want := range []string{"1 call failed", "3.00", "0.50", `<th class="number" title="What providers charge`} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the requests of the route that failed have no %q: %s", want, page)
+		}
+	}
+	if _, page := b.get("/console/requests"); !strings.Contains(page, "1 call failed") || strings.Contains(page, "What providers charge") {
+		t.Errorf("all requests: %s", page)
+	}
 	if page := open("/console/margin?by=account"); !strings.Contains(page, "Example") {
 		t.Errorf("by account: %s; want the name", page)
 	}

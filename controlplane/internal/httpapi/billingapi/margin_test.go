@@ -89,3 +89,40 @@ func TestMarginShowsTheWorstFirst(t *testing.T) {
 		}
 	}
 }
+
+// What a route has lost is found among its requests: those that it failed before another route served them are there, too.
+func TestRequestsOfARouteHaveThoseItFailed(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	b.Apply(servertest.DemoCatalog)
+	k := b.Key(b.Account(1).ID, "")
+	b.fillCosts(k, time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -1))
+	for name, tt := range map[string]struct {
+		params       adminclient.ListUsageParams
+		want, failed int
+	}{
+		"route":                      {adminclient.ListUsageParams{Route: new("rte_bad")}, 5, 1},
+		"route, of an account":       {adminclient.ListUsageParams{Route: new("rte_bad"), AccountID: &k.AccountID}, 5, 1},
+		"provider":                   {adminclient.ListUsageParams{Provider: new("prv_2")}, 1, 1},
+		"credential":                 {adminclient.ListUsageParams{Credential: new("spare")}, 1, 1},
+		"one call":                   {adminclient.ListUsageParams{Route: new("rte_bad"), Provider: new("prv_2"), Credential: new("spare")}, 1, 1},
+		"of different calls":         {adminclient.ListUsageParams{Route: new("rte_bad"), Credential: new("main")}, 4, 0},
+		"of different calls, of key": {adminclient.ListUsageParams{Route: new("rte_bad"), Credential: new("main"), KeyID: &k.ID}, 4, 0},
+		"another filter":             {adminclient.ListUsageParams{Route: new("rte_bad"), MinCost: new("1.00")}, 4, 1},
+	} {
+		answer, err := servertest.Answered(b.API.ListUsage(t.Context(), &tt.params))
+		servertest.Check(t, err)
+		failed := 0
+		for _, u := range answer.Value.Data {
+			if u.FailedCalls == nil {
+				continue
+			}
+			if failed++; *u.FailedCalls != 1 || u.FailedCallsCost == nil || *u.FailedCallsCost != "0.50" || *u.Route == "rte_bad" {
+				t.Errorf("%s: a request with a call that failed: %+v", name, u)
+			}
+		}
+		if len(answer.Value.Data) != tt.want || failed != tt.failed {
+			t.Errorf("%s: got %d requests, %d with a call that failed; want %d, %d", name, len(answer.Value.Data), failed, tt.want, tt.failed)
+		}
+	}
+}

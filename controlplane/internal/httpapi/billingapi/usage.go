@@ -220,6 +220,12 @@ func usageView(ctx context.Context, r *usage.Record) (gen.UsageRecord, error) {
 		if r.ProviderPriceVersion != 0 {
 			view.ProviderPriceVersion = &r.ProviderPriceVersion
 		}
+		if cost, known := r.FailedCallsCost(); known {
+			view.FailedCallsCost = new(cost.String())
+		}
+	}
+	if failed := r.FailedCalls(); failed > 0 {
+		view.FailedCalls = &failed
 	}
 	if r.HTTPStatus != 0 {
 		view.HTTPStatus = &r.HTTPStatus

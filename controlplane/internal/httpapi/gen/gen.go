@@ -3950,14 +3950,22 @@ type UsageRecord struct {
 	// Doubt Why the provider's report of the quantities was not taken as it was; absent if it was. `missing`, `unreadable`, `no_input`,
 	// `low_input`, `low_output`, `high_input`, `high_output`, `high_other`, `unpriced` and `interrupted` (the answer broke off before its report,
 	// mostly because the client left): they are estimated. `ambiguous`: the report has several meanings, of which the cheapest is taken.
-	Doubt       *string   `json:"doubt,omitempty"`
-	Estimated   bool      `json:"estimated"`
-	FinishedAt  time.Time `json:"finished_at"`
-	FirstByteMS *int64    `json:"first_byte_ms,omitempty"`
-	Format      string    `json:"format"`
-	HTTPStatus  *int      `json:"http_status,omitempty"`
-	KeyID       string    `json:"key_id"`
-	Model       string    `json:"model"`
+	Doubt     *string `json:"doubt,omitempty"`
+	Estimated bool    `json:"estimated"`
+
+	// FailedCalls How many calls of providers failed, of all routes that were tried; absent if none did. `attempts` of the request names them.
+	FailedCalls *int `json:"failed_calls,omitempty"`
+
+	// FailedCallsCost A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	FailedCallsCost *Money    `json:"failed_calls_cost,omitempty"`
+	FinishedAt      time.Time `json:"finished_at"`
+	FirstByteMS     *int64    `json:"first_byte_ms,omitempty"`
+	Format          string    `json:"format"`
+	HTTPStatus      *int      `json:"http_status,omitempty"`
+	KeyID           string    `json:"key_id"`
+	Model           string    `json:"model"`
 
 	// PriceMultiplier A factor on list prices: "0.85" is a discount of 15 %, "1.2" a markup of 20 %. A decimal from 0.000001 to 100 with at
 	// most six places. A change applies to new requests; running requests are charged by the multiplier of their reservation.
@@ -5379,13 +5387,13 @@ type ListUsageParams struct {
 	// Status Only requests that ended like this.
 	Status *UsageStatus `form:"status,omitempty" json:"status,omitempty"`
 
-	// Provider Only of this provider.
+	// Provider Only requests for which this provider was called.
 	Provider *string `form:"provider,omitempty" json:"provider,omitempty"`
 
-	// Route Only of this route.
+	// Route Only requests for which this route was called.
 	Route *string `form:"route,omitempty" json:"route,omitempty"`
 
-	// Credential Only requests that were sent with a credential of this name, such as main. Providers can have credentials of the same name.
+	// Credential Only requests for which a provider was called with a credential of this name, such as main. Providers can have credentials of the same name.
 	Credential *string `form:"credential,omitempty" json:"credential,omitempty"`
 
 	// Format Only of this format, such as chat.

@@ -9,6 +9,7 @@ select account_id, cost from usage_records where request_id = @request_id;
 
 -- name: ListUsage :many
 -- It is planned for its values, so that a filter without a value is no condition and one with a value finds its index.
+-- Provider, route and credential are those of one call: of the one that served the request, or of another.
 select * from usage_records
 where request_id >= @floor and request_id < @ceiling
     and (sqlc.narg('key_id')::uuid is null or key_id = sqlc.narg('key_id'))
@@ -16,9 +17,10 @@ where request_id >= @floor and request_id < @ceiling
     and (sqlc.narg('project_id')::uuid is null or project_id = sqlc.narg('project_id'))
     and (@model::text = '' or model = @model)
     and (@status::text = '' or status = @status)
-    and (@provider::text = '' or provider = @provider)
-    and (@route::text = '' or route = @route)
-    and (@credential::text = '' or credential = @credential)
+    and ((@provider::text = '' or provider = @provider) and (@route::text = '' or route = @route) and (@credential::text = '' or credential = @credential)
+        or attempts is not null and exists (select from jsonb_array_elements(attempts) as a where a -> 'skipped' is null
+            and (@provider = '' or a ->> 'provider' = @provider) and (@route = '' or a ->> 'route' = @route)
+            and (@credential = '' or a ->> 'credential_name' = @credential)))
     and (@format::text = '' or format = @format)
     and (@any_stream::boolean or stream = @stream)
     and (@any_estimated::boolean or estimated = @estimated)
@@ -39,9 +41,10 @@ where request_id = any(array(
             and (sqlc.narg('project_id')::uuid is null or u.project_id = sqlc.narg('project_id'))
             and (@model::text = '' or u.model = @model)
             and (@status::text = '' or u.status = @status)
-            and (@provider::text = '' or u.provider = @provider)
-            and (@route::text = '' or u.route = @route)
-            and (@credential::text = '' or u.credential = @credential)
+            and ((@provider::text = '' or u.provider = @provider) and (@route::text = '' or u.route = @route) and (@credential::text = '' or u.credential = @credential)
+                or u.attempts is not null and exists (select from jsonb_array_elements(u.attempts) as a where a -> 'skipped' is null
+                    and (@provider = '' or a ->> 'provider' = @provider) and (@route = '' or a ->> 'route' = @route)
+                    and (@credential = '' or a ->> 'credential_name' = @credential)))
             and (@format::text = '' or u.format = @format)
             and (@any_stream::boolean or u.stream = @stream)
             and (@any_estimated::boolean or u.estimated = @estimated)

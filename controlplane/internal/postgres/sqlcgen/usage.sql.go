@@ -449,9 +449,10 @@ where request_id = any(array(
             and ($3::uuid is null or u.project_id = $3)
             and ($4::text = '' or u.model = $4)
             and ($5::text = '' or u.status = $5)
-            and ($6::text = '' or u.provider = $6)
-            and ($7::text = '' or u.route = $7)
-            and ($8::text = '' or u.credential = $8)
+            and (($6::text = '' or u.provider = $6) and ($7::text = '' or u.route = $7) and ($8::text = '' or u.credential = $8)
+                or u.attempts is not null and exists (select from jsonb_array_elements(u.attempts) as a where a -> 'skipped' is null
+                    and ($6 = '' or a ->> 'provider' = $6) and ($7 = '' or a ->> 'route' = $7)
+                    and ($8 = '' or a ->> 'credential_name' = $8)))
             and ($9::text = '' or u.format = $9)
             and ($10::boolean or u.stream = $11)
             and ($12::boolean or u.estimated = $13)
@@ -637,9 +638,10 @@ where request_id >= $1 and request_id < $2
     and ($5::uuid is null or project_id = $5)
     and ($6::text = '' or model = $6)
     and ($7::text = '' or status = $7)
-    and ($8::text = '' or provider = $8)
-    and ($9::text = '' or route = $9)
-    and ($10::text = '' or credential = $10)
+    and (($8::text = '' or provider = $8) and ($9::text = '' or route = $9) and ($10::text = '' or credential = $10)
+        or attempts is not null and exists (select from jsonb_array_elements(attempts) as a where a -> 'skipped' is null
+            and ($8 = '' or a ->> 'provider' = $8) and ($9 = '' or a ->> 'route' = $9)
+            and ($10 = '' or a ->> 'credential_name' = $10)))
     and ($11::text = '' or format = $11)
     and ($12::boolean or stream = $13)
     and ($14::boolean or estimated = $15)
@@ -669,6 +671,7 @@ type ListUsageParams struct {
 }
 
 // It is planned for its values, so that a filter without a value is no condition and one with a value finds its index.
+// Provider, route and credential are those of one call: of the one that served the request, or of another.
 func (q *Queries) ListUsage(ctx context.Context, arg ListUsageParams) ([]UsageRecord, error) {
 	rows, err := q.db.Query(ctx, listUsage,
 		arg.Floor,
