@@ -69,7 +69,7 @@ func TestPersonFindsWhereMoneyWasLost(t *testing.T) {
 			t.Errorf("the requests of the route that failed have no %q: %s", want, page)
 		}
 	}
-	if _, page := b.get("/console/requests"); !strings.Contains(page, "1 call failed") || strings.Contains(page, "What providers charge") {
+	if _, page := b.Get("/console/requests"); !strings.Contains(page, "1 call failed") || strings.Contains(page, "What providers charge") {
 		t.Errorf("all requests: %s", page)
 	}
 	if page := open("/console/margin?by=account"); !strings.Contains(page, "Example") {

@@ -19,7 +19,9 @@ var defaultColumns = map[string][]string{
 	},
 	"Key":         {"id", "name", "external_id", "status", "hint", "spend_limit", "spent", "reserved", "last_used_at", "created_at"},
 	"Transaction": {"id", "kind", "amount", "reference", "reason", "actor", "created_at"},
-	"UsageRecord": {"request_id", "account_id", "model", "status", "cost", "estimated", "provider", "failed_calls", "started_at", "finished_at"},
+	"UsageRecord": {
+		"request_id", "account_id", "model", "status", "cost", "estimated", "provider", "failed_calls", "started_at", "finished_at",
+	},
 	"Proxy": {
 		"session",
 		"name",
