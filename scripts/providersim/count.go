@@ -55,13 +55,6 @@ func ContentBytes(f Format, body []byte) (int64, error) {
 	return m.contentBytes(f), nil
 }
 
-// PromptTokens returns the prompt tokens that the simulator reports for a body, including
-// cached ones: the TokensOf its ContentBytes.
-func PromptTokens(f Format, body []byte) (int64, error) {
-	n, err := ContentBytes(f, body)
-	return TokensOf(n), err
-}
-
 // OutputLimit returns the limit of output tokens per choice in a request, or NoLimit. A body
 // that is not a JSON object is an error.
 func OutputLimit(f Format, body []byte) (int64, error) {

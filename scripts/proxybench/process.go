@@ -139,14 +139,6 @@ func CPUTime(parts []Part) (total time.Duration, err error) {
 	return total, nil
 }
 
-// Resident returns the memory of a process in bytes.
-func Resident(pid int) (int64, error) {
-	if err := resetPeak(pid); err != nil {
-		return 0, err
-	}
-	return peakMemory(pid)
-}
-
 // Age returns for how long a process has run, with a resolution of 10 ms.
 func Age(pid int) (time.Duration, error) {
 	fields, err := statFields(pid)

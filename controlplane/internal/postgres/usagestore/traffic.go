@@ -164,36 +164,34 @@ func parse(kind ident.Kind, text string) *string {
 }
 
 func (s *Traffic) Read(ctx context.Context, q *traffic.Query) ([]traffic.Stored, error) {
-	if q.Step < time.Hour {
-		rows, err := s.db.Queries().TrafficByMinute(ctx, sqlcgen.TrafficByMinuteParams{
-			Step:     q.Step.Seconds(),
-			ByLabel:  q.By,
-			Measure:  string(q.Reported),
-			FromTime: q.From,
-			ToTime:   q.To,
-			Outcome:  q.Outcome,
-		})
-		found := make([]traffic.Stored, len(rows))
-		for i, r := range rows {
-			found[i] = traffic.Stored{At: r.At, Label: r.Label, Sum: traffic.Sum{N: r.N, SumMS: r.SumMs, Buckets: r.Buckets}}
-		}
-		return found, postgres.Translate("read traffic by minute", err)
-	}
-
-	rows, err := s.db.Queries().TrafficByHour(ctx, sqlcgen.TrafficByHourParams{
+	params := sqlcgen.TrafficByHourParams{
 		Step:     q.Step.Seconds(),
 		ByLabel:  q.By,
 		Measure:  string(q.Reported),
 		FromTime: q.From,
 		ToTime:   q.To,
 		Outcome:  q.Outcome,
-	})
+	}
+	if q.Step < time.Hour {
+		rows, err := s.db.Queries().TrafficByMinute(ctx, sqlcgen.TrafficByMinuteParams(params))
+		found := make([]traffic.Stored, len(rows))
+		for i, r := range rows {
+			found[i] = stored(sqlcgen.TrafficByHourRow(r))
+		}
+		return found, postgres.Translate("read traffic by minute", err)
+	}
+
+	rows, err := s.db.Queries().TrafficByHour(ctx, params)
 	found := make([]traffic.Stored, len(rows))
 	for i, r := range rows {
-		found[i] = traffic.Stored{At: r.At, Label: r.Label, Sum: traffic.Sum{N: r.N, SumMS: r.SumMs, Buckets: r.Buckets}}
+		found[i] = stored(r)
 	}
 
 	return found, postgres.Translate("read traffic by hour", err)
+}
+
+func stored(r sqlcgen.TrafficByHourRow) traffic.Stored {
+	return traffic.Stored{At: r.At, Label: r.Label, Sum: traffic.Sum{N: r.N, SumMS: r.SumMs, Buckets: r.Buckets}}
 }
 
 func (s *Traffic) Coverage(ctx context.Context, q *traffic.Query) ([]traffic.Written, error) {
