@@ -299,3 +299,15 @@ func TestReadmeLinesAreShort(t *testing.T) {
 		}
 	}
 }
+
+// A page of the protocol is read at once, and a decision is a page.
+func TestPagesOfTheProtocolAndDecisionsAreShort(t *testing.T) {
+	t.Parallel()
+	for folder, most := range map[string]int{"docs/protocol": 1500, "docs/decisions": 650} {
+		for _, path := range files(t, ".md") {
+			if words := len(strings.Fields(read(t, path))); filepath.ToSlash(filepath.Dir(path)) == folder && words > most {
+				t.Errorf("%s has %d words; at most %d", path, words, most)
+			}
+		}
+	}
+}

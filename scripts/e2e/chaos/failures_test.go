@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -12,7 +13,7 @@ import (
 	"testing"
 )
 
-// A failure is a row of docs/protocol/failures.md.
+// A failure is a row of a page of failures.
 type failure struct {
 	// what fails.
 	what string
@@ -24,7 +25,13 @@ type failure struct {
 	tests []string
 }
 
-// failureTables are the tables of docs/protocol/failures.md. Change a row here and run make generate.
+// failurePages are the pages in docs/protocol with the areas of their tables.
+var failurePages = map[string][]string{
+	"failures.md":           {"A proxy", "The spool", "Usage", "Load, and faulty proxies"},
+	"failures-of-stores.md": {"Revocation", "NATS", "Control planes", "Postgres"},
+}
+
+// failureTables are the tables of failurePages. Change a row here and run make generate.
 var failureTables = []struct {
 	area string
 	rows []failure
@@ -432,9 +439,12 @@ var failureTables = []struct {
 }
 
 // tablesOfFailures returns the tables in Markdown.
-func tablesOfFailures() string {
+func tablesOfFailures(areas []string) string {
 	var b strings.Builder
 	for _, group := range failureTables {
+		if !slices.Contains(areas, group.area) {
+			continue
+		}
 		fmt.Fprintf(&b, "\n## %s\n\n| failure | what holds | how | clients see | shown by |\n| --- | --- | --- | --- | --- |\n", group.area)
 		for _, f := range group.rows {
 			var tests []string
@@ -459,15 +469,20 @@ func inPackage(test string) (dir, name string) {
 
 func TestTablesOfFailuresReferenceIsUpToDate(t *testing.T) {
 	t.Parallel()
-	keepUpToDate(t, "../../../docs/protocol/failures.md", "failures", tablesOfFailures())
+	for page, areas := range failurePages {
+		keepUpToDate(t, filepath.Join("..", "..", "..", "docs", "protocol", page), "failures", tablesOfFailures(areas))
+	}
 }
 
 // Every failure has tests, and every test with the prefix TestChaos_ causes a failure of the tables.
 func TestEveryFailureHasATest(t *testing.T) {
 	t.Parallel()
 	invariants := regexp.MustCompile(`^I\d+( I\d+)*$`)
-	listed := map[string]bool{}
+	listed, shown := map[string]bool{}, slices.Concat(slices.Collect(maps.Values(failurePages))...)
 	for _, group := range failureTables {
+		if !slices.Contains(shown, group.area) {
+			t.Errorf("no page has the failures of %q", group.area)
+		}
 		for _, f := range group.rows {
 			if len(f.tests) == 0 || f.how == "" || f.clients == "" || !invariants.MatchString(f.holds) {
 				t.Errorf("%s: the row is not complete", f.what)
