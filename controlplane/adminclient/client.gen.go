@@ -6531,7 +6531,7 @@ func (c *Client) ListBillDifferences(ctx context.Context, billID BillID, params 
 // GetBillDifference: Get a difference of a bill with the requests behind it
 //
 // At most 200 requests, those with a kind first, then the largest. Of a bill with a line for each request, only those that differ.
-// A bill that is compared again numbers its differences anew.
+// A bill that is compared again gives its differences new numbers.
 //
 // GET /admin/v1/bills/{bill_id}/differences/{number}
 func (c *Client) GetBillDifference(ctx context.Context, billID BillID, number int64, options ...CallOption) (*Response[BillDifferenceDetail], error) {

@@ -182,7 +182,7 @@ func (p *proxy) drain() {
 	wait = func() {
 		switch {
 		case p.clock().Mono < deadline && len(p.running) > 0:
-		case !leaving && p.alone && p.disk.checkpoint != nil: // the next process goes on in the session
+		case !leaving && p.alone && p.disk.checkpoint != nil: // the next process continues the session
 			p.alive = false
 			for _, r := range p.running {
 				r.lost = true

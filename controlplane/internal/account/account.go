@@ -1,6 +1,9 @@
 // Package account manages customer accounts: name, status, price multipliers and the limits of
 // concurrent requests and of open video jobs. Their money is in package ledger, their keys in package key.
 //
+// A change of what requests may use, such as fewer slots, another multiplier or a suspension, is stored first and announced then:
+// proxies return their idle units and get new ones under the new rule. A change of the name concerns no proxy.
+//
 // Invariant: an account has exactly one balance pool and one slot pool, created with it; the total
 // of the slot pool is MaxConcurrentRequests.
 package account

@@ -142,7 +142,7 @@ func label(name *string, id string) string {
 }
 
 // ownerLabels returns how the accounts and keys of the filters are shown, by their ids. Those without a label, or all while
-// the database is away, are shown by their ids.
+// the database does not respond, are shown by their ids.
 func ownerLabels(in *kit.Request) map[string]string {
 	var ids []string
 	if in.Method != http.MethodGet || in.Session.Remembered || !in.May(kit.Read) {

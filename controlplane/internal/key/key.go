@@ -1,5 +1,11 @@
 // Package key manages API keys: issuing, importing, showing, limiting, rotating and revoking them.
 //
+// The life of a key: Issue makes a random text with a MAC and stores its hash, by which proxies look it up, and the text,
+// encrypted; the caller gets the text. The first request makes a proxy read the record of the hash. Patch changes the record in
+// Postgres, and the change is announced to all proxies. A rotation gives the key a second text; both work until the overlap
+// ends. Revoke stores the time in Postgres first and announces it then: the answer says whether every proxy has confirmed it,
+// and otherwise until when it is effective at the latest.
+//
 // Invariants: the text of a key is stored only encrypted, and never appears in a log, an error or
 // an audit entry; a revoked key stays revoked; every key has exactly one limit pool, which is
 // unlimited or has the spend limit as its total.

@@ -2,6 +2,11 @@
 // entries of each sum to zero. This package books credits, refunds and corrections; package settle
 // books usage.
 //
+// An example: a customer pays 25.00. The transaction has two entries, +25.00 of the account and −25.00 of the operator's account
+// for payments, and raises the total of the account's balance pool. Requests that cost 4.00 are settled later: package settle books
+// −4.00 of the account and adds 4.00 to what the pool has settled. The balance is 21.00, by the entries and by the pool. A refund of
+// 5.00 is a transaction of its own; nothing is ever changed or deleted, so that a statement of a closed month stays as it is.
+//
 // Invariant: the customer entries of an account sum to its balance, which is the total of its
 // balance pool less the pool's settled amount.
 package ledger

@@ -176,7 +176,7 @@ func (s *Service) Remove(ctx context.Context, id ID, match etag.Match) (*wire.Ke
 	return removed.Change, err
 }
 
-// Reset begins the spending of the open windows of a limit anew. It is idempotent by the id of the reset.
+// Reset sets the spending of the open windows of a limit to zero. It is idempotent by the id of the reset.
 func (s *Service) Reset(ctx context.Context, id ID, reset ident.UUID) (Changed, error) {
 	l, change, err := s.cfg.Store.Reset(ctx, id, reset)
 	return s.announced(ctx, l, change, err)

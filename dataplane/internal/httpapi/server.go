@@ -1,6 +1,12 @@
 // Package httpapi owns the public API: its endpoints, the order of the checks on a request (see request.go), the
 // attempts on routes, the relay of a provider's answer to the client, and the translation of errors into answers.
 //
+// A streamed chat request, for example: the key is authenticated before the body is read. The body is split, its model found in
+// the catalog, and its price estimated. Package admission reserves the estimate. Package failover calls one route after another
+// until a provider answers; the first event of its stream decides, and after that no other route is tried. Events are relayed as they
+// come, and their usage is counted. When the stream ends, the exact cost is written to the spool, the rest of the reservation
+// is free again, and the access log gets a line.
+//
 // It has no state besides the requests in flight. The log gets identifiers and figures of a request, never its content.
 package httpapi
 

@@ -51,13 +51,13 @@ func (p *Pool) hasMuchLeft() bool { return p.Free > (p.Total-p.Settled)/4 }
 // or leased than the new total.
 func (p *Pool) Resize(total int64) { p.Adjust(total - p.Total) }
 
-// Raise sets the total, of which raisedBy is taken away at a time; both zero: nothing is.
+// Raise sets the total. At a time it falls by raisedBy; both zero: it does not fall.
 func (p *Pool) Raise(total, raisedBy, untilMS int64) {
 	p.Resize(total)
 	p.RaisedBy, p.RaisedUntilMS = raisedBy, untilMS
 }
 
-// EndRaise takes away by what the pool was raised, like a lower total, if the time for it has come.
+// EndRaise lowers the total by what it was raised, if the time for it has come.
 func (p *Pool) EndRaise(nowMS int64) {
 	if p.RaisedUntilMS != 0 && nowMS >= p.RaisedUntilMS {
 		p.Raise(p.Total-p.RaisedBy, 0, 0)

@@ -1,8 +1,13 @@
 // Package leasestore keeps in Postgres the sessions of proxies, pools, leases and lease responses, recognizes lost commits, and
 // reads the state of the database and of the proxies for operators.
 //
+// A lease request, for example: a proxy needs 3 units of a balance and one slot. Many requests of many proxies are decided in
+// one transaction. It reads and locks their sessions, pools and leases, lets allocator.Batch decide in memory, and writes what has
+// changed: the pool has 3 units less that are free, the lease of the session 3 more that are granted. The response is stored
+// with the number of the request, so that a proxy that asks again gets the same decision.
+//
 // Locks are taken in one order everywhere: sessions by id, then pools by id,
-// then leases.
+// then leases. A pool that another transaction keeps locked is left out, and its requests are decided in the next batch.
 package leasestore
 
 import (

@@ -1,5 +1,16 @@
 // Package moneystore keeps the ledger in Postgres and compares it with usage records, totals and pools. It settles a batch of
 // usage events in one transaction, keeps those in quarantine that could not be settled, and reads statements.
+//
+// A batch of three events, for example: one is new, one was settled before, and the key of one does not exist. The transaction
+//
+//  1. finds the pools of each key, and marks the event without a key for quarantine,
+//  2. inserts the usage records; the unique request id shows which events are new,
+//  3. compares what was settled before with what comes now: another content goes into quarantine,
+//  4. adds the charge of the new event to its lease, its pools, the ledger and the roll-ups,
+//  5. stores the sequence numbers of all three, so that the proxy may delete them from its spool.
+//
+// If any step fails, nothing of it has happened, and the batch is delivered again. So a charge cannot be lost or booked twice,
+// whatever ends in between.
 package moneystore
 
 import (

@@ -27,7 +27,7 @@ import (
 )
 
 // fetcher returns the function that asks for a token of a kind, nil for a kind that this version does not know. Each call
-// makes the objects of the library anew: they have caches of their own, which would return the old token, and files and
+// makes new objects of the library: the old ones have caches of their own, which would return the old token, and files and
 // variables of the environment may have changed.
 func (s *Sources) fetcher(kind catalogkv.CredentialKind, parameters map[string]string) fetchFunc {
 	switch kind {
