@@ -29,7 +29,7 @@ import (
 	"modelgateway/shared/lease/holder"
 	"modelgateway/shared/lease/rollback"
 	"modelgateway/shared/lease/session"
-	"modelgateway/shared/platform/lifecycle"
+	"modelgateway/shared/platform/retry"
 	"modelgateway/shared/platform/testkit/await"
 	"modelgateway/shared/platform/testkit/natstest"
 	"modelgateway/shared/subject"
@@ -87,7 +87,7 @@ func (s *restorableEnv) newMonitor(b *bus.Bus) *recovery.Monitor {
 	var running sync.WaitGroup
 	running.Go(func() {
 		for a.Begin(s.t.Context()) != nil && s.t.Context().Err() == nil { // nothing is read before the first check
-			lifecycle.Sleep(s.t.Context(), 10*time.Millisecond)
+			retry.Sleep(s.t.Context(), 10*time.Millisecond)
 		}
 		a.Run(s.t.Context())
 	})

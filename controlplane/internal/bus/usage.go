@@ -18,7 +18,7 @@ import (
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/money"
-	"modelgateway/shared/platform/lifecycle"
+	"modelgateway/shared/platform/retry"
 	"modelgateway/shared/subject"
 )
 
@@ -68,7 +68,7 @@ func (b *Bus) ConsumeUsage(s *settle.Settler, reg prometheus.Registerer, spans t
 			for batch := range batches {
 				if err := c.settle(b.ctx, batch); err != nil && b.ctx.Err() == nil {
 					b.log.Error("settlement failed", slog.Any("error", err))
-					lifecycle.Sleep(b.ctx, retryPause)
+					retry.Sleep(b.ctx, retryPause)
 				}
 			}
 		})
@@ -87,7 +87,7 @@ func (c *consumer) fetchUntilStop(ctx context.Context, batches chan<- usageBatch
 	for ctx.Err() == nil {
 		if err := c.fetch(ctx, batches); err != nil && ctx.Err() == nil {
 			c.bus.log.Error("fetching usage events failed", slog.Any("error", err))
-			lifecycle.Sleep(ctx, retryPause)
+			retry.Sleep(ctx, retryPause)
 		}
 	}
 }

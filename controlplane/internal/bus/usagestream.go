@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"modelgateway/shared/platform/lifecycle"
+	"modelgateway/shared/platform/retry"
 	"modelgateway/shared/subject"
 )
 
@@ -46,7 +46,7 @@ func newStreamMetrics(reg prometheus.Registerer) *streamMetrics {
 // watchUsage measures the usage stream and removes what is no longer kept, until
 // ctx ends.
 func (b *Bus) watchUsage(ctx context.Context, metrics *streamMetrics) {
-	for purge := time.Now(); ctx.Err() == nil; lifecycle.Sleep(ctx, watchInterval) {
+	for purge := time.Now(); ctx.Err() == nil; retry.Sleep(ctx, watchInterval) {
 		if err := b.measureUsage(ctx, metrics); err != nil {
 			continue // without NATS no proxy gets a response either; the consumer logs it
 		}

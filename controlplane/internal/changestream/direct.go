@@ -14,7 +14,7 @@ import (
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/lease/session"
-	"modelgateway/shared/platform/lifecycle"
+	"modelgateway/shared/platform/retry"
 	"modelgateway/shared/wire"
 )
 
@@ -80,7 +80,7 @@ func (i *Intake) Run(ctx context.Context) {
 			i.log.WarnContext(ctx, "taking in revocations from the stream of changes failed", slog.Any("error", err))
 		}
 		i.failing = err != nil
-		lifecycle.Sleep(ctx, interval)
+		retry.Sleep(ctx, interval)
 	}
 }
 
@@ -149,7 +149,7 @@ func Revoke(
 	}
 	waiting, err := r.append(ctx, keys)
 	for err == nil && len(waiting) > 0 {
-		if !lifecycle.Sleep(ctx, interval/10) {
+		if !retry.Sleep(ctx, interval/10) {
 			return ctx.Err()
 		}
 		waiting, err = r.confirm(ctx, waiting)

@@ -27,7 +27,7 @@ import (
 
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/ident"
-	"modelgateway/shared/platform/lifecycle"
+	"modelgateway/shared/platform/retry"
 	"modelgateway/shared/wire"
 )
 
@@ -128,7 +128,7 @@ func (w *Writer) Run(ctx context.Context) {
 	for {
 		complete, err := w.Round(ctx)
 		w.note(ctx, complete, err)
-		if !lifecycle.Sleep(ctx, interval) {
+		if !retry.Sleep(ctx, interval) {
 			return
 		}
 	}

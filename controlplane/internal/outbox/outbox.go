@@ -21,7 +21,7 @@ import (
 
 	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/shared/catalogkv"
-	"modelgateway/shared/platform/lifecycle"
+	"modelgateway/shared/platform/retry"
 	"modelgateway/shared/subject"
 )
 
@@ -125,7 +125,7 @@ func (p *Publisher) run(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			p.metrics.failures.Inc()
 			p.log.WarnContext(ctx, "publishing the outbox failed", "error", err)
-			lifecycle.Sleep(ctx, retryPause)
+			retry.Sleep(ctx, retryPause)
 		}
 	}
 }
@@ -153,7 +153,7 @@ func (p *Publisher) Step(ctx context.Context) (again bool, err error) {
 	}
 
 	if !leads {
-		lifecycle.Sleep(ctx, retryPause) // another replica is publishing
+		retry.Sleep(ctx, retryPause) // another replica is publishing
 		return false, nil
 	}
 

@@ -46,6 +46,7 @@ import (
 	"modelgateway/shared/platform/heap"
 	"modelgateway/shared/platform/lifecycle"
 	"modelgateway/shared/platform/ops"
+	"modelgateway/shared/platform/retry"
 	"modelgateway/shared/platform/settings"
 	"modelgateway/shared/pulse"
 	"modelgateway/shared/seal"
@@ -298,7 +299,7 @@ func drain(ctx context.Context, cfg *config.Config, api *httpapi.Server) error {
 	ctx, cancel := context.WithTimeout(ctx, cfg.DrainTimeout)
 	defer cancel()
 	api.Drain()
-	lifecycle.Sleep(ctx, drainNotice)
+	retry.Sleep(ctx, drainNotice)
 	return api.Stop(ctx)
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"modelgateway/shared/platform/lifecycle"
+	"modelgateway/shared/platform/retry"
 	"modelgateway/shared/subject"
 )
 
@@ -36,13 +36,13 @@ const (
 // WatchCatalog loads the catalog bucket and then passes on each change of it until
 // ctx ends. If the watch fails, it loads the whole bucket again.
 func (b *Bus) WatchCatalog(ctx context.Context, c Catalog) {
-	var repeatedErrors lifecycle.ErrorFilter
+	var repeatedErrors retry.ErrorFilter
 	for ctx.Err() == nil {
 		if err := b.watchCatalog(ctx, c); err != nil && ctx.Err() == nil {
 			if repeatedErrors.IsNew(err) {
 				b.log.Warn("watch of the catalog bucket failed", slog.Any("error", err))
 			}
-			lifecycle.Sleep(ctx, watchRetryInterval)
+			retry.Sleep(ctx, watchRetryInterval)
 		}
 	}
 }

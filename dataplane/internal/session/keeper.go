@@ -18,7 +18,7 @@ import (
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease/checkpoint"
 	"modelgateway/shared/lease/session"
-	"modelgateway/shared/platform/lifecycle"
+	"modelgateway/shared/platform/retry"
 	"modelgateway/shared/wire"
 )
 
@@ -122,7 +122,7 @@ type Keeper struct {
 	// resumable is a session of the earlier process in which this one can continue; nil if there is none.
 	resumable *resumable
 	// trouble, freshTrouble and checkpointTrouble suppress the log lines of an error that was logged before.
-	trouble, freshTrouble, checkpointTrouble lifecycle.ErrorFilter
+	trouble, freshTrouble, checkpointTrouble retry.ErrorFilter
 }
 
 // Report is the state of the proxy that a heartbeat reports beside the applied

@@ -12,7 +12,7 @@ import (
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease/usagelog"
-	"modelgateway/shared/platform/lifecycle"
+	"modelgateway/shared/platform/retry"
 )
 
 // Stream is the usage stream. After an error of PublishUsage the batch may or
@@ -39,7 +39,7 @@ type Publisher struct {
 	stop    context.CancelFunc
 	task    sync.WaitGroup
 	// repeatedErrors keeps an error that persists from being logged again. Only publishBatch uses it.
-	repeatedErrors lifecycle.ErrorFilter
+	repeatedErrors retry.ErrorFilter
 }
 
 // NewPublisher returns a Publisher that is not started.

@@ -9,7 +9,7 @@ import (
 
 	"modelgateway/dataplane/internal/route"
 	"modelgateway/shared/event"
-	"modelgateway/shared/platform/lifecycle"
+	"modelgateway/shared/platform/retry"
 )
 
 // A creation has these steps. Its outcome is one of two: a provider has accepted the
@@ -156,7 +156,7 @@ func (t *Tracker) storeOutcome(v *event.Video) {
 			if t.tryStore(v) {
 				return
 			}
-			if !lifecycle.Sleep(t.ctx, outcomeRetryInterval) {
+			if !retry.Sleep(t.ctx, outcomeRetryInterval) {
 				break
 			}
 		}

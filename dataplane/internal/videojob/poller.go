@@ -9,7 +9,7 @@ import (
 
 	"modelgateway/dataplane/internal/provider"
 	"modelgateway/shared/event"
-	"modelgateway/shared/platform/lifecycle"
+	"modelgateway/shared/platform/retry"
 )
 
 // Task is a message of the work queue: a video job that is to be polled.
@@ -82,7 +82,7 @@ func (p *Poller) Stop() {
 // receive takes tasks from the queue. Only one goroutine of a proxy waits for one:
 // the queue bounds the waiting requests of all proxies together.
 func (p *Poller) receive(ctx context.Context) {
-	var repeatedErrors lifecycle.ErrorFilter
+	var repeatedErrors retry.ErrorFilter
 	for ctx.Err() == nil {
 		task, err := p.queue.NextVideoTask(ctx)
 		if task != nil {
@@ -99,7 +99,7 @@ func (p *Poller) receive(ctx context.Context) {
 			p.log.Warn("fetch from the work queue of video jobs failed", slog.Any("error", err))
 		}
 		if err != nil {
-			lifecycle.Sleep(ctx, queueRetryInterval)
+			retry.Sleep(ctx, queueRetryInterval)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"modelgateway/shared/platform/lifecycle"
+	"modelgateway/shared/platform/retry"
 )
 
 const (
@@ -81,7 +81,7 @@ const (
 func Trim(ctx context.Context) {
 	var t trimmer
 	t.init()
-	for lifecycle.Sleep(ctx, idleCheck) {
+	for retry.Sleep(ctx, idleCheck) {
 		t.check()
 	}
 }

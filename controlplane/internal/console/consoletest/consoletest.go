@@ -76,7 +76,7 @@ func (proxies) CheckProvider(_ context.Context, provider string) (proxy string, 
 	if provider != "acme" {
 		return "", checked, false, nil
 	}
-	return "proxy-1", checkwire.Response{V: wire.Version, Name: "proxy-1", CatalogRevision: 7, Calls: []checkwire.Call{
+	calls := []checkwire.Call{
 		{
 			Format:        "chat",
 			Route:         "small-main",
@@ -97,7 +97,13 @@ func (proxies) CheckProvider(_ context.Context, provider string) (proxy string, 
 			Hint:          "Correct the path.",
 			MS:            3,
 		},
-	}}, true, nil
+	}
+	return "proxy-1", checkwire.Response{
+		V:               wire.Version,
+		Name:            "proxy-1",
+		CatalogRevision: 7,
+		Calls:           calls,
+	}, true, nil
 }
 
 // Tail has one refused request for everyone who watches.

@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"modelgateway/shared/lease/checkpoint"
-	"modelgateway/shared/platform/lifecycle"
+	"modelgateway/shared/platform/retry"
 )
 
 // Store keeps the checkpoint of the session on disk.
@@ -32,7 +32,7 @@ type Guard struct {
 	// kept means that there is a checkpoint.
 	kept bool
 	// trouble suppresses the log lines of an error that was logged before.
-	trouble lifecycle.ErrorFilter
+	trouble retry.ErrorFilter
 }
 
 // New returns the Guard of a store, which may have a checkpoint that cannot be used.

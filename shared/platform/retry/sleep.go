@@ -1,4 +1,5 @@
-package lifecycle
+// Package retry has what a loop needs that repeats its attempts: the pause between them, and a filter for the log.
+package retry
 
 import (
 	"context"
@@ -6,7 +7,7 @@ import (
 )
 
 // Sleep waits until d has passed or ctx has ended. It reports whether d has
-// passed, so that a loop can be written as `for lifecycle.Sleep(ctx, pause) {…}`.
+// passed, so that a loop can be written as `for retry.Sleep(ctx, pause) {…}`.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

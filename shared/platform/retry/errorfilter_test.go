@@ -1,16 +1,16 @@
-package lifecycle_test
+package retry_test
 
 import (
 	"errors"
 	"testing"
 
-	"modelgateway/shared/platform/lifecycle"
+	"modelgateway/shared/platform/retry"
 )
 
 func TestIsNewIsFalseForRepeatedErrors(t *testing.T) {
 	t.Parallel()
 	one, two := errors.New("one"), errors.New("two")
-	var f lifecycle.ErrorFilter
+	var f retry.ErrorFilter
 	for i, step := range []struct {
 		err  error
 		want bool

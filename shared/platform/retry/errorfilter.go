@@ -1,4 +1,4 @@
-package lifecycle
+package retry
 
 // ErrorFilter remembers the error of the last attempt of a loop that retries. Without it, the loop would log the same line
 // with every attempt while a dependency is unavailable. The zero value is ready. One goroutine uses it.

@@ -1,4 +1,4 @@
-package lifecycle_test
+package retry_test
 
 import (
 	"context"
@@ -6,14 +6,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"modelgateway/shared/platform/lifecycle"
+	"modelgateway/shared/platform/retry"
 )
 
 func TestSleepEndsAfterItsDuration(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		if !lifecycle.Sleep(t.Context(), time.Minute) {
+		if !retry.Sleep(t.Context(), time.Minute) {
 			t.Error("got false; want true after the whole duration")
 		}
 		if slept := time.Since(began); slept != time.Minute {
@@ -28,7 +28,7 @@ func TestSleepEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()
-		if lifecycle.Sleep(ctx, time.Minute) {
+		if retry.Sleep(ctx, time.Minute) {
 			t.Error("got true; want false when the context ends first")
 		}
 		if slept := time.Since(began); slept != time.Second {
