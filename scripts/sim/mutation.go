@@ -302,7 +302,7 @@ func holdingMutations() []Mutation {
 				return response
 			}
 		}},
-		{"a fenced session does not learn of its last grant", 60, func(r *Rules) {
+		{"a fenced session does not learn of its last grant", 500, func(r *Rules) {
 			r.Decide = func(
 				d *allocator.Batch, request *wire.LeaseRequest, pending *allocator.PendingRequest, applyPolicy func(*allocator.Batch),
 			) (*wire.LeaseResponse, bool) {
