@@ -19,6 +19,7 @@ func (r *relay) usage(complete bool) (price.Usage, usagereport.Reason) {
 		MaxInput:        r.maxInput,
 		MaxOutput:       r.maxOutput,
 		ByToken:         len(r.sheet.Rates) > 0,
+		AudioByToken:    r.sheet.HasRate(price.AudioOut),
 		PicturesByToken: r.sheet.PricesImagesByToken(usage.Size, usage.Quality),
 	})
 	if !reported {

@@ -47,6 +47,8 @@ type Evidence struct {
 	ServiceTier, Speed string
 	// Tokens is the estimate of the delivered output, Chars the number of its characters.
 	Tokens, Chars int64
+	// Audio is the estimate of the tokens of the delivered audio.
+	Audio int64
 	// Hidden is the part of the reported output that only a total has.
 	Hidden int64
 }
@@ -59,6 +61,8 @@ type Request struct {
 	MaxInput, MaxOutput int64
 	// ByToken reports whether tokens have a price, PicturesByToken whether images have none but that of their tokens.
 	ByToken, PicturesByToken bool
+	// AudioByToken reports whether the tokens of audio in the output have a price of their own.
+	AudioByToken bool
 }
 
 // maxChars is how many characters of a text a token has at most on average. It is twice the usual number: a report of less
@@ -122,6 +126,9 @@ func Judge(u price.Usage, reported, complete bool, e *Evidence, r *Request) (pri
 			doubt(LowOutput)
 			u.Output = max(u.Output, e.Tokens)
 		}
+		if reported && lowAudio(&u, e, r) {
+			doubt(LowOutput)
+		}
 		if r.PicturesByToken && u.Images > 0 && u.Output == 0 {
 			if u.TotalInput() == 0 {
 				doubt(Missing)
@@ -158,6 +165,21 @@ func JudgeVideo(seconds, requested int64) (int64, Reason) {
 		return requested, HighOther
 	}
 	return seconds, None
+}
+
+// lowAudio raises a reported output that has less than half of the delivered text and audio, and its part of audio if that has less
+// than half of the audio. It reports whether it did either. What no report has is not its concern: the delivered audio is added
+// to such a usage.
+func lowAudio(u *price.Usage, e *Evidence, r *Request) bool {
+	low := e.Audio > 0 && e.Chars+maxChars/2*e.Audio > maxChars*u.Output
+	if low {
+		u.Output = max(u.Output, e.Tokens+e.Audio)
+	}
+	if r.AudioByToken && e.Audio > 2*u.AudioOut {
+		u.AudioOut = min(e.Audio, u.Output)
+		low = true
+	}
+	return low
 }
 
 // drop removes a part of a usage that is beyond what the request allows.

@@ -82,6 +82,37 @@ func TestReportThatCannotBeTrueIsEstimated(t *testing.T) {
 	}
 }
 
+// Audio has few characters of transcript and many tokens, which may have a price of their own.
+func TestReportWithoutTheDeliveredAudioIsEstimated(t *testing.T) {
+	t.Parallel()
+	spoken := Evidence{Tokens: 10, Chars: 40, Audio: 200}
+	plain := asked
+	priced := asked
+	priced.AudioByToken = true
+	for name, tt := range map[string]struct {
+		request     Request
+		usage, want price.Usage
+	}{
+		"all of it":                {priced, price.Usage{Input: 50, Output: 210, AudioOut: 200}, price.Usage{Input: 50, Output: 210, AudioOut: 200}},
+		"half of it":               {priced, price.Usage{Input: 50, Output: 110, AudioOut: 100}, price.Usage{Input: 50, Output: 110, AudioOut: 100}},
+		"only text":                {priced, price.Usage{Input: 50, Output: 10}, price.Usage{Input: 50, Output: 210, AudioOut: 200}},
+		"none of audio":            {priced, price.Usage{Input: 50, Output: 210}, price.Usage{Input: 50, Output: 210, AudioOut: 200}},
+		"less than half of audio":  {priced, price.Usage{Input: 50, Output: 150, AudioOut: 99}, price.Usage{Input: 50, Output: 150, AudioOut: 150}},
+		"too much":                 {priced, price.Usage{Input: 50, Output: 1 << 40, AudioOut: 1 << 40}, price.Usage{Input: 50, Output: 210, AudioOut: 200}},
+		"only text, no price":      {plain, price.Usage{Input: 50, Output: 10}, price.Usage{Input: 50, Output: 210}},
+		"none of audio, no price":  {plain, price.Usage{Input: 50, Output: 210}, price.Usage{Input: 50, Output: 210}},
+		"tokens without any price": {Request{}, price.Usage{Input: 50, Output: 10}, price.Usage{Input: 50, Output: 10}},
+	} {
+		got, reason := Judge(tt.usage, true, true, &spoken, &tt.request)
+		if diff := cmp.Diff(tt.want, got); diff != "" || reason.Estimated() != (tt.usage != tt.want) {
+			t.Errorf("%s: reason %q, want -, got +:\n%s", name, reason, diff)
+		}
+	}
+	if u, _ := Judge(price.Usage{Input: 50}, false, false, &spoken, &priced); u != (price.Usage{Input: 50, Output: 10}) {
+		t.Errorf("broken off: got %+v; the audio is added elsewhere", u)
+	}
+}
+
 // A tokenizer with a large vocabulary makes long tokens of text that repeats itself, and a provider may leave most of a prompt
 // out. One token for thousands of bytes is neither.
 func TestInputFarBelowTheTextOfTheRequestIsEstimated(t *testing.T) {

@@ -121,6 +121,7 @@ func (b *Base) Evidence() usagereport.Evidence {
 		Ambiguous:   b.Ambiguous,
 		Tokens:      b.DeliveredTokens(),
 		Chars:       b.Delivered.Chars,
+		Audio:       b.audioTokens(),
 		Hidden:      b.Counts.Hidden(),
 	}
 }
@@ -160,8 +161,11 @@ const (
 	tokensPerImage = 4160
 )
 
+// audioTokens returns the estimate of the tokens of the delivered audio.
+func (b *Base) audioTokens() int64 { return (b.Audio + audioPerToken - 1) / audioPerToken }
+
 func (b *Base) AddDelivered(u *price.Usage) {
-	audio, images := (b.Audio+audioPerToken-1)/audioPerToken, b.Images*tokensPerImage
+	audio, images := b.audioTokens(), b.Images*tokensPerImage
 	u.AudioOut, u.ImageOut, u.Images = max(u.AudioOut, audio), max(u.ImageOut, images), max(u.Images, b.Images)
 	u.Output = max(u.Output, b.DeliveredTokens()+audio+images)
 	u.ServerToolRequests = max(u.ServerToolRequests, b.Calls)
