@@ -54,6 +54,10 @@ var policy = format.NewPolicy(
 		Details: `{"error_code":"thread_unsupported_request","unsupported":["thread"]}`,
 	},
 
+	// The provider's own users and workspaces.
+	format.Param{Name: "user_profile_id", Action: format.Reject},
+	format.Param{Name: "workspace_id", Action: format.Reject},
+
 	// Services in addition to the answer, or at another price.
 	format.Param{Name: "billing_policy", Action: format.Reject},
 	format.Param{Name: "cache_control", Action: format.Forward},

@@ -46,6 +46,7 @@ var policy = format.NewPolicy(append([]format.Param{
 
 	// Storage. Unlike in other formats, storing is the default.
 	{Name: "background", Action: format.Reject, Allow: []string{`false`}, Hint: nothingStored},
+	{Name: "background_options", Action: format.Reject, Hint: nothingStored},
 	{Name: "conversation", Action: format.Reject, Hint: nothingStored},
 	{Name: "previous_response_id", Action: format.Reject, Hint: nothingStored},
 	{Name: "prompt", Action: format.Reject, Hint: nothingStored},
