@@ -202,7 +202,8 @@ func (a *reader) member(text []byte, c *jsonspan.ObjectCursor, w *jsonspan.Splic
 		p.failed = p.failed || p.choices.failed
 		c.SetEnd(end)
 	case "error":
-		if p.failed = p.failed || !null; null {
+		isError := answer.IsError(c.Value())
+		if p.failed = p.failed || isError; !isError {
 			c.Drop(w) // one client library treats the mere presence of the member as a failure
 		}
 	case "usage":
@@ -215,7 +216,7 @@ func (a *reader) member(text []byte, c *jsonspan.ObjectCursor, w *jsonspan.Splic
 	case "x_groq":
 		c.SetEnd(answer.DropCosts(w, text, c.Start()))
 		e, ok := jsonspan.Find(c.Value(), "error")
-		p.failed = p.failed || ok && jsonspan.KindOf(e) != jsonspan.KindNull
+		p.failed = p.failed || ok && answer.IsError(e)
 	case "service_tier":
 		a.SetServiceTier(c.Value())
 	case "timings":

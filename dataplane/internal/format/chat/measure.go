@@ -39,7 +39,7 @@ func readChoices(sum *answer.TextSum, w *jsonspan.Splicer, text []byte, at int, 
 				ended = answer.IsReason(c.Value())
 				all.failed = all.failed || string(c.Value()) == `"error"`
 			case "error":
-				all.failed = all.failed || c.Kind() != jsonspan.KindNull
+				all.failed = all.failed || answer.IsError(c.Value())
 			case "usage":
 				c.SetEnd(answer.DropCosts(w, text, c.Start()))
 			}

@@ -122,6 +122,37 @@ func TestEventsThatOnlyResembleErrorsPass(t *testing.T) {
 	}
 }
 
+// Some servers write the member "error" into every answer, empty if there is none.
+func TestEmptyErrorIsNoFailure(t *testing.T) {
+	t.Parallel()
+	const usage = `{"prompt_tokens":9,"completion_tokens":2,"input_tokens":9,"output_tokens":2}`
+	for value, want := range map[string]bool{
+		`null`: false, `{}`: false, `""`: false, `false`: false, `0`: false, `[]`: false,
+		`{"message":"","type":null,"code":0,"details":[],"metadata":{"raw":""}}`: false,
+
+		`{"message":"died"}`: true, `{"message":"","code":500}`: true, `{"metadata":{"raw":"died"}}`: true,
+		`"died"`: true, `true`: true, `500`: true, `["died"]`: true,
+	} {
+		for f, body := range answerWith {
+			body = strings.ReplaceAll(strings.TrimSuffix(body, "}")+`,"error":`+value+"}", "USAGE", usage)
+			a := newAnswer(t, f, "")
+			if got := answerJSON(a, []byte(body)); got.Failed != want {
+				t.Errorf("%s: %s: failed %v", f, body, got.Failed)
+			}
+			a.Release()
+		}
+		chunk := `data: {"id":"chatcmpl-1","model":"up","choices":[{"index":0,"delta":{"content":"Hi"}}],"error":` + value + "}\n\n"
+		inChoice := `data: {"id":"chatcmpl-1","model":"up","choices":[{"index":0,"delta":{"content":"Hi"},"error":` + value + "}]}\n\n"
+		for _, event := range []string{chunk, inChoice} {
+			a := newAnswer(t, catalogkv.Chat, "")
+			if _, failed := readEvents(a, event); failed != want {
+				t.Errorf("%s: failed %v", event, failed)
+			}
+			a.Release()
+		}
+	}
+}
+
 // Some servers write an empty reason into every chunk.
 func TestEmptyReasonEndsNothing(t *testing.T) {
 	t.Parallel()

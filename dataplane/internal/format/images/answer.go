@@ -98,7 +98,7 @@ func (a *reader) readAnswer(w *jsonspan.Splicer, c *jsonspan.ObjectCursor, text 
 				c.Set(w, a.Model)
 			}
 		case "error":
-			failed = c.Kind() != jsonspan.KindNull
+			failed = answer.IsError(c.Value())
 		default:
 			flat = flat || answer.IsErrorText(c.DecodedName()) && answer.IsSet(c.Value())
 			if elsewhere == nil {

@@ -225,7 +225,7 @@ func (a *reader) message(w *jsonspan.Splicer, text []byte, at int) (m messagePar
 		case "type":
 			m.failed = m.failed || string(c.Value()) == `"error"`
 		case "error":
-			m.failed = m.failed || c.Kind() != jsonspan.KindNull
+			m.failed = m.failed || answer.IsError(c.Value())
 		case "stop_reason":
 			m.stopped = answer.IsReason(c.Value())
 		case "content":

@@ -314,7 +314,7 @@ func (a *reader) response(w *jsonspan.Splicer, text []byte, at int) (p responseP
 				c.Set(w, a.Model)
 			}
 		case "error":
-			p.explained = p.explained || c.Kind() != jsonspan.KindNull
+			p.explained = p.explained || answer.IsError(c.Value())
 			p.failed = p.failed || p.explained
 		case "incomplete_details":
 			p.explained = p.explained || c.Kind() == jsonspan.KindObject

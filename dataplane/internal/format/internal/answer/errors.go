@@ -42,7 +42,7 @@ func FindError(data []byte) (explicit, flat bool) {
 	for name, value := range jsonspan.Members(data) {
 		switch string(name) {
 		case "error":
-			explicit = explicit || jsonspan.KindOf(value) != jsonspan.KindNull
+			explicit = explicit || IsError(value)
 		case "object":
 			explicit = explicit || string(value) == `"error"`
 		default:
@@ -64,6 +64,20 @@ func IsSet(value []byte) bool {
 	}
 	code, ok := jsonspan.Find(value, "status_code")
 	return ok && IsSet(code)
+}
+
+// IsError reports whether the value of a member "error" says that something went wrong. Servers that always write the member fill
+// it with null, with an empty value, or with an object whose members are all empty.
+func IsError(value []byte) bool {
+	if jsonspan.KindOf(value) != jsonspan.KindObject {
+		return IsSet(value) && jsonspan.KindOf(value) != jsonspan.KindNull
+	}
+	for _, member := range jsonspan.Members(value) {
+		if IsError(member) {
+			return true
+		}
+	}
+	return false
 }
 
 // isObject reports whether text begins with an object, perhaps after white space.
@@ -157,7 +171,7 @@ func appendOwnEvents(dst, raw []byte) []byte {
 // choiceError returns the first error in a list of choices, nil if there is none.
 func choiceError(list []byte) []byte {
 	for choice := range jsonspan.Elements(list) {
-		if inner, ok := jsonspan.Find(choice, "error"); ok && jsonspan.KindOf(inner) != jsonspan.KindNull {
+		if inner, ok := jsonspan.Find(choice, "error"); ok && IsError(inner) {
 			return inner
 		}
 	}
