@@ -61,6 +61,33 @@ func compare(t *testing.T, rows string, records ...*Pair) *Comparison {
 func over(kind Kind, amount money.Nano) Part  { return Part{kind, amount, 0, 1} }
 func under(kind Kind, amount money.Nano) Part { return Part{kind, 0, amount, 1} }
 
+// Of a bill that has nothing but a total for each day, each day is compared with all its requests.
+func TestTotalsOfDaysAreComparedByDay(t *testing.T) {
+	t.Parallel()
+	const unit = money.Unit
+	second := firstDay.AddDate(0, 0, 1)
+	noon := func(day time.Time) time.Time { return day.Add(12 * time.Hour) }
+	records := []*Pair{
+		call(noon(firstDay), "small", 2*unit, nil), call(noon(firstDay), "large", 5*unit, nil),
+		call(noon(second), "small", 3*unit, nil), call(noon(second), "large", 4*unit, func(p *Pair) { p.Estimated, p.CalledCredential = true, "other" }),
+	}
+	compared := compare(t, "2026-11-01,,,7.000000000\n2026-11-02,,,9.500000000\n", records...)
+	if compared.ByModel || compared.ByCredential {
+		t.Errorf("compared by model %t, by credential %t; want neither", compared.ByModel, compared.ByCredential)
+	}
+	want := []Difference{{
+		Number: 1, Day: second, Billed: 9*unit + unit/2, Recorded: 7 * unit, Lines: 1, Calls: 2,
+		Parts: []Part{over(OurEstimate, 2*unit+unit/2-3), over(Rounding, 3)},
+	}}
+	if diff := cmp.Diff(want, compared.Differences); diff != "" {
+		t.Errorf("the differences (-want +got):\n%s", diff)
+	}
+	compared = compare(t, "2026-11-01,,,6.000000000\n2026-11-02,,,7.000000000\n", records...)
+	if d := compared.Differences; len(d) != 1 || !d[0].Day.Equal(firstDay) || d[0].OpenAmount() != unit-3 || d[0].Model != "" {
+		t.Errorf("got %+v; want a unit that the first day lacks", d)
+	}
+}
+
 func TestDifferencesOfDaysAreExplainedByTheirRequests(t *testing.T) {
 	t.Parallel()
 	noon, night := firstDay.Add(12*time.Hour), firstDay.Add(23*time.Hour+30*time.Minute)
