@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/console/kit"
@@ -364,7 +363,7 @@ func steps(u *adminclient.UsageDetail) []step {
 		all,
 		step{
 			Name: "until it was settled",
-			Time: "+ " + strconv.FormatInt(max(u.SettledAt.Sub(u.FinishedAt).Milliseconds(), 0), 10) + " ms",
+			Time: "+ " + view.Milliseconds(max(u.SettledAt.Sub(u.FinishedAt).Milliseconds(), 0)),
 			Kind: "none",
 		},
 	)
