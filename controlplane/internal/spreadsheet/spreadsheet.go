@@ -1,15 +1,19 @@
 // Package spreadsheet writes CSV (RFC 4180) that is safe to open in a
 // spreadsheet program: a text cell that the program would take for a formula is
-// written with an apostrophe before it.
+// written with an apostrophe before it. A program with another separator than the
+// comma, as many countries have, takes other parts of a text for cells: they are
+// written so, too.
 package spreadsheet
 
 import (
 	"encoding/csv"
 	"fmt"
 	"io"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Raw is a cell that is written as it is: a number, a date, an amount. Text
@@ -67,15 +71,19 @@ func (w *Writer) Flush() error {
 }
 
 // formulaStart are the characters that a formula can begin with.
-const formulaStart = "=+-@\t\r\n"
+const formulaStart = "=+-@\t\r\n＝＋－＠"
 
 // lineEnds replaces all line ends by line feeds, since csv.Writer drops a carriage
 // return without a line feed.
 var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
+// formulaInside matches the beginning of a formula after what separates cells or rows for some program, with the quotes in between: a
+// program that cuts the line at semicolons does not see the quotes around the cell.
+var formulaInside = regexp.MustCompile(`([;\t\n|]"*)([=+\-@＝＋－＠])`)
+
 func safe(text string) string {
-	text = lineEnds.Replace(text)
-	if text != "" && strings.IndexByte(formulaStart, text[0]) >= 0 {
+	text = formulaInside.ReplaceAllString(lineEnds.Replace(text), "$1'$2")
+	if first, _ := utf8.DecodeRuneInString(text); text != "" && strings.ContainsRune(formulaStart, first) {
 		return "'" + text
 	}
 	return text
