@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -170,6 +171,27 @@ func TestFileThatUnpacksToTooMuchIsRefused(t *testing.T) {
 }
 
 // A file that breaks off, or that is something else, is not a bill of nothing. The error says where.
+// A file of empty objects, which is small when it is packed, must not take many times its size of memory: the control plane would be
+// killed.
+func TestEmptyObjectsTakeNoMemory(t *testing.T) {
+	const objects = 1_000_000
+	for name, text := range map[string]string{
+		"days":  `{"has_more":false,"data":[` + strings.Repeat("{},", objects) + `{}]}`,
+		"lines": `{"has_more":false,"data":[{"start_time":1,"end_time":2,"results":[` + strings.Repeat("{},", objects) + `{}]}]}`,
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := Read(strings.NewReader(text), time.UTC, func(*Line) error { return nil })
+		runtime.ReadMemStats(&after)
+		if err == nil || !strings.Contains(err.Error(), "too little for a day or a line") {
+			t.Errorf("%s: got %v", name, err)
+		}
+		if took := int(after.TotalAlloc - before.TotalAlloc); took > 8*len(text) {
+			t.Errorf("%s: %d bytes were allocated for a text of %d", name, took, len(text))
+		}
+	}
+}
+
 func TestOtherFilesAreNoBills(t *testing.T) {
 	t.Parallel()
 	const header = "day,model,amount\n"

@@ -48,6 +48,31 @@ type result struct {
 	OutputTokens     int64 `json:"output_tokens"`
 }
 
+// minObject is the least length of a bucket or a result: shorter ones have nothing that a bill needs. Millions of empty ones would
+// take many times the memory of their text.
+const minObject = 30
+
+var errNoLine = errors.New("an object has too little for a day or a line of a bill")
+
+// UnmarshalJSON reads a bucket.
+func (b *bucket) UnmarshalJSON(text []byte) error {
+	type plain bucket
+	return readObject(text, (*plain)(b))
+}
+
+// UnmarshalJSON reads a result.
+func (r *result) UnmarshalJSON(text []byte) error {
+	type plain result
+	return readObject(text, (*plain)(r))
+}
+
+func readObject(text []byte, into any) error {
+	if len(text) < minObject {
+		return errNoLine
+	}
+	return json.Unmarshal(text, into)
+}
+
 // readJSON reads the pages of a report, one after another.
 func (b *reading) readJSON(in io.Reader) error {
 	decoder := json.NewDecoder(&boundedReader{r: in, left: maxReport, leftOfRecord: maxReport})
