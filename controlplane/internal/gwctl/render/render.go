@@ -215,7 +215,7 @@ func (w *Writer) names(schema *apidoc.Schema, object map[string]any) []string {
 // nested flattens an object into lines with dotted names, and returns the lists in it.
 func (w *Writer) nested(path string, schema *apidoc.Schema, object map[string]any) (lines [][]string, lists []sublist) {
 	for _, name := range slices.Sorted(maps.Keys(object)) {
-		at, member := path+"."+name, w.Doc.Member(schema, name)
+		at, member := path+"."+Printable(name), w.Doc.Member(schema, name)
 		switch v := object[name].(type) {
 		case map[string]any:
 			inner, more := w.nested(at, member, v)
@@ -266,7 +266,7 @@ func plain(v any) string {
 		if err != nil { // the value was decoded from JSON
 			panic(err)
 		}
-		return string(text)
+		return Printable(string(text))
 	}
 }
 

@@ -56,6 +56,25 @@ func TestResponsesInAllFormats(t *testing.T) {
 		{"chosen columns", "AccountList", render.Table, []string{"name", "balance.currency", "no_such"}, `{"data":[{"name":"x","balance":` + balance + `}]}`, "NAME  BALANCE.CURRENCY  NO_SUCH\nx     USD               -\n"},
 		{"numbers as they are", "", render.Table, nil, `{"n":1e-07,"big":9007199254740993}`, "big  9007199254740993\nn    1e-07\n"},
 		{"control characters are replaced", "", render.Table, nil, `{"name":"a\u001b[2Jb\nc"}`, "name  a\uFFFD[2Jb\uFFFDc\n"},
+		{
+			"control characters in names of metadata are replaced", "Account", render.Table, nil, `{"id":"acc_1","metadata":{"a\u001b]0;x":"\u009b2J"}}`,
+			"id               acc_1\nmetadata.a\uFFFD]0;x  \uFFFD2J\n",
+		},
+		{
+			"control characters in an object are replaced", "AccountList", render.Table,
+			[]string{"metadata"},
+			`{"data":[{"metadata":{"a":"\u009b2J"}}]}`,
+			"METADATA\n{\"a\":\"\uFFFD2J\"}\n",
+		},
+		{
+			"limits with their windows", "LimitList", render.Table, nil,
+			`{"data":[{"id":"lim_1","account_id":"acc_1","amount":"10.00","window":{"period":"day","time_zone":"UTC"},"models":[],"current":{"starts_at":"2026-01-31T00:00:00Z",
+				"ends_at":"2026-02-01T00:00:00Z","amount":"10.00","spent":"7.00","reserved":"1.00","left":"2.00"}},
+				{"id":"lim_2","account_id":"acc_1","name":"all","amount":"5.00","window":{"period":"forever"},"models":[]}]}`,
+			"ID     NAME  WINDOW.PERIOD  AMOUNT  CURRENT.SPENT  CURRENT.RESERVED  CURRENT.LEFT  CURRENT.ENDS_AT\n" +
+				"lim_1  -     day            10.00   7.00           1.00              2.00          2026-02-01T00:00:00Z\n" +
+				"lim_2  all   forever        5.00    -              -                 -             -\n",
+		},
 		{"JSON keeps the order", "Balance", render.JSON, nil, `{"b":1.50,"a":[]}`, "{\n  \"b\": 1.50,\n  \"a\": []\n}\n"},
 		{"YAML keeps the order and texts", "Balance", render.YAML, nil, `{"b":"1.50","a":true}`, "b: \"1.50\"\na: true\n"},
 		{"lines of a list", "", render.Lines, nil, `{"data":[{"a": 1},{"b": 2}]}`, "{\"a\":1}\n{\"b\":2}\n"},
