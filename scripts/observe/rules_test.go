@@ -90,8 +90,8 @@ func TestAlertsHaveSeverityTextAndRunbook(t *testing.T) {
 				t.Errorf("%s: the %s is no sentence: %q", r.Alert, name, text)
 			}
 		}
-		if got, want := r.Annotations["runbook_url"], runbooks+r.Alert+".md"; got != want {
-			t.Errorf("%s links to %s; want %s", r.Alert, got, want)
+		if got, want := r.Annotations["runbook"], runbooks+r.Alert+".md"; got != want {
+			t.Errorf("%s names %s; want %s", r.Alert, got, want)
 		}
 	}
 }
@@ -168,7 +168,7 @@ func (h *histories) add(a *alertTest, r rule, metrics []string) {
 			}
 		}
 		expected = append(expected, object{"exp_labels": labels, "exp_annotations": object{
-			"summary": r.Annotations["summary"], "description": f.description, "runbook_url": r.Annotations["runbook_url"],
+			"summary": r.Annotations["summary"], "description": f.description, "runbook": r.Annotations["runbook"],
 		}})
 	}
 	for _, s := range a.series {
