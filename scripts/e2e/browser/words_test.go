@@ -55,7 +55,7 @@ func TestNoWordOfATableIsBrokenInside(t *testing.T) {
 		}
 		return nil
 	})
-	for _, path := range []string{page + "?account_id=" + account.ID, page, "/console/requests", "/console/accounts", "/console/models", "/console/events", "/console/routes", "/console/usage", "/console/proxies", "/console/webhooks", "/console/access", "/console/money", "/console/accounts/" + account.ID + "/ledger"} {
+	for _, path := range []string{page + "?account_id=" + account.ID, page, "/console/requests", "/console/accounts", "/console/models", "/console/events", "/console/routes", "/console/usage", "/console/proxies", "/console/webhooks", "/console/access", "/console/money", "/console/accounts/" + account.ID + "/ledger", "/console/providers/" + rig.SimProvider} {
 		b.visit(path)
 		for _, word := range eval[[]string](b, brokenWords) {
 			t.Errorf("%s: %q is broken inside", path, word)

@@ -195,6 +195,25 @@ func TestKeyIsShownOnceAndRevokedByItsName(t *testing.T) {
 	}
 }
 
+// The limit in the list of keys leads to the form that changes it, for those who may.
+func TestLimitOfAKeyIsChangedFromTheListOfKeys(t *testing.T) {
+	t.Parallel()
+	w := consoletest.Start(t)
+	a, k := w.Customer("Example")
+	_, observer := w.NewToken(adminclient.ScopeRead)
+	link := `<a href="/console/keys/` + k.ID + `/edit" data-dialog>`
+	for text, want := range map[string]bool{servertest.BootstrapToken: true, observer: false} {
+		if _, page := w.SignedIn(text).Get("/console/accounts/" + a.ID + "/keys"); strings.Contains(page, link) != want || !strings.Contains(page, k.Name) {
+			t.Errorf("the list has the link: %t; want %t: %s", !want, want, page)
+		}
+	}
+	_, err := w.API.RevokeKey(t.Context(), k.ID, nil)
+	servertest.Check(t, err)
+	if _, page := w.SignedIn(servertest.BootstrapToken).Get("/console/accounts/" + a.ID + "/keys"); strings.Contains(page, link) {
+		t.Error("the limit of a revoked key can be changed")
+	}
+}
+
 func TestKeysAreImportedByTheirHashes(t *testing.T) {
 	t.Parallel()
 	w := consoletest.Start(t)
