@@ -255,13 +255,6 @@ const (
 	EventTypeOperatorUsageQuarantined   EventType = "operator.usage_quarantined"
 )
 
-// Defines values for ExplainedNeedLimitScope.
-const (
-	ExplainedNeedLimitScopeAccount ExplainedNeedLimitScope = "account"
-	ExplainedNeedLimitScopeKey     ExplainedNeedLimitScope = "key"
-	ExplainedNeedLimitScopeProject ExplainedNeedLimitScope = "project"
-)
-
 // Defines values for ExportFormat.
 const (
 	ExportFormatCSV    ExportFormat = "csv"
@@ -2220,14 +2213,14 @@ type ExplainedNeed struct {
 	Available *string `json:"available,omitempty"`
 	Enough    bool    `json:"enough"`
 
-	// LimitID The id of that limit.
+	// LimitID The id of that limit; of the spend limit of a key, that of the key.
 	LimitID *string `json:"limit_id,omitempty"`
 
 	// LimitResetsAt When its window ends; absent if it does not, or if no request has needed the window yet.
 	LimitResetsAt *time.Time `json:"limit_resets_at,omitempty"`
 
-	// LimitScope Whose limit it is; absent if the pool is no window of a limit.
-	LimitScope *ExplainedNeedLimitScope `json:"limit_scope,omitempty"`
+	// LimitScope Whose limit it is; absent if the pool is none of a limit.
+	LimitScope *LimitScope `json:"limit_scope,omitempty"`
 
 	// OfKey Whether it is a pool of the key and not of the account.
 	OfKey bool     `json:"of_key"`
@@ -2238,9 +2231,6 @@ type ExplainedNeed struct {
 	Unlimited bool    `json:"unlimited"`
 	Wanted    string  `json:"wanted"`
 }
-
-// ExplainedNeedLimitScope Whose limit it is; absent if the pool is no window of a limit.
-type ExplainedNeedLimitScope string
 
 // ExplainedPrice defines model for ExplainedPrice.
 type ExplainedPrice struct {
@@ -4141,8 +4131,17 @@ type Settings struct {
 // Short What a refused request lacked. Amounts are money; of `slots` and `video_jobs` they are counts.
 type Short struct {
 	// Available What the pool had left.
-	Available string    `json:"available"`
-	Pool      ShortPool `json:"pool"`
+	Available string `json:"available"`
+
+	// LimitID Which limit was short; of the spend limit of a key, the id of the key.
+	LimitID *string `json:"limit_id,omitempty"`
+
+	// LimitResetsAt When its window ends; absent if it does not.
+	LimitResetsAt *time.Time `json:"limit_resets_at,omitempty"`
+
+	// LimitScope Whose limit or slots were short; absent of balance and video jobs.
+	LimitScope *LimitScope `json:"limit_scope,omitempty"`
+	Pool       ShortPool   `json:"pool"`
 
 	// Reason Why it was short, such as balance_spent, or balance_reserved by running requests.
 	Reason string `json:"reason"`
@@ -5875,7 +5874,7 @@ type ListRefusalsParams struct {
 	// Code Only with this error code, such as insufficient_quota.
 	Code *string `form:"code,omitempty" json:"code,omitempty"`
 
-	// RequestID Only the row whose last request is this one.
+	// RequestID Only the row whose last request is this one; within seconds of the refusal, with the counts of its minute.
 	RequestID *string `form:"request_id,omitempty" json:"request_id,omitempty"`
 
 	// From From the hour of this time.
@@ -6780,7 +6779,7 @@ func (c *Client) GetLedgerCheck(ctx context.Context, checkID string, options ...
 //
 // A complete export ends with the trailers `Export-Complete: true`, `Export-Rows` and `Export-Cursor`. An export that breaks
 // off has no trailers, and its connection is closed within a chunk: continue with `cursor` set to transaction id and line of the
-// last complete row. Text that a spreadsheet would take for a formula is preceded by an apostrophe.
+// last complete row. What a spreadsheet would take for a formula is preceded by an apostrophe, also after a semicolon inside a text.
 //
 // GET /admin/v1/ledger/export
 func (c *Client) ExportLedger(ctx context.Context, params *ExportLedgerParams, options ...CallOption) (*Export, error) {
@@ -7343,7 +7342,7 @@ func (c *Client) ReleaseQuarantined(ctx context.Context, quarantineID Quarantine
 //
 // Counts of requests that ended with an error before any provider was called: they have no usage record. One row is of one hour,
 // account, key, code and status; it tells the last request and what it lacked. Rows without an account are of requests without a
-// valid key. Refusals appear within a minute and a half, and are kept for 400 days. A proxy counts 1,000 combinations in a minute;
+// valid key. Refusals appear within a minute and a half, with their `request_id` within seconds, and are kept for 400 days. A proxy counts 1,000 combinations in a minute;
 // further ones are in rows with `other: true`. A proxy that is killed loses those of its last seconds.
 //
 // GET /admin/v1/refusals
@@ -7536,7 +7535,7 @@ func (c *Client) ListUsage(ctx context.Context, params *ListUsageParams, options
 //
 // A complete export ends with the trailers `Export-Complete: true`, `Export-Rows` and `Export-Cursor`. An export that breaks
 // off has no trailers, and its connection is closed within a chunk: continue with `cursor` set to the request id of the last
-// complete row. Text that a spreadsheet would take for a formula is preceded by an apostrophe.
+// complete row. What a spreadsheet would take for a formula is preceded by an apostrophe, also after a semicolon inside a text.
 //
 // GET /admin/v1/usage/export
 func (c *Client) ExportUsage(ctx context.Context, params *ExportUsageParams, options ...CallOption) (*Export, error) {

@@ -100,13 +100,20 @@ func (r *Refusal) check() error {
 		err = label("reason", r.Reason)
 	}
 	if err == nil && r.Short != nil {
-		err = first(label("pool", string(r.Short.Pool)), label("reason", r.Short.Reason))
+		err = r.Short.check()
 	}
 	return err
 }
 
+func (s *Short) check() error {
+	return first(label("pool", string(s.Pool)), label("reason", s.Reason), label("scope", string(s.Scope)), label("limit_id", s.LimitID),
+		number("resets_ms", s.ResetsMS, maxEndedMS))
+}
+
 // Plausible reports whether a line can be shown.
-func (l *Line) Plausible() bool { return l.EndedMS >= 0 && l.EndedMS <= maxEndedMS }
+func (l *Line) Plausible() bool {
+	return l.EndedMS >= 0 && l.EndedMS <= maxEndedMS && (l.Short == nil || l.Short.check() == nil)
+}
 
 func label(name, text string) error {
 	if len(text) > maxLabel || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' }) {

@@ -28,6 +28,8 @@ func TestImplausibleReportsAreRefused(t *testing.T) {
 		"a refusal before this time": func(r *pulse.Report) { r.Refusals[0].FirstMS = math.MaxInt64 },
 		"a refusal to come":          func(r *pulse.Report) { r.Refusals[0].LastMS = -1 },
 		"a pool with NUL":            func(r *pulse.Report) { r.Refusals[0].Short.Pool = "\x00" },
+		"a limit with NUL":           func(r *pulse.Report) { r.Refusals[0].Short.LimitID = "\x00" },
+		"a window without a year":    func(r *pulse.Report) { r.Refusals[0].Short.ResetsMS = math.MaxInt64 },
 		"a breaker of the future":    func(r *pulse.Report) { r.Breakers[0].SinceMS = -1 },
 		"negative requests":          func(r *pulse.Report) { r.InFlight["/v1/chat/completions"] = -1 },
 		"a negative spool":           func(r *pulse.Report) { r.Spool.Used = -1 },

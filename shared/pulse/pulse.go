@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"time"
 
+	"modelgateway/shared/limit"
 	"modelgateway/shared/wire"
 )
 
@@ -220,6 +221,11 @@ type Short struct {
 	Wanted   int64  `json:"wanted"`
 	Free     int64  `json:"free"`
 	Reserved int64  `json:"reserved"`
+	// Scope says whose limit or slots were short, empty for other pools. LimitID and ResetsMS are only of a limit: its id in the API (of
+	// the spend limit of a key, that of the key), and when its window ends, in milliseconds since 1970; zero: never, or not known.
+	Scope    limit.Scope `json:"scope,omitempty"`
+	LimitID  string      `json:"limit_id,omitempty"`
+	ResetsMS int64       `json:"resets_ms,omitempty"`
 }
 
 // ShortPool names a pool that was short.

@@ -10,13 +10,16 @@ import (
 	"slices"
 	"testing"
 
+	"modelgateway/shared/limit"
 	"modelgateway/shared/pulse"
 )
 
 var update = flag.Bool("update", false, "write the golden files of the current version")
 
 // short is what a request lacked.
-var short = &pulse.Short{Pool: pulse.Balance, Reason: "balance_spent", Wanted: 1_300_000, Free: 200_000, Reserved: 5}
+var short = &pulse.Short{
+	Pool: pulse.Limit, Reason: "limit_spent", Wanted: 1_300_000, Free: 200_000, Reserved: 5, Scope: limit.Project, LimitID: "lim_1", ResetsMS: 1_795_000_000_000,
+}
 
 // report returns a report with every member set.
 func report() pulse.Report {

@@ -335,7 +335,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		Diagnosis:       a.newDiagnosis(&keys, fleets, books),
 		Traffic:         a.traffic,
 		Tails:           traffic.NewTails(a.bus, a.log, nil),
-		Past:            traffic.NewService(usagestore.NewTraffic(a.adminDB), nil),
+		Past:            traffic.NewService(usagestore.NewTraffic(a.adminDB), a.traffic, nil),
 		Stopping:        a.stopping,
 	})
 	if err != nil {

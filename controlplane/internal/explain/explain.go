@@ -100,7 +100,8 @@ type Need struct {
 	OfKey               bool
 	Available, Reserved int64
 	Enough, Unlimited   bool
-	// Limit is the limit whose current window the pool is, nil for other pools. ResetsAt is when that ends, zero if it does not.
+	// Limit is the limit whose current window the pool is, nil for other pools: also for the spend limit of the key. ResetsAt is when
+	// the window ends, zero if it does not.
 	Limit    *limit.Limit
 	ResetsAt time.Time
 }

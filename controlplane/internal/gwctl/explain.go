@@ -8,8 +8,10 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -82,9 +84,53 @@ func (t *tool) explainRefused(ctx context.Context, id string, notFound error) er
 	if s := r.Short; s != nil {
 		fmt.Fprintf(t.cfg.Out, "Short of %s (%s): wanted %s, available %s, reserved by others %s.\n",
 			s.Pool, strings.ReplaceAll(s.Reason, "_", " "), s.Wanted, s.Available, s.Reserved)
+		return t.explainLimit(ctx, s)
 	}
 
 	return nil
+}
+
+// explainLimit prints which limit refused a request, and what it is now.
+func (t *tool) explainLimit(ctx context.Context, s *adminclient.Short) error {
+	switch {
+	case s.LimitID == nil && s.LimitScope != nil:
+		fmt.Fprintf(t.cfg.Out, "They are the %s of the %s.\n", s.Pool, *s.LimitScope)
+		return nil
+	case s.LimitID == nil:
+		return nil
+	case strings.HasPrefix(*s.LimitID, "key_"):
+		fmt.Fprintf(t.cfg.Out, "It is the spend limit of the key %s.\n", *s.LimitID)
+		return nil
+	}
+
+	fmt.Fprintf(t.cfg.Out, "It is limit %s of the %s%s.\n", *s.LimitID, *s.LimitScope, untilText(s.LimitResetsAt))
+	var l adminclient.SpendLimit
+	if err := t.getJSON(ctx, "/admin/v1/limits/"+url.PathEscape(*s.LimitID), &l); err != nil {
+		return err
+	}
+
+	name := ""
+	if l.Name != nil {
+		name = strconv.Quote(*l.Name) + ", "
+	}
+	fmt.Fprintf(t.cfg.Out, "Now: %s%s in each window of the period %s", name, l.Amount, l.Window.Period)
+	if w := l.Current; w != nil {
+		fmt.Fprintf(t.cfg.Out, "; of %s in the current one, %s is spent, %s reserved, %s left%s", w.Amount, w.Spent, w.Reserved, w.Left, untilText(w.EndsAt))
+	}
+	if l.RemovedAt != nil {
+		fmt.Fprintf(t.cfg.Out, "; removed at %s", l.RemovedAt.Format(time.RFC3339))
+	}
+	fmt.Fprintln(t.cfg.Out, ".")
+
+	return nil
+}
+
+// untilText says when a window ends, or nothing if it does not.
+func untilText(ends *time.Time) string {
+	if ends == nil {
+		return ""
+	}
+	return ", whose window ends at " + ends.UTC().Format(time.RFC3339)
 }
 
 // getJSON reads a document of the API.

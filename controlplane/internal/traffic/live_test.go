@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"context"
 	"strconv"
 	"testing"
 	"time"
@@ -8,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/shared/ident"
 	"modelgateway/shared/pulse"
 	"modelgateway/shared/wire"
 )
@@ -252,6 +255,46 @@ func TestRefusalsOfAMinuteAreCountedTogether(t *testing.T) {
 	want := map[RefusalKey]*Refusal{key: {key, 5, began.Add(500 * time.Millisecond), began.Add(3500 * time.Millisecond), "b", "", "", nil}}
 	if diff := cmp.Diff(want, s.refusals[began]); diff != "" {
 		t.Errorf("refusals (-want +got):\n%s", diff)
+	}
+}
+
+// unwritten is a Store that has nothing yet.
+type unwritten struct{ Store }
+
+func (unwritten) Refusals(context.Context, *RefusalQuery) ([]HourlyRefusal, error) { return nil, nil }
+
+// Whoever has the id of a refused request learns why with the next report of the proxy, long before the minute is written.
+func TestRefusalIsFoundByItsRequestAsSoonAsItIsReported(t *testing.T) {
+	t.Parallel()
+	s := newStation(t)
+	p := s.proxy("one", 7, 0)
+	owner, other := account.ID(ident.UUID{1}), account.ID(ident.UUID{2})
+	id := ident.Request.Format(ident.NewAt(s.now))
+	p.report.Refusals = []pulse.Refusal{{Account: owner.String(), Code: "spend_limit_exceeded", Status: 403, N: 2, FirstMS: 1500, LastMS: 500, RequestID: id}}
+	s.pass(2 * time.Second)
+	p.send(false)
+	service := NewService(unwritten{}, s.Live, func() time.Time { return s.now })
+	for name, row := range map[string]struct {
+		query RefusalQuery
+		found int
+	}{
+		"its id":              {RefusalQuery{RequestID: id}, 1},
+		"its id and account":  {RefusalQuery{RequestID: id, Account: &owner, Code: "spend_limit_exceeded"}, 1},
+		"another account":     {RefusalQuery{RequestID: id, Account: &other}, 0},
+		"another code":        {RefusalQuery{RequestID: id, Code: "insufficient_quota"}, 0},
+		"another id":          {RefusalQuery{RequestID: ident.Request.New()}, 0},
+		"hours before":        {RefusalQuery{RequestID: id, To: s.now.Add(-3 * time.Hour)}, 0},
+		"hours after":         {RefusalQuery{RequestID: id, From: s.now.Add(2 * time.Hour)}, 0},
+		"no id":               {RefusalQuery{RequestID: "req_1"}, 0},
+		"the list of minutes": {RefusalQuery{}, 0}, // has what is written
+	} {
+		found, err := service.Refusals(t.Context(), row.query)
+		if err != nil || len(found) != row.found {
+			t.Errorf("%s: %d found (%v); want %d", name, len(found), err, row.found)
+		}
+		if len(found) == 1 && (found[0].N != 2 || found[0].Status != 403 || !found[0].Hour.Equal(s.now.Truncate(time.Hour))) {
+			t.Errorf("%s: found %+v", name, found[0])
+		}
 	}
 }
 

@@ -37,6 +37,26 @@ func (r *Refusal) add(other *Refusal) {
 	r.N += other.N
 }
 
+// refused returns the refusals of the last hour whose last request is that of the query.
+func (l *Live) refused(q *RefusalQuery) []HourlyRefusal {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var found []HourlyRefusal
+	for minute, counts := range l.refusals {
+		hour := minute.UTC().Truncate(time.Hour)
+		if hour.Before(q.From.UTC().Truncate(time.Hour)) || !hour.Before(q.To) || q.Before != 0 {
+			continue
+		}
+		for key, r := range counts {
+			if r.RequestID == q.RequestID && (q.Code == "" || key.Code == q.Code) &&
+				(q.Account == nil || key.Account == q.Account.String()) && (q.Key == nil || key.Key == q.Key.String()) {
+				found = append(found, HourlyRefusal{Hour: hour, Refusal: *r})
+			}
+		}
+	}
+	return found
+}
+
 // countRefusals adds the refusals of a report to the current minute. The caller holds the lock.
 func (l *Live) countRefusals(now time.Time, r *pulse.Report) {
 	if len(r.Refusals) == 0 {

@@ -10,6 +10,7 @@ import (
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/validation"
+	"modelgateway/shared/ident"
 	"modelgateway/shared/pulse"
 )
 
@@ -113,15 +114,16 @@ type Stored struct {
 // Service answers questions about the past.
 type Service struct {
 	store Store
+	live  *Live
 	now   func() time.Time
 }
 
 // NewService returns a Service. now is the clock; nil means time.Now.
-func NewService(store Store, now func() time.Time) *Service {
+func NewService(store Store, live *Live, now func() time.Time) *Service {
 	if now == nil {
 		now = time.Now
 	}
-	return &Service{store, now}
+	return &Service{store, live, now}
 }
 
 // Series returns a measure over time. Zero times mean the last 60 steps.
@@ -259,10 +261,31 @@ type HourlyRefusal struct {
 	Refusal
 }
 
-// Refusals lists refused requests, newest first.
+// Refusals lists refused requests, newest first. Those with a certain last request are found as soon as they are reported, before
+// their minute is written: whoever has the id of a refused request asks at once.
 func (s *Service) Refusals(ctx context.Context, q RefusalQuery) ([]HourlyRefusal, error) {
 	if q.To.IsZero() {
 		q.To = s.now().Add(time.Hour)
 	}
-	return s.store.Refusals(ctx, &q)
+	if q.RequestID == "" {
+		return s.store.Refusals(ctx, &q)
+	}
+
+	// The id says when the request began, so that not all hours are searched for it.
+	id, err := ident.Request.Parse(q.RequestID)
+	if err != nil {
+		return nil, nil //nolint:nilerr // no request has such an id
+	}
+	if from := id.Time().Add(-time.Hour); from.After(q.From) {
+		q.From = from
+	}
+	if to := id.Time().Add(2 * time.Hour); to.Before(q.To) {
+		q.To = to
+	}
+
+	found, err := s.store.Refusals(ctx, &q)
+	if err == nil && len(found) == 0 {
+		found = s.live.refused(&q)
+	}
+	return found, err
 }

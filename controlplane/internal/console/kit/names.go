@@ -16,7 +16,7 @@ const (
 	lookups = 4
 )
 
-// Names looks up the names of accounts, projects and keys by their ids. Those that do not exist, and those beyond a bound, have none.
+// Names looks up the names of accounts, projects, keys and limits by their ids. Those that do not exist, and those beyond a bound, have none.
 func Names(r *Request, ids []string) (map[string]string, error) {
 	found := map[string]string{}
 	for _, id := range ids {
@@ -58,6 +58,11 @@ func nameOf(r *Request, id string) (string, error) {
 		var answer *adminclient.Response[adminclient.Project]
 		if answer, err = r.API.GetProject(r.Context(), id); err == nil {
 			name = answer.Value.Name
+		}
+	case strings.HasPrefix(id, "lim_"):
+		var answer *adminclient.Response[adminclient.SpendLimit]
+		if answer, err = r.API.GetLimit(r.Context(), id); err == nil && answer.Value.Name != nil {
+			name = *answer.Value.Name
 		}
 	default:
 		var answer *adminclient.Response[adminclient.Account]

@@ -1,11 +1,13 @@
 package nowpages
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/console/kit"
+	"modelgateway/controlplane/internal/console/view"
 )
 
 type refusalsView struct {
@@ -19,6 +21,26 @@ type refusalsView struct {
 
 // local writes a time in UTC as inputs of browsers have it. A chart puts times with their zone into the address.
 func local(utc string) string { return strings.TrimSuffix(utc, "Z") }
+
+// Limit is the link of the limit that was short, nil if it was none.
+func (v *refusalsView) Limit(s *adminclient.Short) *kit.Link {
+	return limitLink(s, v.Names)
+}
+
+// limitLink says which limit was short, by its name if that is known.
+func limitLink(s *adminclient.Short, names map[string]string) *kit.Link {
+	switch {
+	case s.LimitID == nil:
+		return nil
+	case strings.HasPrefix(*s.LimitID, "key_"):
+		return &kit.Link{Text: "spend limit of the key", URL: kit.Path("keys", *s.LimitID)}
+	}
+	text := "limit " + cmp.Or(names[*s.LimitID], view.ShortID(*s.LimitID))
+	if s.LimitScope != nil {
+		text += " of the " + string(*s.LimitScope)
+	}
+	return &kit.Link{Text: text, URL: kit.Path("limits", *s.LimitID)}
+}
 
 // Any reports whether there is a filter.
 func (v *refusalsView) Any() bool { return v.AccountID+v.KeyID+v.Code+v.From+v.To != "" }
@@ -61,6 +83,9 @@ func listRefusals(r *kit.Request) (*kit.Page, error) {
 			if id != nil {
 				ids = append(ids, *id)
 			}
+		}
+		if s := refusal.Short; s != nil && s.LimitID != nil {
+			ids = append(ids, *s.LimitID)
 		}
 	}
 

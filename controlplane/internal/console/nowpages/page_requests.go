@@ -309,6 +309,8 @@ func (v *requestView) addMargin() {
 type refusedView struct {
 	*adminclient.Refusal
 	Account, Key string
+	// Limit is the limit that was short; nil if it was none.
+	Limit *kit.Link
 }
 
 // showRefused shows the refusal of a request that no provider was called for. Only the last refusal of an hour, account,
@@ -335,6 +337,14 @@ func showRefused(r *kit.Request, notFound error) (*kit.Page, error) {
 			}
 			*owner.name = names[*owner.id]
 		}
+	}
+
+	if s := v.Short; s != nil && s.LimitID != nil {
+		names, err := kit.Names(r, []string{*s.LimitID})
+		if err != nil {
+			return nil, err
+		}
+		v.Limit = limitLink(s, names)
 	}
 
 	return &kit.Page{

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/console/consoletest"
 	"modelgateway/controlplane/internal/httpapi/servertest"
 	"modelgateway/shared/event"
@@ -180,6 +181,33 @@ func TestRefusedRequestSaysWhatWasShort(t *testing.T) {
 	}
 	if got, _ := b.Get("/console/requests/" + ident.Request.New()); got.StatusCode != http.StatusNotFound {
 		t.Errorf("an unknown request: got %d", got.StatusCode)
+	}
+}
+
+// A refusal leads to the limit that was short, on its own page and in the list.
+func TestRefusalLeadsToTheLimitThatWasShort(t *testing.T) {
+	t.Parallel()
+	w := consoletest.Start(t)
+	a, k := w.Customer("Example")
+	made, err := w.API.CreateLimit(t.Context(), a.ID, nil, adminclient.LimitCreate{Name: new("a month"), Amount: "1", Window: adminclient.LimitPeriod{Period: "forever"}})
+	servertest.Check(t, err)
+	b := w.SignedIn(servertest.BootstrapToken)
+	for _, limit := range []struct{ scope, id, link, text string }{
+		{"account", made.Value.ID, "/console/limits/" + made.Value.ID, "limit a month of the account"},
+		{"key", k.ID, "/console/keys/" + k.ID, "spend limit of the key"},
+	} {
+		id := ident.Request.New()
+		_, err := w.DB.Pool().Exec(t.Context(), `insert into traffic_refusals (hour, account_id, key_id, code, status, other, n, first_at, last_at, request_id, model, short)
+			select date_trunc('hour', now()), account_id, id, 'spend_limit_exceeded', 403, false, 3, $2, $2, $1, $3, jsonb_build_object('pool', 'limit', 'reason', 'limit_spent',
+				'wanted', 1300000, 'free', 200000, 'reserved', 0, 'scope', $3::text, 'limit_id', $4::text) from api_keys limit 1
+			on conflict (hour, account_id, key_id, code, status, other) do update set request_id = excluded.request_id, short = excluded.short`, id, time.Now(), limit.scope, limit.id)
+		servertest.Check(t, err)
+		for _, path := range []string{"/console/refusals", "/console/requests/" + id} {
+			_, page := b.Get(path)
+			if want := `href="` + limit.link + `">` + limit.text + "</a>"; !strings.Contains(page, want) {
+				t.Errorf("%s has no %q: %s", path, want, page)
+			}
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/httpapi/servertest"
 	"modelgateway/shared/event"
+	"modelgateway/shared/ident"
 	"modelgateway/shared/price"
 )
 
@@ -211,5 +212,17 @@ func TestListProxies(t *testing.T) {
 	servertest.Check(t, err)
 	if got := r.Value.Data[0]; got.State != adminclient.ProxyStateExpired || !got.Draining || got.Running != 2 || got.Unsettled != 5 {
 		t.Errorf("got %+v; want it expired, with 2 requests running and 5 unsettled", got)
+	}
+}
+
+// A refused request has no usage. Whoever asks for it is told where the reason is.
+func TestUnknownRequestPointsToTheRefusals(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	got, err := servertest.Answered(b.API.GetUsage(t.Context(), ident.Request.New()))
+	servertest.Check(t, err)
+	if p := got.Problem; p == nil || p.Status != http.StatusNotFound || p.Detail == nil || !strings.Contains(*p.Detail, "`gwctl usage explain`") ||
+		!strings.Contains(*p.Detail, "/admin/v1/refusals?request_id=") {
+		t.Errorf("got %d %s", got.StatusCode, got.Body)
 	}
 }

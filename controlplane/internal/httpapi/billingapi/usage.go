@@ -3,11 +3,13 @@ package billingapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"modelgateway/controlplane/internal/admin"
 	"modelgateway/controlplane/internal/httpapi/convert"
 	"modelgateway/controlplane/internal/httpapi/gen"
+	"modelgateway/controlplane/internal/httpapi/problem"
 	"modelgateway/controlplane/internal/usage"
 	"modelgateway/controlplane/internal/validation"
 	"modelgateway/shared/event"
@@ -86,6 +88,9 @@ func (h *Handlers) GetUsage(ctx context.Context, _ *gen.Call, r gen.GetUsageRequ
 	}
 
 	record, receipt, err := h.Usage.Get(ctx, id)
+	if errors.Is(err, usage.ErrNotFound) {
+		return nil, problem.Explain(err, "of a refused request, `gwctl usage explain` and GET /admin/v1/refusals?request_id=… say why it was refused")
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -198,13 +198,6 @@ const (
 	EventTypeOperatorUsageQuarantined   EventType = "operator.usage_quarantined"
 )
 
-// Defines values for ExplainedNeedLimitScope.
-const (
-	ExplainedNeedLimitScopeAccount ExplainedNeedLimitScope = "account"
-	ExplainedNeedLimitScopeKey     ExplainedNeedLimitScope = "key"
-	ExplainedNeedLimitScopeProject ExplainedNeedLimitScope = "project"
-)
-
 // Defines values for ExportFormat.
 const (
 	ExportFormatCSV    ExportFormat = "csv"
@@ -1738,14 +1731,12 @@ type ExplainedNeed struct {
 	Available *string `json:"available,omitempty"`
 	Enough    bool    `json:"enough"`
 
-	// LimitID The id of that limit.
+	// LimitID The id of that limit; of the spend limit of a key, that of the key.
 	LimitID *string `json:"limit_id,omitempty"`
 
 	// LimitResetsAt When its window ends; absent if it does not, or if no request has needed the window yet.
-	LimitResetsAt *time.Time `json:"limit_resets_at,omitempty"`
-
-	// LimitScope Whose limit it is; absent if the pool is no window of a limit.
-	LimitScope *ExplainedNeedLimitScope `json:"limit_scope,omitempty"`
+	LimitResetsAt *time.Time  `json:"limit_resets_at,omitempty"`
+	LimitScope    *LimitScope `json:"limit_scope,omitempty"`
 
 	// OfKey Whether it is a pool of the key and not of the account.
 	OfKey bool     `json:"of_key"`
@@ -1756,9 +1747,6 @@ type ExplainedNeed struct {
 	Unlimited bool    `json:"unlimited"`
 	Wanted    string  `json:"wanted"`
 }
-
-// ExplainedNeedLimitScope Whose limit it is; absent if the pool is no window of a limit.
-type ExplainedNeedLimitScope string
 
 // ExplainedPrice defines model for ExplainedPrice.
 type ExplainedPrice struct {
@@ -3557,8 +3545,15 @@ type Settings = catalog.SettingsEntry
 // Short What a refused request lacked. Amounts are money; of `slots` and `video_jobs` they are counts.
 type Short struct {
 	// Available What the pool had left.
-	Available string    `json:"available"`
-	Pool      ShortPool `json:"pool"`
+	Available string `json:"available"`
+
+	// LimitID Which limit was short; of the spend limit of a key, the id of the key.
+	LimitID *string `json:"limit_id,omitempty"`
+
+	// LimitResetsAt When its window ends; absent if it does not.
+	LimitResetsAt *time.Time  `json:"limit_resets_at,omitempty"`
+	LimitScope    *LimitScope `json:"limit_scope,omitempty"`
+	Pool          ShortPool   `json:"pool"`
 
 	// Reason Why it was short, such as balance_spent, or balance_reserved by running requests.
 	Reason string `json:"reason"`
@@ -5214,7 +5209,7 @@ type ListRefusalsParams struct {
 	// Code Only with this error code, such as insufficient_quota.
 	Code *string `form:"code,omitempty" json:"code,omitempty"`
 
-	// RequestID Only the row whose last request is this one.
+	// RequestID Only the row whose last request is this one; within seconds of the refusal, with the counts of its minute.
 	RequestID *string `form:"request_id,omitempty" json:"request_id,omitempty"`
 
 	// From From the hour of this time.

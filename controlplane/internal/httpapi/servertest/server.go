@@ -201,6 +201,7 @@ func StartWith(t testing.TB, v admin.Verifier, others ...func(*httpapi.Config)) 
 			return nil
 		},
 	})
+	live := traffic.NewLive(nil)
 	cfg := httpapi.Config{
 		Address: clientaddr.Behind(nil),
 		Accounts: account.NewService(account.Config{
@@ -257,9 +258,9 @@ func StartWith(t testing.TB, v admin.Verifier, others ...func(*httpapi.Config)) 
 		}),
 		Webhooks:        webhook.NewService(webhook.Config{Store: b.Hooks, Vault: keys}),
 		Idempotency:     idempotency.New(accountstore.NewIdempotency(b.DB), keys),
-		Traffic:         traffic.NewLive(nil),
+		Traffic:         live,
 		Tails:           traffic.NewTails(noTails{}, log, nil),
-		Past:            traffic.NewService(usagestore.NewTraffic(b.DB), nil),
+		Past:            traffic.NewService(usagestore.NewTraffic(b.DB), live, nil),
 		Stopping:        stopped(),
 		Log:             log,
 		Registerer:      prometheus.NewRegistry(),

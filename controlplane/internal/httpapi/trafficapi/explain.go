@@ -61,7 +61,7 @@ func explanationView(q *explain.Query, e *explain.Explanation) gen.RequestExplan
 		Format:    string(q.Format),
 		Outcome:   gen.RequestExplanationOutcome(e.Outcome),
 		Currency:  &e.Currency,
-		Needs:     convert.All(e.Needs, needView),
+		Needs:     convert.All(e.Needs, func(n *explain.Need) gen.ExplainedNeed { return needView(n, e.Record.KeyID) }),
 		Visibility: gen.ModelVisibility{
 			Exists:         e.Visibility.Exists,
 			Enabled:        e.Visibility.Enabled,
@@ -93,7 +93,7 @@ func explanationView(q *explain.Query, e *explain.Explanation) gen.RequestExplan
 	return view
 }
 
-func needView(n *explain.Need) gen.ExplainedNeed {
+func needView(n *explain.Need, keyID string) gen.ExplainedNeed {
 	view := gen.ExplainedNeed{
 		Pool:      convert.PoolKind(n.Kind),
 		OfKey:     n.OfKey,
@@ -104,8 +104,11 @@ func needView(n *explain.Need) gen.ExplainedNeed {
 	if !n.Unlimited {
 		view.Available, view.Reserved = new(convert.PoolAmount(n.Kind, n.Available)), new(convert.PoolAmount(n.Kind, n.Reserved))
 	}
-	if n.Limit != nil {
-		view.LimitScope, view.LimitID = new(gen.ExplainedNeedLimitScope(n.Limit.Scope)), &n.Limit.Name
+	switch {
+	case n.Limit != nil:
+		view.LimitScope, view.LimitID = new(gen.LimitScope(n.Limit.Scope)), &n.Limit.Name
+	case n.Kind == wire.Limit && !n.Unlimited: // the spend limit of the key
+		view.LimitScope, view.LimitID = new(gen.LimitScopeKey), &keyID
 	}
 	if !n.ResetsAt.IsZero() {
 		view.LimitResetsAt = &n.ResetsAt

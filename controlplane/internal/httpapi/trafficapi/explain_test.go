@@ -88,7 +88,7 @@ func TestExplanationNamesTheLimitThatIsShort(t *testing.T) {
 	t.Parallel()
 	b := start(t)
 	a := b.Account(10)
-	k := b.Key(a.ID, "")
+	k := b.Key(a.ID, "2")
 	limit := func(amount string, key *string, period adminclient.LimitPeriod) string {
 		made, err := servertest.Answered(b.API.CreateLimit(t.Context(), a.ID, nil, adminclient.LimitCreate{Amount: amount, KeyID: key, Window: period}))
 		servertest.Check(t, err)
@@ -107,7 +107,7 @@ func TestExplanationNamesTheLimitThatIsShort(t *testing.T) {
 	servertest.Check(t, err)
 	needs := []wire.Need{}
 	for _, p := range b.Asked.Pools {
-		if p.Limit != 0 {
+		if p.Kind == wire.Limit {
 			needs = append(needs, wire.Need{Pool: p.Pool, Kind: p.Kind, Amount: 5e8})
 		}
 	}
@@ -119,12 +119,16 @@ func TestExplanationNamesTheLimitThatIsShort(t *testing.T) {
 	endsAt := time.UnixMilli(ends.UnixMilli()).UTC()
 	want := []adminclient.ExplainedNeed{
 		{
+			Pool: "spend_limit", OfKey: true, Wanted: "0.50", Available: new("2.00"), Reserved: new("0.00"), Enough: true,
+			LimitScope: new(adminclient.LimitScopeKey), LimitID: &k.ID,
+		},
+		{
 			Pool: "spend_limit", Wanted: "0.50", Available: new("0.20"), Reserved: new("0.10"),
-			LimitScope: new(adminclient.ExplainedNeedLimitScope("account")), LimitID: &used, LimitResetsAt: &endsAt,
+			LimitScope: new(adminclient.LimitScope("account")), LimitID: &used, LimitResetsAt: &endsAt,
 		},
 		{
 			Pool: "spend_limit", Wanted: "0.50", Available: new("3.00"), Reserved: new("0.00"), Enough: true,
-			LimitScope: new(adminclient.ExplainedNeedLimitScope("key")), LimitID: &unused,
+			LimitScope: new(adminclient.LimitScope("key")), LimitID: &unused,
 		},
 	}
 	if diff := cmp.Diff(want, r.Value.Needs); diff != "" {

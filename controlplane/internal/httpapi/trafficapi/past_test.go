@@ -10,6 +10,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/usagestore"
 	"modelgateway/controlplane/internal/traffic"
 	"modelgateway/shared/ident"
+	"modelgateway/shared/limit"
 	"modelgateway/shared/pulse"
 )
 
@@ -72,7 +73,7 @@ func TestRefusalsAreListedByAccount(t *testing.T) {
 	refusal := func(account, code string, status int) traffic.Refusal {
 		return traffic.Refusal{
 			RefusalKey: traffic.RefusalKey{Account: account, Key: ident.Key.New(), Code: code, Status: status}, N: 3, First: now, Last: now, RequestID: ident.Request.New(),
-			Short: &pulse.Short{Pool: pulse.Slots, Reason: "no_slot", Wanted: 1},
+			Short: &pulse.Short{Pool: pulse.Slots, Reason: "no_slot", Wanted: 1, Scope: limit.Key},
 		}
 	}
 	account := ident.Account.New()
@@ -81,7 +82,8 @@ func TestRefusalsAreListedByAccount(t *testing.T) {
 	})
 	got, err := b.API.ListRefusals(t.Context(), &adminclient.ListRefusalsParams{AccountID: &account})
 	servertest.Check(t, err)
-	if d := got.Value.Data; len(d) != 1 || d[0].Count != 3 || d[0].Short == nil || d[0].Short.Wanted != "1" || d[0].Short.Available != "0" || *d[0].AccountID != account {
+	if d := got.Value.Data; len(d) != 1 || d[0].Count != 3 || d[0].Short == nil || d[0].Short.Wanted != "1" || d[0].Short.Available != "0" || *d[0].AccountID != account ||
+		*d[0].Short.LimitScope != adminclient.LimitScopeKey || d[0].Short.LimitID != nil {
 		t.Errorf("got %s", got.Body)
 	}
 	one, seen := 1, 0

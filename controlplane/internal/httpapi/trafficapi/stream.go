@@ -265,11 +265,20 @@ func shortView(s *pulse.Short) *gen.Short {
 		return strconv.FormatInt(n, 10)
 	}
 
-	return &gen.Short{
+	view := &gen.Short{
 		Pool:      gen.ShortPool(s.Pool),
 		Reason:    s.Reason,
 		Wanted:    amount(s.Wanted),
 		Available: amount(s.Free),
 		Reserved:  amount(s.Reserved),
+		LimitID:   convert.Optional(s.LimitID),
 	}
+	if s.Scope != "" {
+		view.LimitScope = new(gen.LimitScope(s.Scope))
+	}
+	if s.ResetsMS != 0 {
+		view.LimitResetsAt = new(time.UnixMilli(s.ResetsMS).UTC())
+	}
+
+	return view
 }

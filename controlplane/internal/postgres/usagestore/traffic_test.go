@@ -80,7 +80,7 @@ func (r *recorders) write() {
 func (r *recorders) series(q traffic.Query) *traffic.Series {
 	r.t.Helper()
 	q.From, q.To = r.now.Truncate(time.Hour), r.now.Truncate(q.Step).Add(q.Step)
-	s, err := traffic.NewService(r.store, func() time.Time { return r.now }).Series(r.t.Context(), q)
+	s, err := traffic.NewService(r.store, r.lives[0], func() time.Time { return r.now }).Series(r.t.Context(), q)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestRefusalsAreAddedUpByHour(t *testing.T) {
 	list := func(q traffic.RefusalQuery) (found []traffic.HourlyRefusal) {
 		t.Helper()
 		q.Limit = 10
-		found, err := traffic.NewService(r.store, nil).Refusals(t.Context(), q)
+		found, err := traffic.NewService(r.store, r.lives[0], nil).Refusals(t.Context(), q)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -92,6 +92,18 @@ func Why(err error) string {
 
 // Short returns what a request lacked, nil if it was not refused because a pool was short.
 func Short(err error) *pulse.Short {
+	short := shortPool(err)
+	if l := shortLimit(err); l != nil && short != nil {
+		short.Scope, short.LimitID = l.scope, l.id
+		if !l.resetsAt.IsZero() {
+			short.ResetsMS = l.resetsAt.UnixMilli()
+		}
+	}
+	return short
+}
+
+// shortPool returns how much a request lacked of which kind of pool.
+func shortPool(err error) *pulse.Short {
 	var noUnits *admission.RefusedError
 	var noFurther *videojob.RefusedError
 	switch {
@@ -101,13 +113,17 @@ func Short(err error) *pulse.Short {
 			wire.Limit:   pulse.Limit,
 			wire.Slots:   pulse.Slots,
 		}[noUnits.Reason.Pool()]
-		return &pulse.Short{
+		short := &pulse.Short{
 			Pool:     pool,
 			Reason:   string(noUnits.Reason),
 			Wanted:   noUnits.Wanted,
 			Free:     noUnits.Free,
 			Reserved: noUnits.Reserved,
 		}
+		if pool == pulse.Slots {
+			short.Scope = noUnits.Scope()
+		}
+		return short
 	case !errors.As(err, &noFurther):
 		return nil
 	case noFurther.Reason == event.VideoTooMany:

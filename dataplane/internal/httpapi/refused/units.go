@@ -86,23 +86,35 @@ func whenReset(r *admission.RefusedError) string {
 
 // SetLimit sets the headers that say which limit a request was refused for; it has no effect for other refusals.
 func SetLimit(h http.Header, err error) {
-	if r, ok := errors.AsType[*videojob.RefusedError](err); ok && r.LimitID != "" {
-		setLimit(h, r.Scope, r.LimitID, r.ResetsAt())
+	l := shortLimit(err)
+	if l == nil {
 		return
+	}
+	h["X-Limit-Scope"], h["X-Limit-Id"] = []string{string(l.scope)}, []string{l.id}
+	if !l.resetsAt.IsZero() {
+		h["X-Limit-Resets-At"] = []string{l.resetsAt.UTC().Format(time.RFC3339)}
+	}
+}
+
+// limitOf is the limit that a request was refused for. The id is that in the API, of the spend limit of a key that of the key.
+type limitOf struct {
+	scope    limit.Scope
+	id       string
+	resetsAt time.Time
+}
+
+// shortLimit returns the limit that a request was refused for, nil if it was refused for another reason.
+func shortLimit(err error) *limitOf {
+	if r, ok := errors.AsType[*videojob.RefusedError](err); ok && r.LimitID != "" {
+		return &limitOf{r.Scope, r.LimitID, r.ResetsAt()}
 	}
 	r, ok := errors.AsType[*admission.RefusedError](err)
 	switch {
 	case !ok || r.Reason.Pool() != wire.Limit:
+		return nil
 	case r.Limit == nil: // the spend limit of the key itself
-		setLimit(h, limit.Key, r.KeyID, time.Time{})
+		return &limitOf{limit.Key, r.KeyID, time.Time{}}
 	default:
-		setLimit(h, r.Limit.Scope, r.Limit.Name, r.ResetsAt)
-	}
-}
-
-func setLimit(h http.Header, scope limit.Scope, id string, resetsAt time.Time) {
-	h["X-Limit-Scope"], h["X-Limit-Id"] = []string{string(scope)}, []string{id}
-	if !resetsAt.IsZero() {
-		h["X-Limit-Resets-At"] = []string{resetsAt.UTC().Format(time.RFC3339)}
+		return &limitOf{r.Limit.Scope, r.Limit.Name, r.ResetsAt}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"modelgateway/dataplane/internal/admission"
 	"modelgateway/shared/apierr"
 	"modelgateway/shared/limit"
+	"modelgateway/shared/pulse"
 	"modelgateway/shared/wire"
 )
 
@@ -34,6 +35,13 @@ func TestRefusalNamesTheLimit(t *testing.T) {
 		SetLimit(h, r)
 		if h.Get("X-Limit-Scope") != string(scope) || h.Get("X-Limit-Id") != id || h.Get("X-Limit-Resets-At") != until {
 			t.Errorf("%s: got %v", want, h)
+		}
+		resets := int64(0)
+		if l != nil {
+			resets = ends.UnixMilli()
+		}
+		if s := Short(r); s.Pool != pulse.Limit || s.Scope != scope || s.LimitID != id || s.ResetsMS != resets {
+			t.Errorf("%s: reported as %+v", want, s)
 		}
 	}
 }
