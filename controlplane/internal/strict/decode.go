@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"modelgateway/controlplane/internal/validation"
 )
@@ -57,6 +58,11 @@ func (d *decoder) into(n *node, v reflect.Value, path string) {
 		if err := own.UnmarshalJSON(n.json()); err != nil {
 			d.invalid.Add(path, "has the wrong type")
 		}
+		if member, ok := own.(interface{ Get() (*time.Time, bool) }); ok {
+			if at, _ := member.Get(); at != nil {
+				d.year(*at, path)
+			}
+		}
 		return
 	}
 
@@ -98,6 +104,19 @@ func (d *decoder) ownText(n *node, own encoding.TextUnmarshaler, path string) {
 	}
 	if err := own.UnmarshalText([]byte(n.text)); err != nil {
 		d.invalid.Add(path, "%s", err)
+	}
+	if at, ok := own.(*time.Time); ok {
+		d.year(*at, path)
+	}
+}
+
+// The years of times. 9999-12-31T23:00:00-12:00 is in the year 10000 of UTC, of which there is no text: the object could never be shown
+// again.
+const minYear, maxYear = 1900, 9998
+
+func (d *decoder) year(at time.Time, path string) {
+	if y := at.UTC().Year(); !at.IsZero() && (y < minYear || y > maxYear) {
+		d.invalid.Add(path, "must be in the years %d to %d", minYear, maxYear)
 	}
 }
 

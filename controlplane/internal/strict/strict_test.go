@@ -105,6 +105,22 @@ func TestEscapesAreDecoded(t *testing.T) {
 	}
 }
 
+// A member that may be null has a type of its own, which decodes itself.
+func TestYearOfAMemberThatMayBeNullIsChecked(t *testing.T) {
+	t.Parallel()
+	for text, refused := range map[string]bool{
+		`"9999-12-31T23:00:00-12:00"`: true, `"1899-01-01T00:00:00Z"`: true, `"9998-01-01T00:00:00Z"`: false, `null`: false,
+	} {
+		var patch struct {
+			Until optional.Value[time.Time] `json:"until"`
+		}
+		invalid, is := validation.As(strict.Patch([]byte(`{"until":`+text+`}`), &patch))
+		if is != refused || is && invalid[0].Path != "until" {
+			t.Errorf("%s: got %v; want it refused: %t", text, invalid, refused)
+		}
+	}
+}
+
 // An unquoted YAML scalar is decoded into a string as written.
 func TestUnquotedScalarIsAString(t *testing.T) {
 	t.Parallel()
@@ -135,6 +151,7 @@ func TestDecodeReportsAllFieldErrors(t *testing.T) {
 		{"hidden member", strict.JSON, `{"-":"x"}`, []string{"-"}},
 		{"null for a string", strict.JSON, `{"text":null}`, []string{"text"}},
 		{"malformed time", strict.JSON, `{"at":"yesterday"}`, []string{"at"}},
+		{"a time after the last year", strict.JSON, `{"at":"9999-12-31T23:00:00-12:00"}`, []string{"at"}},
 		{"text for a number", strict.JSON, `{"count":"7"}`, []string{"count"}},
 		{"quoted number in YAML", strict.YAML, `count: "7"`, []string{"count"}},
 		{"number beyond int64", strict.JSON, `{"count":9223372036854775808}`, []string{"count"}},

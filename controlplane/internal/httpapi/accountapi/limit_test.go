@@ -199,6 +199,13 @@ func TestWindowsOfALimit(t *testing.T) {
 			t.Errorf("%s: got %+v", wrong, p)
 		}
 	}
+	// In UTC it is the year 10000, which has no text: no list with the limit could be written.
+	never := time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -12*60*60))
+	p := problemOf(b.API.UpdateLimit(t.Context(), made.Value.ID, nil, adminclient.LimitPatch{RaisedTo: optional.Of("1.00"), RaisedUntil: optional.Of(never)}))
+	if p == nil || p.Status != http.StatusBadRequest || len(p.Errors) != 1 || p.Errors[0].Field != "raised_until" {
+		t.Errorf("until %s: got %+v", never, p)
+	}
+	figures()
 }
 
 func TestInvalidLimitsAreRefusedWithEveryFault(t *testing.T) {
