@@ -2263,7 +2263,7 @@ type ExplainedRefusal struct {
 	// Param The parameter that the answer names.
 	Param *string `json:"param,omitempty"`
 
-	// Reason Of `admission`: what is short, such as balance_spent, or balance_reserved by running requests. Of `key`: account_suspended or key_revoked, which the client is not told. Otherwise, a reason as in the list of refusals.
+	// Reason Of `admission`: what is short, such as balance_insufficient, or balance_reserved by running requests. Of `key`: account_suspended or key_revoked, which the client is not told. Otherwise, a reason as in the list of refusals.
 	Reason *string `json:"reason,omitempty"`
 
 	// RetryAfter The seconds of its Retry-After.
@@ -4143,7 +4143,7 @@ type Short struct {
 	LimitScope *LimitScope `json:"limit_scope,omitempty"`
 	Pool       ShortPool   `json:"pool"`
 
-	// Reason Why it was short, such as balance_spent, or balance_reserved by running requests.
+	// Reason Why it was short, such as balance_insufficient, or balance_reserved by running requests.
 	Reason string `json:"reason"`
 
 	// Reserved What running requests or open video jobs had reserved.

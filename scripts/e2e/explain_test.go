@@ -151,7 +151,7 @@ func TestExplanationPredictsRefusals(t *testing.T) {
 
 	poor := a.Account(t, rig.AccountSpec{Credit: "0"})
 	got = a.predict(t, poor.KeyID, poor.Key, chat, chat.body(model), http.StatusPaymentRequired)
-	if step(t, got, "admission"); len(got.Needs) != 2 || got.Needs[0].Enough || *got.Needs[0].Available != "0.00" || !got.Needs[1].Enough || *got.Refusal.Reason != "balance_spent" {
+	if step(t, got, "admission"); len(got.Needs) != 2 || got.Needs[0].Enough || *got.Needs[0].Available != "0.00" || !got.Needs[1].Enough || *got.Refusal.Reason != "balance_insufficient" {
 		t.Errorf("needs %+v, refusal %+v", got.Needs, got.Refusal)
 	}
 	if len(got.Proxies[0].Routes) == 0 || got.Proxies[0].Routes[0].Skipped != nil {
@@ -159,7 +159,7 @@ func TestExplanationPredictsRefusals(t *testing.T) {
 	}
 	limitedID, limited := a.account.NewKey(t, "0.000001")
 	got = a.predict(t, limitedID, limited, chat, chat.body(model), http.StatusForbidden)
-	if step(t, got, "admission"); len(got.Needs) != 3 || *got.Refusal.Reason != "limit_spent" {
+	if step(t, got, "admission"); len(got.Needs) != 3 || *got.Refusal.Reason != "limit_insufficient" {
 		t.Errorf("needs %+v, refusal %+v", got.Needs, got.Refusal)
 	}
 	other := a.Account(t, rig.AccountSpec{})

@@ -18,7 +18,7 @@ var update = flag.Bool("update", false, "write the golden files of the current v
 
 // short is what a request lacked.
 var short = &pulse.Short{
-	Pool: pulse.Limit, Reason: "limit_spent", Wanted: 1_300_000, Free: 200_000, Reserved: 5, Scope: limit.Project, LimitID: "lim_1", ResetsMS: 1_795_000_000_000,
+	Pool: pulse.Limit, Reason: "limit_insufficient", Wanted: 1_300_000, Free: 200_000, Reserved: 5, Scope: limit.Project, LimitID: "lim_1", ResetsMS: 1_795_000_000_000,
 }
 
 // report returns a report with every member set.

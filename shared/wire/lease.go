@@ -99,20 +99,21 @@ const (
 // the order of the constants is reported: first those that waiting cannot change.
 type RefusalReason string
 
-// The reasons. WrongWindow is none for a client: the request counts in another window of a limit, and is asked for again.
+// The reasons. A limit or a balance is insufficient if it has less than the request may cost, also before anything is spent; it is
+// reserved if it had enough without what running requests have reserved. WrongWindow is none for a client: the request counts in another window of a limit, and is asked for again.
 const (
-	WrongWindow     RefusalReason = "wrong_window"
-	LimitSpent      RefusalReason = "limit_spent"
-	BalanceSpent    RefusalReason = "balance_spent"
-	NoSlot          RefusalReason = "no_slot"
-	LimitReserved   RefusalReason = "limit_reserved"
-	BalanceReserved RefusalReason = "balance_reserved"
+	WrongWindow         RefusalReason = "wrong_window"
+	LimitInsufficient   RefusalReason = "limit_insufficient"
+	BalanceInsufficient RefusalReason = "balance_insufficient"
+	NoSlot              RefusalReason = "no_slot"
+	LimitReserved       RefusalReason = "limit_reserved"
+	BalanceReserved     RefusalReason = "balance_reserved"
 )
 
 // Pool returns the kind of the pool that is short.
 func (r RefusalReason) Pool() PoolKind {
 	switch r {
-	case LimitSpent, LimitReserved:
+	case LimitInsufficient, LimitReserved:
 		return Limit
 	case NoSlot:
 		return Slots

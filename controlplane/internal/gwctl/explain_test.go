@@ -34,7 +34,7 @@ func TestUsageExplainTellsWhatARefusedRequestLacked(t *testing.T) {
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"data":[{"hour":"2026-03-03T08:00:00Z","code":"insufficient_quota","status":402,"other":false,"count":3,"first_at":"2026-03-03T08:00:00Z",
-			"last_at":"2026-03-03T08:00:00Z","request_id":"req_9","short":{"pool":"balance","reason":"balance_spent","wanted":"0.0013","available":"0.0002","reserved":"0"}}]}`)
+			"last_at":"2026-03-03T08:00:00Z","request_id":"req_9","short":{"pool":"balance","reason":"balance_insufficient","wanted":"0.0013","available":"0.0002","reserved":"0"}}]}`)
 	})
 	out := b.ok("usage", "explain", "req_9")
 	if !strings.Contains(out, "402 insufficient_quota") || !strings.Contains(out, "wanted 0.0013, available 0.0002") {
@@ -49,10 +49,10 @@ func TestUsageExplainTellsWhatARefusedRequestLacked(t *testing.T) {
 func TestUsageExplainNamesTheLimitThatRefused(t *testing.T) {
 	t.Parallel()
 	for short, want := range map[string]string{
-		`"pool":"limit","reason":"limit_spent","limit_scope":"project","limit_id":"lim_1","limit_resets_at":"2026-04-01T00:00:00Z"`: "It is limit lim_1 of the project, whose window ends at 2026-04-01T00:00:00Z.\n" +
+		`"pool":"limit","reason":"limit_insufficient","limit_scope":"project","limit_id":"lim_1","limit_resets_at":"2026-04-01T00:00:00Z"`: "It is limit lim_1 of the project, whose window ends at 2026-04-01T00:00:00Z.\n" +
 			"Now: \"a month\", 100.00 in each window of the period month; of 100.00 in the current one, 99.00 is spent, 0.50 reserved, 0.50 left, whose window ends at 2026-05-01T00:00:00Z.\n",
-		`"pool":"limit","reason":"limit_spent","limit_scope":"key","limit_id":"key_1"`: "It is the spend limit of the key key_1.\n",
-		`"pool":"slots","reason":"no_slot","limit_scope":"key"`:                        "They are the slots of the key.\n",
+		`"pool":"limit","reason":"limit_insufficient","limit_scope":"key","limit_id":"key_1"`: "It is the spend limit of the key key_1.\n",
+		`"pool":"slots","reason":"no_slot","limit_scope":"key"`:                               "They are the slots of the key.\n",
 	} {
 		b := setup(t, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/json")

@@ -6,7 +6,7 @@ import (
 )
 
 // RefusedPools returns the pools that cannot cover a request of the batch: those for which a new result
-// refuses a request with BalanceSpent or LimitSpent. It returns nil if there is none.
+// refuses a request with BalanceInsufficient or LimitInsufficient. It returns nil if there is none.
 func RefusedPools(requests []*wire.LeaseRequest, results map[allocator.RequestKey]*allocator.Result) map[wire.PoolID]bool {
 	var refused map[wire.PoolID]bool
 	for _, r := range requests {
@@ -16,7 +16,7 @@ func RefusedPools(requests []*wire.LeaseRequest, results map[allocator.RequestKe
 		}
 
 		for _, d := range result.Response.Decisions {
-			if d.Reason != wire.LimitSpent && d.Reason != wire.BalanceSpent {
+			if d.Reason != wire.LimitInsufficient && d.Reason != wire.BalanceInsufficient {
 				continue
 			}
 			if refused == nil {

@@ -19,7 +19,7 @@ func TestOnlyTheSpentPoolOfARefusalHasAnAlert(t *testing.T) {
 	}
 	request := &wire.LeaseRequest{Session: 1, Account: "acc", Number: 1, Needs: [][]wire.Need{needs, needs, needs}}
 	result := &allocator.Result{Number: 1, New: true, Response: wire.LeaseResponse{Decisions: []wire.Decision{
-		{Reason: wire.LimitSpent, Pool: 4}, {Reason: wire.NoSlot, Pool: 2}, {Granted: true},
+		{Reason: wire.LimitInsufficient, Pool: 4}, {Reason: wire.NoSlot, Pool: 2}, {Granted: true},
 	}}}
 	results := map[allocator.RequestKey]*allocator.Result{{Session: 1, Account: "acc"}: result}
 	if got := RefusedPools([]*wire.LeaseRequest{request}, results); !maps.Equal(got, map[wire.PoolID]bool{4: true}) {

@@ -165,8 +165,8 @@ func TestRefusalHasReasonAndFreeUnits(t *testing.T) {
 		balance, limit, slots int64
 		want                  wire.Decision
 	}{
-		{"balance", 9, 100, 1, wire.Decision{Reason: wire.BalanceSpent, Pool: balancePool, Free: 9}},
-		{"limit", 9, 9, 1, wire.Decision{Reason: wire.LimitSpent, Pool: limitPool, Free: 9}},
+		{"balance", 9, 100, 1, wire.Decision{Reason: wire.BalanceInsufficient, Pool: balancePool, Free: 9}},
+		{"limit", 9, 9, 1, wire.Decision{Reason: wire.LimitInsufficient, Pool: limitPool, Free: 9}},
 		{"slots", 100, 100, 0, wire.Decision{Reason: wire.NoSlot, Pool: slotsPool}},
 	}
 	for _, tt := range tests {
@@ -371,10 +371,10 @@ func TestRequestIsDecidedAgainWhenTheKeyRecordChanges(t *testing.T) {
 		limited.ExpectedCost, limited.Key = 10, &unlimited
 		p.Admission.bus = &hookBus{line: p.line, before: sync.OnceFunc(func() { p.keys.stale.Store(true) })}
 		var refused *RefusedError
-		if _, err := p.Acquire(t.Context(), limited); !errors.As(err, &refused) || refused.Reason != wire.LimitSpent {
+		if _, err := p.Acquire(t.Context(), limited); !errors.As(err, &refused) || refused.Reason != wire.LimitInsufficient {
 			t.Errorf("got %v; want a refusal by the new limit", err)
 		}
-		if n := testutil.ToFloat64(p.metrics.refusals.WithLabelValues("limit_spent", "key")); n != 1 {
+		if n := testutil.ToFloat64(p.metrics.refusals.WithLabelValues("limit_insufficient", "key")); n != 1 {
 			t.Errorf("%v refusals because of the limit are counted; want one", n)
 		}
 		p.stop(t)

@@ -133,7 +133,7 @@ func TestRefusalNamesTheLimit(t *testing.T) {
 			t.Errorf("the limit of the account: got %+v", r)
 		}
 		for _, scope := range []string{"key", "account"} {
-			if n := testutil.ToFloat64(p.metrics.refusals.WithLabelValues("limit_spent", scope)); n != 1 {
+			if n := testutil.ToFloat64(p.metrics.refusals.WithLabelValues("limit_insufficient", scope)); n != 1 {
 				t.Errorf("%v refusals by a limit of the %s are counted; want one", n, scope)
 			}
 		}

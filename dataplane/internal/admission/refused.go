@@ -43,7 +43,7 @@ func (e *RefusedError) Scope() limit.Scope {
 	switch {
 	case e.Limit != nil:
 		return e.Limit.Scope
-	case e.OfKey, e.Reason == wire.LimitSpent, e.Reason == wire.LimitReserved: // without a Limit, it is the spend limit of the key
+	case e.OfKey, e.Reason == wire.LimitInsufficient, e.Reason == wire.LimitReserved: // without a Limit, it is the spend limit of the key
 		return limit.Key
 	default:
 		return limit.Account

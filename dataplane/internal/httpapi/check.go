@@ -98,7 +98,7 @@ func (x *exchange) AdmitLarge() error {
 	case err == nil:
 		reservation.Release()
 		return nil
-	case errors.As(err, &refused) && refused.Reason != wire.BalanceSpent && refused.Reason != wire.LimitSpent:
+	case errors.As(err, &refused) && refused.Reason != wire.BalanceInsufficient && refused.Reason != wire.LimitInsufficient:
 		return nil // what is reserved may be free when the body has come
 	case refused != nil, errors.Is(err, admission.ErrKey):
 		x.LargeDone()

@@ -54,8 +54,8 @@ func TestReportHasTheRefusalsWithWhatWasShort(t *testing.T) {
 		{Code: "invalid_api_key", Status: 401, N: 1},
 		{Account: theAccount, Key: "key_1", Code: "model_not_found", Status: 404, N: 1},
 		{Account: "acc_suspended", Key: "key_suspended", Code: "invalid_api_key", Status: 401, N: 1, Reason: pulse.ReasonKeyInactive},
-		{Account: "acc_limit", Key: "key_of_acc_limit", Code: "spend_limit_exceeded", Status: 403, N: 1, Model: "text", Short: &pulse.Short{Pool: pulse.Limit, Reason: "limit_spent", Wanted: 201, Free: 5, Scope: limit.Key, LimitID: "key_of_acc_limit"}},
-		{Account: "acc_poor", Key: "key_of_acc_poor", Code: "insufficient_quota", Status: 402, N: 1, Model: "text", Short: &pulse.Short{Pool: pulse.Balance, Reason: "balance_spent", Wanted: 201, Free: 7}},
+		{Account: "acc_limit", Key: "key_of_acc_limit", Code: "spend_limit_exceeded", Status: 403, N: 1, Model: "text", Short: &pulse.Short{Pool: pulse.Limit, Reason: "limit_insufficient", Wanted: 201, Free: 5, Scope: limit.Key, LimitID: "key_of_acc_limit"}},
+		{Account: "acc_poor", Key: "key_of_acc_poor", Code: "insufficient_quota", Status: 402, N: 1, Model: "text", Short: &pulse.Short{Pool: pulse.Balance, Reason: "balance_insufficient", Wanted: 201, Free: 7}},
 		{Account: "acc_slots", Key: "key_of_acc_slots", Code: "rate_limit_exceeded", Status: 429, N: 1, Model: "text", Short: &pulse.Short{Pool: pulse.Slots, Reason: "no_slot", Wanted: 1, Scope: limit.Account}},
 	}
 	slices.SortFunc(want, func(a, b pulse.Refusal) int { return strings.Compare(a.Account, b.Account) })

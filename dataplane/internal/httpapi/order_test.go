@@ -107,9 +107,9 @@ func TestAdmissionRefusalsHaveTheDocumentedOrder(t *testing.T) {
 		says string
 		want apiError
 	}{
-		{name: "limit spent before balance spent", want: apiError{Status: 403, Code: "spend_limit_exceeded", Final: true}},
+		{name: "limit before balance", want: apiError{Status: 403, Code: "spend_limit_exceeded", Final: true}},
 		{name: "limit too small", says: "leaves 0.00000015, and this request may cost 0.000000201", limit: 150, balance: 300, slots: 1, want: apiError{Status: 403, Code: "spend_limit_exceeded", Final: true}},
-		{name: "balance spent before slots", says: "exhausted: 0.00 is available, 0.00 is reserved", limit: 1000, want: apiError{Status: 402, Code: "insufficient_quota", Final: true}},
+		{name: "balance before slots", says: "exhausted: 0.00 is available, 0.00 is reserved", limit: 1000, want: apiError{Status: 402, Code: "insufficient_quota", Final: true}},
 		{name: "no slot before reservations", limit: 300, balance: 300, slots: 1, runs: true, want: apiError{Status: 429, Code: "rate_limit_exceeded", RetryAfter: "1"}},
 		{name: "limit held before balance held", says: "reserved for running requests: 0.000000099 is available, 0.000000201 is reserved", limit: 300, balance: 300, slots: 2, runs: true, want: apiError{Status: 403, Code: "spend_limit_exceeded", Final: true}},
 		{name: "balance held", says: "reserved for running requests: 0.000000099 is available, 0.000000201 is reserved", limit: 1000, balance: 300, slots: 2, runs: true, want: apiError{Status: 402, Code: "insufficient_quota", Final: true}},

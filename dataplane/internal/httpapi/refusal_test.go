@@ -11,8 +11,8 @@ import (
 func TestUnknownRefusalReasonIsServiceUnavailable(t *testing.T) {
 	t.Parallel()
 	for reason, want := range map[wire.RefusalReason]int{
-		wire.LimitSpent: http.StatusForbidden, wire.LimitReserved: http.StatusForbidden, wire.NoSlot: http.StatusTooManyRequests,
-		wire.BalanceSpent: http.StatusPaymentRequired, wire.BalanceReserved: http.StatusPaymentRequired,
+		wire.LimitInsufficient: http.StatusForbidden, wire.LimitReserved: http.StatusForbidden, wire.NoSlot: http.StatusTooManyRequests,
+		wire.BalanceInsufficient: http.StatusPaymentRequired, wire.BalanceReserved: http.StatusPaymentRequired,
 		"": http.StatusServiceUnavailable, "something_new": http.StatusServiceUnavailable,
 	} {
 		err := &admission.RefusedError{Decision: wire.Decision{Reason: reason}}

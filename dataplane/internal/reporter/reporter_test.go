@@ -115,7 +115,7 @@ func (s *station) refuse(n int) {
 	for i := range n {
 		s.cfg.Refusals.Record(time.Now(), &pulse.Refusal{
 			Account: fmt.Sprintf("acc_%032d", i), Key: fmt.Sprintf("key_%032d", i), Code: "insufficient_quota", Status: 402, RequestID: "req_" + strings.Repeat("x", 32),
-			Short: &pulse.Short{Pool: pulse.Balance, Reason: string(wire.BalanceSpent), Wanted: 1},
+			Short: &pulse.Short{Pool: pulse.Balance, Reason: string(wire.BalanceInsufficient), Wanted: 1},
 		})
 	}
 }

@@ -222,7 +222,7 @@ func (a *Allocator) decide(needs []wire.Need, taken map[wire.PoolID]int64) (wors
 		d := a.refusal(n, taken[n.Pool])
 		if !d.Granted && (worst.Granted || rank[d.Reason] < rank[worst.Reason]) {
 			worst = d
-			preventable = d.Reserved > taken[n.Pool] && d.Reason != wire.LimitSpent && d.Reason != wire.BalanceSpent
+			preventable = d.Reserved > taken[n.Pool] && d.Reason != wire.LimitInsufficient && d.Reason != wire.BalanceInsufficient
 			worst.Pool = n.Pool
 		}
 	}
@@ -270,11 +270,11 @@ func (a *Allocator) exceedsTotals(request *wire.LeaseRequest) bool {
 }
 
 var rank = map[wire.RefusalReason]int{
-	wire.LimitSpent:      0,
-	wire.BalanceSpent:    1,
-	wire.NoSlot:          2,
-	wire.LimitReserved:   3,
-	wire.BalanceReserved: 4,
+	wire.LimitInsufficient:   0,
+	wire.BalanceInsufficient: 1,
+	wire.NoSlot:              2,
+	wire.LimitReserved:       3,
+	wire.BalanceReserved:     4,
 }
 
 func (a *Allocator) refusal(n wire.Need, taken int64) wire.Decision {
@@ -294,11 +294,11 @@ func reason(k wire.PoolKind, spent bool) wire.RefusalReason {
 	case k == wire.Slots:
 		return wire.NoSlot
 	case k == wire.Limit && spent:
-		return wire.LimitSpent
+		return wire.LimitInsufficient
 	case k == wire.Limit:
 		return wire.LimitReserved
 	case spent:
-		return wire.BalanceSpent
+		return wire.BalanceInsufficient
 	default:
 		return wire.BalanceReserved
 	}

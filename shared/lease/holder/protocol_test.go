@@ -477,8 +477,8 @@ func TestRefusalReasons(t *testing.T) {
 		balance, limit, slots allocator.Pool
 		want                  wire.RefusalReason
 	}{
-		{"key limit spent comes first", allocator.Pool{Total: 5, Free: 5, Settled: 0}, allocator.Pool{Total: 5, Free: 5}, allocator.Pool{}, wire.LimitSpent},
-		{"balance spent", allocator.Pool{Total: 5, Free: 5}, allocator.Pool{Total: 100, Free: 100}, allocator.Pool{}, wire.BalanceSpent},
+		{"key limit comes first", allocator.Pool{Total: 5, Free: 5, Settled: 0}, allocator.Pool{Total: 5, Free: 5}, allocator.Pool{}, wire.LimitInsufficient},
+		{"balance", allocator.Pool{Total: 5, Free: 5}, allocator.Pool{Total: 100, Free: 100}, allocator.Pool{}, wire.BalanceInsufficient},
 		{"no slot comes before reserved", allocator.Pool{Total: 100}, allocator.Pool{Total: 100}, allocator.Pool{Total: 1}, wire.NoSlot},
 		{"key limit reserved comes before balance reserved", allocator.Pool{Total: 100}, allocator.Pool{Total: 100}, allocator.Pool{Total: 1, Free: 1}, wire.LimitReserved},
 		{"balance reserved", allocator.Pool{Total: 100}, allocator.Pool{Total: 100, Free: 100}, allocator.Pool{Total: 1, Free: 1}, wire.BalanceReserved},

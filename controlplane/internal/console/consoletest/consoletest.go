@@ -52,7 +52,7 @@ func (proxies) Explain(_ context.Context, q *wire.ExplainRequest) (map[wire.Sess
 				Status:  http.StatusPaymentRequired,
 				Code:    "insufficient_quota",
 				Message: "The balance is exhausted.",
-				Reason:  wire.BalanceSpent,
+				Reason:  wire.BalanceInsufficient,
 			}},
 			Routes: []wire.ExplainRoute{
 				{

@@ -167,14 +167,14 @@ func TestRefusedRequestSaysWhatWasShort(t *testing.T) {
 	id := ident.Request.New()
 	_, err := w.DB.Pool().Exec(t.Context(), `insert into traffic_refusals (hour, account_id, key_id, code, status, other, n, first_at, last_at, request_id, model, short)
 		select date_trunc('hour', now()), account_id, id, 'insufficient_quota', 402, false, 3, $2, $2, $1, 'example-small',
-		'{"pool":"balance","reason":"balance_spent","wanted":1300000,"free":200000,"reserved":0}' from api_keys limit 1`, id, time.Now())
+		'{"pool":"balance","reason":"balance_insufficient","wanted":1300000,"free":200000,"reserved":0}' from api_keys limit 1`, id, time.Now())
 	servertest.Check(t, err)
 	b := w.SignedIn(servertest.BootstrapToken)
 	got, page := b.Get("/console/requests/" + id)
 	if got.StatusCode != http.StatusOK {
 		t.Fatalf("got %d", got.StatusCode)
 	}
-	for _, want := range []string{"insufficient_quota", "0.0013", "0.0002", "balance spent", "Example", "key_id=" + k.ID} {
+	for _, want := range []string{"insufficient_quota", "0.0013", "0.0002", "balance insufficient", "Example", "key_id=" + k.ID} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not have %q", want)
 		}
@@ -198,7 +198,7 @@ func TestRefusalLeadsToTheLimitThatWasShort(t *testing.T) {
 	} {
 		id := ident.Request.New()
 		_, err := w.DB.Pool().Exec(t.Context(), `insert into traffic_refusals (hour, account_id, key_id, code, status, other, n, first_at, last_at, request_id, model, short)
-			select date_trunc('hour', now()), account_id, id, 'spend_limit_exceeded', 403, false, 3, $2, $2, $1, $3, jsonb_build_object('pool', 'limit', 'reason', 'limit_spent',
+			select date_trunc('hour', now()), account_id, id, 'spend_limit_exceeded', 403, false, 3, $2, $2, $1, $3, jsonb_build_object('pool', 'limit', 'reason', 'limit_insufficient',
 				'wanted', 1300000, 'free', 200000, 'reserved', 0, 'scope', $3::text, 'limit_id', $4::text) from api_keys limit 1
 			on conflict (hour, account_id, key_id, code, status, other) do update set request_id = excluded.request_id, short = excluded.short`, id, time.Now(), limit.scope, limit.id)
 		servertest.Check(t, err)

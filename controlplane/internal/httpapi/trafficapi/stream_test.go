@@ -129,12 +129,12 @@ func TestTailShowsRequestsAsTheyEnd(t *testing.T) {
 	handle("one", &pulse.Lines{ID: asked.ID, Lines: []pulse.Line{{
 		EndedMS: 1_772_528_400_000, RequestID: "req_1", Method: "POST", Endpoint: "/v1/chat/completions", Status: 402, Outcome: "refused", Code: "insufficient_quota",
 		Account: "acc_1", Key: "key_1", Model: "m", DurationUS: 850, Short: &pulse.Short{
-			Pool: pulse.Limit, Reason: "limit_spent", Wanted: 1_300_000, Free: 200_000, Scope: limit.Project, LimitID: "lim_1", ResetsMS: 1_775_001_600_000,
+			Pool: pulse.Limit, Reason: "limit_insufficient", Wanted: 1_300_000, Free: 200_000, Scope: limit.Project, LimitID: "lim_1", ResetsMS: 1_775_001_600_000,
 		},
 	}}})
 	e := next()
 	if diff := cmp.Diff(&adminclient.Short{
-		Pool: adminclient.ShortPoolLimit, Reason: "limit_spent", Wanted: "0.0013", Available: "0.0002", Reserved: "0.00",
+		Pool: adminclient.ShortPoolLimit, Reason: "limit_insufficient", Wanted: "0.0013", Available: "0.0002", Reserved: "0.00",
 		LimitScope: new(adminclient.LimitScopeProject), LimitID: new("lim_1"), LimitResetsAt: new(time.Date(2026, 4, 1, 0, 0, 0, 0, time.UTC)),
 	}, e.Request.Short); diff != "" {
 		t.Errorf("short (-want +got):\n%s", diff)

@@ -144,7 +144,7 @@ func TestRefusalsAreAddedUpByHour(t *testing.T) {
 	t.Parallel()
 	r := newRecorders(t)
 	one, two, secret := ident.Account.New(), ident.Account.New(), ident.Key.New()
-	short := &pulse.Short{Pool: pulse.Balance, Reason: "balance_spent", Wanted: 5, Free: 1}
+	short := &pulse.Short{Pool: pulse.Balance, Reason: "balance_insufficient", Wanted: 5, Free: 1}
 	refusal := func(account, id string, s *pulse.Short) pulse.Refusal {
 		return pulse.Refusal{Account: account, Key: secret, Code: "insufficient_quota", Status: 402, N: 2, FirstMS: 500, RequestID: id, Model: "m", Short: s}
 	}

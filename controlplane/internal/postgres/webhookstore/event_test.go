@@ -182,7 +182,7 @@ func TestRefusalRaisesAlarm(t *testing.T) {
 		return r.Decisions[0].Reason
 	}
 	for range 3 {
-		if reason := refuse(20); reason != wire.BalanceSpent {
+		if reason := refuse(20); reason != wire.BalanceInsufficient {
 			t.Fatalf("refused for %q", reason)
 		}
 	}
@@ -190,7 +190,7 @@ func TestRefusalRaisesAlarm(t *testing.T) {
 	w.post(db, c, ledger.Payment, 1000)
 	w.events()
 	for range 2 {
-		if reason := refuse(200); reason != wire.LimitSpent {
+		if reason := refuse(200); reason != wire.LimitInsufficient {
 			t.Fatalf("refused for %q", reason)
 		}
 	}

@@ -23,7 +23,7 @@ func Unavailable() *apierr.Error {
 func NoUnits(r *admission.RefusedError) *apierr.Error {
 	available, reserved := money.Nano(max(r.Free, 0)), money.Nano(r.Reserved)
 	switch r.Reason {
-	case wire.LimitSpent:
+	case wire.LimitInsufficient:
 		message := fmt.Sprintf("The %s is reached: %s remains%s.", whichLimit(r), available, whenReset(r))
 		if available > 0 {
 			message = fmt.Sprintf(
@@ -60,7 +60,7 @@ func NoUnits(r *admission.RefusedError) *apierr.Error {
 	case wire.BalanceReserved:
 		return apierr.New(http.StatusPaymentRequired, apierr.InsufficientQuota,
 			fmt.Sprintf("The rest of the balance is reserved for running requests: %s is available, %s is reserved.", available, reserved))
-	case wire.BalanceSpent:
+	case wire.BalanceInsufficient:
 		return apierr.New(http.StatusPaymentRequired, apierr.InsufficientQuota,
 			fmt.Sprintf("The balance is exhausted: %s is available, %s is reserved for running requests.", available, reserved))
 	default: // a reason that a later release of the control plane has added

@@ -23,7 +23,7 @@ func TestRefusalNamesTheLimit(t *testing.T) {
 		"The spend limit lim_3 of this API key is reached":           {Name: "lim_3", Scope: limit.Key},
 		"The spend limit of this API key is reached":                 nil,
 	} {
-		r := &admission.RefusedError{Decision: wire.Decision{Reason: wire.LimitSpent}, Limit: l, ResetsAt: ends, KeyID: "key_1"}
+		r := &admission.RefusedError{Decision: wire.Decision{Reason: wire.LimitInsufficient}, Limit: l, ResetsAt: ends, KeyID: "key_1"}
 		if got := NoUnits(r); got.Status != http.StatusForbidden || !strings.HasPrefix(got.Message, want+": ") {
 			t.Errorf("got %d %q; want %q", got.Status, got.Message, want)
 		}
@@ -49,7 +49,7 @@ func TestRefusalNamesTheLimit(t *testing.T) {
 // A limit that leaves something is not reached: the client has to know what its request lacks.
 func TestRefusalSaysWhatTheRequestMayCostMoreThanTheLimitLeaves(t *testing.T) {
 	t.Parallel()
-	r := &admission.RefusedError{Decision: wire.Decision{Reason: wire.LimitSpent, Free: 1000}, Wanted: 201_000, KeyID: "key_1"}
+	r := &admission.RefusedError{Decision: wire.Decision{Reason: wire.LimitInsufficient, Free: 1000}, Wanted: 201_000, KeyID: "key_1"}
 	got := NoUnits(r)
 	const want = "The spend limit of this API key leaves 0.000001, and this request may cost 0.000201. Ask for less output, or have the limit raised."
 	if got.Status != http.StatusForbidden || got.Code != apierr.SpendLimitExceeded || got.Message != want {
