@@ -2,7 +2,6 @@ package accountapi
 
 import (
 	"context"
-	"math"
 	"net/netip"
 	"time"
 
@@ -170,7 +169,7 @@ func (h *Handlers) RotateKey(ctx context.Context, call *gen.Call, r gen.RotateKe
 	}
 
 	match, unread := etag.Parse(convert.Text(r.Params.IfMatch))
-	rotation := key.Rotation{ID: call.OperationID, Match: match, Overlap: overlap(r.Body.OverlapSeconds)}
+	rotation := key.Rotation{ID: call.OperationID, Match: match, Overlap: convert.Seconds(r.Body.OverlapSeconds)}
 	if err := validation.Merge(unread, rotation.Validate()); err != nil {
 		return nil, err
 	}
@@ -183,14 +182,6 @@ func (h *Handlers) RotateKey(ctx context.Context, call *gen.Call, r gen.RotateKe
 	call.Changes.AddKey(rotated.Change)
 	call.ETag = rotated.Key.Tag()
 	return gen.RotateKey200JSONResponse{Key: keyView(&rotated.Key), Secret: rotated.Text}, nil
-}
-
-// overlap returns seconds as a duration; one that has no duration is refused as any that is too long.
-func overlap(seconds int64) time.Duration {
-	if seconds < 0 || seconds > int64(math.MaxInt64/time.Second) {
-		return -1
-	}
-	return time.Duration(seconds) * time.Second
 }
 
 func (h *Handlers) RevokeKey(ctx context.Context, call *gen.Call, r gen.RevokeKeyRequestObject) (gen.RevokeKeyResponseObject, error) {

@@ -4,6 +4,7 @@ package convert
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -68,6 +69,14 @@ func OptionalTime(t time.Time) *time.Time {
 		return nil
 	}
 	return &t
+}
+
+// Seconds returns seconds as a duration; -1 if there is no such duration, which callers refuse as any that is out of range.
+func Seconds(n int64) time.Duration {
+	if n < 0 || n > int64(math.MaxInt64/time.Second) {
+		return -1
+	}
+	return time.Duration(n) * time.Second
 }
 
 // ReadDay parses a UTC day; nil gives the zero time.

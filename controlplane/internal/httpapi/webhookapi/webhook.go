@@ -3,7 +3,6 @@ package webhookapi
 import (
 	"context"
 	"slices"
-	"time"
 
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/admin"
@@ -188,7 +187,7 @@ func (h *Handlers) RotateWebhookSecret(
 		return nil, err
 	}
 
-	secret, err := h.Webhooks.Rotate(ctx, id, call.OperationID, time.Duration(r.Body.OverlapSeconds)*time.Second)
+	secret, err := h.Webhooks.Rotate(ctx, id, call.OperationID, convert.Seconds(int64(r.Body.OverlapSeconds)))
 	if err != nil {
 		return nil, err
 	}

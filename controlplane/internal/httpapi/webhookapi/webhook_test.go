@@ -193,9 +193,12 @@ func TestInvalidWebhooksAreRejected(t *testing.T) {
 	}
 	made, err := servertest.Answered(b.API.CreateWebhook(t.Context(), nil, adminclient.WebhookCreate{URL: "https://example.com/"}))
 	servertest.Check(t, err)
-	long, err := servertest.Answered(b.API.RotateWebhookSecret(t.Context(), made.Value.Webhook.ID, nil, adminclient.WebhookRotation{OverlapSeconds: 1 << 40}))
-	servertest.Check(t, err)
-	servertest.Problem(t, long.Problem, http.StatusBadRequest, "invalid_input")
+	// 2^64 nanoseconds are 18446744073.7 s: a little more would be a fraction of a second.
+	for _, seconds := range []int{1 << 40, 18_446_744_074, -1} {
+		long, err := servertest.Answered(b.API.RotateWebhookSecret(t.Context(), made.Value.Webhook.ID, nil, adminclient.WebhookRotation{OverlapSeconds: seconds}))
+		servertest.Check(t, err)
+		servertest.Problem(t, long.Problem, http.StatusBadRequest, "invalid_input")
+	}
 }
 
 func TestAlerts(t *testing.T) {
