@@ -26,13 +26,16 @@ func functions(prefix string) template.FuncMap {
 			}
 			return view.HTTPStatus(*code)
 		},
-		"ms":      view.Milliseconds,
-		"hours":   view.Hours,
-		"count":   view.Count,
-		"short":   view.ShortID,
-		"amount":  func(m any) view.Amount { return view.Money(text(m)) },
-		"deref":   deref,
-		"print":   pointed,
+		"ms":     view.Milliseconds,
+		"hours":  view.Hours,
+		"count":  view.Count,
+		"short":  view.ShortID,
+		"amount": func(m any) view.Amount { return view.Money(text(m)) },
+		"deref":  deref,
+		"print":  pointed,
+
+		"segments": view.Segments,
+
 		"diff":    view.Diff,
 		"json":    view.JSON,
 		"add":     view.Add,

@@ -61,6 +61,11 @@ func TestNoWordOfATableIsBrokenInside(t *testing.T) {
 			t.Errorf("%s: %q is broken inside", path, word)
 		}
 	}
+	b.run(chromedp.EmulateViewport(390, 900))
+	b.visit("/console/providers/" + rig.SimProvider)
+	for _, word := range eval[[]string](b, strings.Replace(brokenWords, "main table :is(td, th)", "main .address", 1)) {
+		t.Errorf("an address on a phone: %q is broken inside", word)
+	}
 }
 
 // A person who looks at local times sees in which zone they are, in every place where a time stands.

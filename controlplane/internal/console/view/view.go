@@ -175,6 +175,17 @@ func Count(n int64) string {
 	return sign + grouped(digits)
 }
 
+// Segments cuts an address after the slashes of its path, where it may be broken.
+func Segments(address string) []string {
+	scheme, rest, ok := strings.Cut(address, "://")
+	if !ok {
+		return strings.SplitAfter(address, "/")
+	}
+	parts := strings.SplitAfter(rest, "/")
+	parts[0] = scheme + "://" + parts[0]
+	return parts
+}
+
 // ShortID returns the beginning and the end of an id, such as "acc_0192f0…a2b3".
 func ShortID(id string) string {
 	kind, rest, ok := strings.Cut(id, "_")

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -40,5 +41,18 @@ func TestBarDrawsShares(t *testing.T) {
 	want := []Part{{Kind: "free", Text: "750000000000000000.000000001", Width: 750}, {Kind: "held", Text: "250000000000000000", From: 750, Width: 250}, {Kind: "bad", Text: "-1", From: 1000}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestAddressesAreCutAfterSlashes(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string][]string{
+		"https://api.example.com/v1/messages": {"https://api.example.com/", "v1/", "messages"},
+		"https://api.example.com":             {"https://api.example.com"},
+		"/v1/models":                          {"/", "v1/", "models"},
+	} {
+		if got := Segments(address); !slices.Equal(got, want) {
+			t.Errorf("%s: got %q; want %q", address, got, want)
+		}
 	}
 }
