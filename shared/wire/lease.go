@@ -100,7 +100,8 @@ const (
 type RefusalReason string
 
 // The reasons. A limit or a balance is insufficient if it has less than the request may cost, also before anything is spent; it is
-// reserved if it had enough without what running requests have reserved. WrongWindow is none for a client: the request counts in another window of a limit, and is asked for again.
+// reserved if it had enough without what running requests have reserved. WrongWindow is none for a client: the request counts in
+// another window of a limit, and is asked for again.
 const (
 	WrongWindow         RefusalReason = "wrong_window"
 	LimitInsufficient   RefusalReason = "limit_insufficient"

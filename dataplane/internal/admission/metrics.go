@@ -23,8 +23,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		synchronous: admissions.WithLabelValues("synchronous"),
 		refusals: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "mgw_admission_refusals_total",
-			Help: "Requests that the control plane refused, by reason (limit_insufficient, balance_insufficient, no_slot, limit_reserved or " +
-				"balance_reserved) and by whose limit, slots or balance was short: account, project or key. Rate limits of providers " +
+			Help: "Requests that the control plane refused, by reason (limit_insufficient, balance_insufficient, no_slot, limit_reserved " +
+				"or balance_reserved) and by whose limit, slots or balance was short: account, project or key. Rate limits of providers " +
 				"and creations of video jobs are not among them.",
 		}, []string{"reason", "scope"}),
 		recalls: f.NewCounter(prometheus.CounterOpts{Name: "mgw_lease_recalls_total", Help: "Recalls of idle units received."}),

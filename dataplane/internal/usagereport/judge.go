@@ -129,14 +129,15 @@ func Judge(u price.Usage, reported, complete bool, e *Evidence, r *Request) (pri
 		if reported && lowAudio(&u, e, r) {
 			doubt(LowOutput)
 		}
-		if r.PicturesByToken && u.Images > 0 && u.Output == 0 {
-			if u.TotalInput() == 0 {
-				doubt(Missing)
-			}
-			doubt(LowOutput)
-			u.Output = u.Images * pictureTokens(u.Quality)
-			u.ImageOut = u.Output
+	}
+
+	if r.ByToken && r.PicturesByToken && u.Images > 0 && u.Output == 0 {
+		if u.TotalInput() == 0 {
+			doubt(Missing)
 		}
+		doubt(LowOutput)
+		u.Output = u.Images * pictureTokens(u.Quality)
+		u.ImageOut = u.Output
 	}
 
 	if input := u.TotalInput(); r.ByToken && input > 0 && r.Text > maxText*input {

@@ -16,7 +16,8 @@ const (
 	lookups = 4
 )
 
-// Names looks up the names of accounts, projects, keys and limits by their ids. Those that do not exist, and those beyond a bound, have none.
+// Names looks up the names of accounts, projects, keys and limits by their ids. Those that do not exist, and those beyond a bound,
+// have none.
 func Names(r *Request, ids []string) (map[string]string, error) {
 	found := map[string]string{}
 	for _, id := range ids {

@@ -44,7 +44,8 @@ var defaultColumns = map[string][]string{
 	},
 	"MarginLine": {"by", "name", "provider", "requests", "charged", "provider_cost", "loss", "unknown_calls", "margin", "margin_percent"},
 	"SpendLimit": {
-		"id", "name", "project_id", "key_id", "window.period", "amount", "current.spent", "current.reserved", "current.left", "current.ends_at",
+		"id", "name", "project_id", "key_id", "window.period", "amount",
+		"current.spent", "current.reserved", "current.left", "current.ends_at",
 		"raised_until", "removed_at",
 	},
 	"VideoJob": {"id", "account_id", "model", "provider", "status", "state", "error", "created_at", "ended_at"},

@@ -89,7 +89,10 @@ func (h *Handlers) GetUsage(ctx context.Context, _ *gen.Call, r gen.GetUsageRequ
 
 	record, receipt, err := h.Usage.Get(ctx, id)
 	if errors.Is(err, usage.ErrNotFound) {
-		return nil, problem.Explain(err, "of a refused request, `gwctl usage explain` and GET /admin/v1/refusals?request_id=… say why it was refused")
+		return nil, problem.Explain(
+			err,
+			"of a refused request, `gwctl usage explain` and GET /admin/v1/refusals?request_id=… say why it was refused",
+		)
 	}
 	if err != nil {
 		return nil, err
