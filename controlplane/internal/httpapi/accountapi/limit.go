@@ -76,12 +76,7 @@ func (h *Handlers) ListLimits(ctx context.Context, _ *gen.Call, r gen.ListLimits
 		return nil, err
 	}
 
-	p, err := convert.ReadPage(r.Params.Limit, r.Params.Cursor)
-	if err != nil {
-		return nil, err
-	}
-
-	after, err := p.UUID()
+	p, after, err := convert.ReadPageByID(r.Params.Limit, r.Params.Cursor)
 	if err != nil {
 		return nil, err
 	}

@@ -22,12 +22,7 @@ func (h *Handlers) ListAccountPools(
 		return nil, err
 	}
 
-	p, err := convert.ReadPage(r.Params.Limit, r.Params.Cursor)
-	if err != nil {
-		return nil, err
-	}
-
-	after, err := p.Number()
+	p, after, err := convert.ReadPageByNumber(r.Params.Limit, r.Params.Cursor)
 	if err != nil {
 		return nil, err
 	}

@@ -48,12 +48,7 @@ func (h *Handlers) ListProjects(ctx context.Context, _ *gen.Call, r gen.ListProj
 		return nil, err
 	}
 
-	p, err := convert.ReadPage(r.Params.Limit, r.Params.Cursor)
-	if err != nil {
-		return nil, err
-	}
-
-	after, err := p.UUID()
+	p, after, err := convert.ReadPageByID(r.Params.Limit, r.Params.Cursor)
 	if err != nil {
 		return nil, err
 	}

@@ -48,11 +48,7 @@ func (h *Handlers) ImportBill(ctx context.Context, call *gen.Call, r gen.ImportB
 }
 
 func (h *Handlers) ListBills(ctx context.Context, _ *gen.Call, r gen.ListBillsRequestObject) (gen.ListBillsResponseObject, error) {
-	p, err := convert.ReadPage(r.Params.Limit, r.Params.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	before, err := p.UUID()
+	p, before, err := convert.ReadPageByID(r.Params.Limit, r.Params.Cursor)
 	if err != nil {
 		return nil, err
 	}

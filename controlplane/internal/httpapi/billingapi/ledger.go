@@ -83,12 +83,7 @@ func (h *Handlers) ListCredits(ctx context.Context, _ *gen.Call, r gen.ListCredi
 		return nil, err
 	}
 
-	p, err := convert.ReadPage(r.Params.Limit, r.Params.Cursor)
-	if err != nil {
-		return nil, err
-	}
-
-	before, err := p.UUID()
+	p, before, err := convert.ReadPageByID(r.Params.Limit, r.Params.Cursor)
 	if err != nil {
 		return nil, err
 	}
@@ -162,12 +157,7 @@ func (h *Handlers) ListLedger(ctx context.Context, _ *gen.Call, r gen.ListLedger
 		return nil, err
 	}
 
-	p, err := convert.ReadPage(r.Params.Limit, r.Params.Cursor)
-	if err != nil {
-		return nil, err
-	}
-
-	before, err := p.UUID()
+	p, before, err := convert.ReadPageByID(r.Params.Limit, r.Params.Cursor)
 	if err != nil {
 		return nil, err
 	}

@@ -32,12 +32,7 @@ func (h *Handlers) ListLedgerChecks(
 	_ *gen.Call,
 	r gen.ListLedgerChecksRequestObject,
 ) (gen.ListLedgerChecksResponseObject, error) {
-	p, err := convert.ReadPage(r.Params.Limit, r.Params.Cursor)
-	if err != nil {
-		return nil, err
-	}
-
-	before, err := p.UUID()
+	p, before, err := convert.ReadPageByID(r.Params.Limit, r.Params.Cursor)
 	if err != nil {
 		return nil, err
 	}

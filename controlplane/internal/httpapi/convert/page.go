@@ -41,6 +41,25 @@ func ReadPage(limit *int, cursor *string) (Page, error) {
 	return p, invalid.Err()
 }
 
+// ReadPageByID parses the parameters of a list that is ordered by ids, and returns the last id of the page before; zero for the
+// first page.
+func ReadPageByID(limit *int, cursor *string) (p Page, last ident.UUID, err error) {
+	if p, err = ReadPage(limit, cursor); err != nil {
+		return p, last, err
+	}
+	last, err = p.UUID()
+	return p, last, err
+}
+
+// ReadPageByNumber is ReadPageByID for a list that is ordered by numbers.
+func ReadPageByNumber(limit *int, cursor *string) (p Page, last int64, err error) {
+	if p, err = ReadPage(limit, cursor); err != nil {
+		return p, last, err
+	}
+	last, err = p.Number()
+	return p, last, err
+}
+
 const badCursor = "is not a cursor of this list"
 
 // InvalidCursor returns the error for a cursor that another list returned.

@@ -60,12 +60,7 @@ func (h *Handlers) ListProxies(ctx context.Context, _ *gen.Call, _ gen.ListProxi
 }
 
 func (h *Handlers) ListAudit(ctx context.Context, _ *gen.Call, r gen.ListAuditRequestObject) (gen.ListAuditResponseObject, error) {
-	p, err := convert.ReadPage(r.Params.Limit, r.Params.Cursor)
-	if err != nil {
-		return nil, err
-	}
-
-	before, err := p.Number()
+	p, before, err := convert.ReadPageByNumber(r.Params.Limit, r.Params.Cursor)
 	if err != nil {
 		return nil, err
 	}

@@ -72,12 +72,7 @@ func (h *Handlers) ListHashOnlyKeys(
 	_ *gen.Call,
 	r gen.ListHashOnlyKeysRequestObject,
 ) (gen.ListHashOnlyKeysResponseObject, error) {
-	p, err := convert.ReadPage(r.Params.Limit, r.Params.Cursor)
-	if err != nil {
-		return nil, err
-	}
-
-	after, err := p.UUID()
+	p, after, err := convert.ReadPageByID(r.Params.Limit, r.Params.Cursor)
 	if err != nil {
 		return nil, err
 	}

@@ -92,12 +92,7 @@ func describe(value *gen.SeriesValue, m pulse.Measure, sum *traffic.Sum) {
 }
 
 func (h *Handlers) ListRefusals(ctx context.Context, _ *gen.Call, r gen.ListRefusalsRequestObject) (gen.ListRefusalsResponseObject, error) {
-	p, err := convert.ReadPage(r.Params.Limit, r.Params.Cursor)
-	if err != nil {
-		return nil, err
-	}
-
-	before, err := p.Number()
+	p, before, err := convert.ReadPageByNumber(r.Params.Limit, r.Params.Cursor)
 	if err != nil {
 		return nil, err
 	}

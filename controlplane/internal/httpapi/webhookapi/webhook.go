@@ -75,11 +75,7 @@ func (h *Handlers) CreateWebhook(
 }
 
 func (h *Handlers) ListWebhooks(ctx context.Context, _ *gen.Call, r gen.ListWebhooksRequestObject) (gen.ListWebhooksResponseObject, error) {
-	p, err := convert.ReadPage(r.Params.Limit, r.Params.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	after, err := p.UUID()
+	p, after, err := convert.ReadPageByID(r.Params.Limit, r.Params.Cursor)
 	if err != nil {
 		return nil, err
 	}
@@ -240,12 +236,7 @@ func (h *Handlers) ListDeliveries(
 		return nil, err
 	}
 
-	p, err := convert.ReadPage(r.Params.Limit, r.Params.Cursor)
-	if err != nil {
-		return nil, err
-	}
-
-	before, err := p.UUID()
+	p, before, err := convert.ReadPageByID(r.Params.Limit, r.Params.Cursor)
 	if err != nil {
 		return nil, err
 	}
