@@ -18,7 +18,7 @@ const (
 	maxExported = 90
 )
 
-// large lists the packages that may exceed maxPackageLines, with the reason.
+// large lists the packages that may exceed maxPackageStatements, with the reason.
 var large = map[string]string{
 	"scripts/sim":         "a simulation of the whole product is one subject",
 	"scripts/providersim": "a program that simulates five formats, not imported by the product",
@@ -42,6 +42,36 @@ func TestPackagesAreSmall(t *testing.T) {
 	for dir := range large {
 		if sizes[dir].statements <= maxPackageStatements {
 			t.Errorf("%s is not large any more: remove it from the list", dir)
+		}
+	}
+}
+
+// minTested is from how many lines on a package of the product has tests in its folder, so that a change of it is tested by
+// itself, and a reader finds examples of its use.
+const minTested = 200
+
+// testedElsewhere are packages without tests of their own, with the reason.
+var testedElsewhere = map[string]string{
+	"controlplane/internal/httpapi/gen": "by every test of the admin API: it is the part of the generated server that is written by hand",
+	"shared/platform/apidoc/apitest":    "it is part of the tests of both APIs",
+}
+
+func TestPackagesHaveTestsBesideThem(t *testing.T) {
+	t.Parallel()
+	lines := map[string]int{}
+	eachFile(t, func(path string, set *token.FileSet, file *ast.File) {
+		lines[filepath.Dir(path)] += set.Position(file.FileEnd).Line
+	})
+	for dir, n := range lines {
+		if n < minTested || strings.HasPrefix(dir, "scripts") || isUnder(product+dir, append([]string{testkit}, testPackages...)) {
+			continue
+		}
+		tests, err := filepath.Glob(filepath.Join("..", "..", dir, "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (len(tests) == 0) != (testedElsewhere[dir] != "") {
+			t.Errorf("%s has %d lines and %d files of tests, and is tested elsewhere: %q", dir, n, len(tests), testedElsewhere[dir])
 		}
 	}
 }
