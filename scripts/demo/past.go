@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/scripts/devstack"
 	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
@@ -30,7 +31,30 @@ func (d *Demo) fillPast(ctx context.Context) error {
 		return nil
 	}
 
-	p, err := openProxy(d.cfg.State.NATSURL)
+	return SettlePast(ctx, d.cfg.State, func(models map[string]catalogkv.Model) ([]event.Usage, error) {
+		events, err := d.past(models)
+		if err != nil {
+			return nil, err
+		}
+
+		costs := map[string]money.Nano{}
+		for _, e := range events {
+			costs[e.AccountID] += e.Cost
+		}
+		for _, c := range d.customers {
+			if err := d.pay(ctx, c, costs[c.id]); err != nil {
+				return nil, err
+			}
+		}
+
+		return append(events, d.implausible(models, events[len(events)-1])), nil
+	})
+}
+
+// SettlePast settles what a proxy reports late: the events of past requests, which it makes from the models of the running stack. Their
+// accounts must have the money for them then.
+func SettlePast(ctx context.Context, state devstack.State, events func(models map[string]catalogkv.Model) ([]event.Usage, error)) error {
+	p, err := openProxy(state.NATSURL)
 	if err != nil {
 		return err
 	}
@@ -40,29 +64,21 @@ func (d *Demo) fillPast(ctx context.Context) error {
 		return err
 	}
 
-	events, err := d.past(models)
+	all, err := events(models)
 	if err != nil {
 		return err
 	}
 
-	costs := map[string]money.Nano{}
 	spending := map[string]map[string]money.Nano{}
-	for _, e := range events {
-		costs[e.AccountID] += e.Cost
+	for i := range all {
+		e := &all[i]
 		if spending[e.AccountID] == nil {
 			spending[e.AccountID] = map[string]money.Nano{}
 		}
-		spending[e.AccountID][e.KeyID] += e.Cost
+		spending[e.AccountID][e.KeyID] += e.LeaseCharge()
 	}
 
-	for _, c := range d.customers {
-		if err := d.pay(ctx, c, costs[c.id]); err != nil {
-			return err
-		}
-	}
-
-	events = append(events, d.implausible(models, events[len(events)-1]))
-	return p.settle(ctx, spending, events)
+	return p.settle(ctx, spending, all)
 }
 
 // past returns the events of the past in the order of their time, without session and number.

@@ -12,10 +12,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/scripts/e2e/rig"
 )
 
 // A shownPage is one that a link of the console leads to.
@@ -135,7 +137,13 @@ func seldom(t *testing.T) []string {
 	if err != nil || len(limits.Value.Data) == 0 {
 		t.Fatalf("got %v, %v; want the limit of the project", limits, err)
 	}
+	bill, err := r.Admin.ImportBill(t.Context(), &adminclient.ImportBillParams{Provider: rig.SimProvider}, adminclient.WithBody(
+		"application/octet-stream", []byte("day,model,amount\n"+time.Now().UTC().Format(time.DateOnly)+",demo-large,1.00\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
 	return []string{
+		"/console/bills/" + bill.Value.ID,
 		"/console/projects/" + projects.Value.Data[0].ID,
 		"/console/limits/" + limits.Value.Data[0].ID + "/lower",
 		"/console/limits/" + limits.Value.Data[0].ID + "/reset",
