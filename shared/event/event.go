@@ -238,6 +238,7 @@ func (u *Usage) Check() (IDs, error) {
 	if u.Model == "" || u.Status == "" {
 		errs = append(errs, errors.New("event: model or status is missing"))
 	}
+	errs = append(errs, u.bounds())
 
 	return ids, errors.Join(errs...)
 }

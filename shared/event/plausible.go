@@ -81,11 +81,23 @@ func (u *Usage) absurd() (Part, string) {
 		}
 	}
 
-	second := &u.Usage.Secondary
-	for _, count := range [...]struct {
-		name     string
-		n, limit int64
-	}{
+	for _, count := range secondaryCounts(&u.Usage.Secondary) {
+		if count.n < 0 || count.n > count.limit {
+			return SecondaryPart, fmt.Sprintf("implausible usage: secondary.%s is %d", count.name, count.n)
+		}
+	}
+
+	return "", ""
+}
+
+// secondaryCount is a count of the usage of a secondary model, and the most that a plausible one is.
+type secondaryCount struct {
+	name     string
+	n, limit int64
+}
+
+func secondaryCounts(second *price.Secondary) [9]secondaryCount {
+	return [...]secondaryCount{
 		{"input", second.Input, maxTokens},
 		{"cached_input", second.CachedInput, maxTokens},
 		{"cache_write_5m", second.CacheWrite5m, maxTokens},
@@ -95,13 +107,7 @@ func (u *Usage) absurd() (Part, string) {
 		{"reasoning", second.Reasoning, maxTokens},
 		{"image_out", second.ImageOut, maxTokens},
 		{"images", second.Images, maxItems},
-	} {
-		if count.n < 0 || count.n > count.limit {
-			return SecondaryPart, fmt.Sprintf("implausible usage: secondary.%s is %d", count.name, count.n)
-		}
 	}
-
-	return "", ""
 }
 
 // limitOf bounds the count of a kind in any request.

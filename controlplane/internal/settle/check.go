@@ -283,6 +283,9 @@ func checkCost(e *event.Usage, model string, sheet *price.Sheet) string {
 		if e.Cost != 0 {
 			return fmt.Sprintf("cost %s although the billing rule is %s", e.Cost, e.Rule)
 		}
+		if tier := e.Usage.ServiceTier; tier != "" && tier != price.DefaultTier && (sheet == nil || !sheet.HasServiceTier(tier)) {
+			return fmt.Sprintf("price version %d has no service tier %q", e.PriceVersion, tier) // each would be a row of the roll-ups
+		}
 		return ""
 	case sheet == nil:
 		return fmt.Sprintf("there is no price version %d", e.PriceVersion)

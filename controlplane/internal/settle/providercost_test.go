@@ -131,7 +131,8 @@ func TestProviderCostMayBeUnknown(t *testing.T) {
 	facts := &pricedFacts{prices: map[string][]settle.ProviderPrice{
 		"priced": {{Version: 1, Sheet: &price.Sheet{Rates: price.Rates{price.Input: 1e9}}}},
 		"tools":  {{Version: 2, Sheet: &price.Sheet{Rates: price.Rates{price.Input: 1e9}, FreeServerTool: true}}},
-	}}
+		"dear":   {{Version: 3, Sheet: &price.Sheet{Rates: price.Rates{price.Input: 1e15}}}},
+	}, sheets: map[int64]settle.PriceVersion{0: {Model: "m", Sheet: &price.Sheet{ServiceTiers: []price.ServiceTier{{Name: "flex"}}}}}}
 	for name, tt := range map[string]struct {
 		route  string
 		status event.Status
@@ -145,7 +146,7 @@ func TestProviderCostMayBeUnknown(t *testing.T) {
 		"tool without price":  {"priced", event.Failed, price.Usage{Input: 2, ServerToolRequests: 1}, settle.ProviderCost{}},
 		"tool that is free":   {"tools", event.Failed, price.Usage{Input: 2, ServerToolRequests: 1}, settle.ProviderCost{Known: true, Version: 2, Cost: 2000}},
 		"no service tier":     {"priced", event.Failed, price.Usage{Input: 2, ServiceTier: "flex"}, settle.ProviderCost{}},
-		"too much":            {"priced", event.Failed, price.Usage{Input: 1 << 62}, settle.ProviderCost{}},
+		"too much":            {"dear", event.Failed, price.Usage{Input: 1 << 32}, settle.ProviderCost{}},
 		"no route was called": {"", event.Failed, price.Usage{}, settle.ProviderCost{Known: true}},
 		"aborted":             {"", event.Aborted, price.Usage{}, settle.ProviderCost{}},
 	} {

@@ -28,7 +28,7 @@ func TestRecordsContainAllMembersOfAnEvent(t *testing.T) {
 	full.RequestID = ident.Request.Format(ident.NewAt(month.Add(-time.Millisecond)))
 	full.Model, full.Format, full.Provider, full.Route, full.ProviderRequestID = "modèle ✓", "responses", "p\"'\\", "rte_1", "line\none"
 	full.Credential = "main ✓"
-	full.Status, full.HTTPStatus, full.Stream, full.FirstByteMS = event.ClientGone, 499, true, math.MaxInt64
+	full.Status, full.HTTPStatus, full.Stream, full.FirstByteMS = event.ClientGone, 499, true, 1<<40
 	full.StartedMS, full.FinishedMS = -62_135_596_800_000, 253_402_300_799_999 // years 1 and 9999
 	full.Usage = price.Usage{Input: 1, CacheWrite1h: 2, Images: 3, Size: "1x1", Quality: "hd"}
 	full.Doubt = "missing"

@@ -21,6 +21,7 @@ import (
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease/holder"
 	"modelgateway/shared/money"
+	"modelgateway/shared/price"
 	"modelgateway/shared/wire"
 )
 
@@ -203,6 +204,17 @@ func TestInvalidEventsAreQuarantined(t *testing.T) {
 		{name: "text that Postgres cannot hold", spoil: func(e *event.Usage) { e.Model = "a\x00b" }, want: "0x00"},
 		{name: "quoted text that Postgres cannot hold", spoil: func(e *event.Usage) { e.KeyID = "a\x00b" }, want: "is not an identifier"},
 		{name: "number out of range", spoil: func(e *event.Usage) { e.Seq = math.MaxInt64 }, want: "out of range", uncounted: true},
+		{name: "estimate beyond every sum", spoil: func(e *event.Usage) {
+			e.Rule, e.Usage.Output = event.RuleEstimated, math.MaxInt64
+		}, want: "usage.output is"},
+		{name: "attempt beyond every sum", spoil: func(e *event.Usage) {
+			e.Attempts = []event.Attempt{{Route: "rte_0", Class: "timeout", Usage: price.Usage{Output: math.MaxInt64}}}
+		}, want: "attempts.usage.output is"},
+		{name: "attempt with a negative count", spoil: func(e *event.Usage) {
+			e.Attempts = []event.Attempt{{Route: "rte_0", Class: "timeout", Usage: price.Usage{Input: -1}}}
+		}, want: "attempts.usage.input is -1"},
+		{name: "made-up service tier", spoil: func(e *event.Usage) { e.Usage.ServiceTier = "No Tier" }, want: "usage.service_tier"},
+		{name: "long model", spoil: func(e *event.Usage) { e.Model = strings.Repeat("m", 100_000) }, want: "model has 100000 bytes"},
 		{name: "of another session", spoil: func(e *event.Usage) { e.Session = 4711 }, want: "in a batch of session", uncounted: true},
 		{name: "of a later version", spoil: func(e *event.Usage) { e.V = event.Version + 1 }, want: "version"},
 	}
