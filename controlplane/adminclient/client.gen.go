@@ -1199,13 +1199,10 @@ type CatalogDocument struct {
 	Currency string `json:"currency"`
 
 	// Grants Grants are kept if this is absent.
-	Grants []CatalogGrant `json:"grants,omitempty"`
-	Models []CatalogModel `json:"models,omitempty"`
-
-	// ProviderPricesHidden The document lacks `provider_price` of routes, because its reader does not have the scope `operator`. Such a document is not applied, as that would remove the prices.
-	ProviderPricesHidden *bool             `json:"provider_prices_hidden,omitempty"`
-	Providers            []CatalogProvider `json:"providers,omitempty"`
-	Settings             *CatalogSettings  `json:"settings,omitempty"`
+	Grants    []CatalogGrant    `json:"grants,omitempty"`
+	Models    []CatalogModel    `json:"models,omitempty"`
+	Providers []CatalogProvider `json:"providers,omitempty"`
+	Settings  *CatalogSettings  `json:"settings,omitempty"`
 }
 
 // CatalogGrant defines model for CatalogGrant.
@@ -1561,6 +1558,9 @@ type CatalogRoute struct {
 
 	// ProviderPrice What the provider charges the operator on this route, in the system's currency. From it the provider cost of each request is computed. Accounts and proxies do not get it, and only the scope `operator` sees it. Absent: unknown.
 	ProviderPrice *CatalogPrice `json:"provider_price,omitempty"`
+
+	// ProviderPriceHidden The route has a `provider_price` that is left out, because the reader does not have the scope `operator`. Such a route is not written, alone, in a model or in a catalog, as that would remove the price.
+	ProviderPriceHidden *bool `json:"provider_price_hidden,omitempty"`
 
 	// UpstreamModel The name of the model at the provider.
 	UpstreamModel string `json:"upstream_model"`

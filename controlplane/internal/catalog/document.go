@@ -19,32 +19,26 @@ type Document struct {
 	Models    []ModelEntry     `json:"models,omitempty"`
 	// Grants leaves all grants unchanged if it is nil, and removes them if it is empty.
 	Grants []GrantEntry `json:"grants,omitzero"`
-	// ProviderPricesHidden says that the document was exported without the providers' prices. It is not applied: that would remove them.
-	ProviderPricesHidden bool `json:"provider_prices_hidden,omitempty"`
 }
 
 // HideProviderPrices removes what the providers charge the operator.
 func (d *Document) HideProviderPrices() {
 	for i := range d.Models {
-		if d.Models[i].HideProviderPrices() {
-			d.ProviderPricesHidden = true
-		}
+		d.Models[i].HideProviderPrices()
 	}
 }
 
-// HideProviderPrices removes what the providers charge the operator, and reports whether there was such a price.
-func (e *ModelEntry) HideProviderPrices() (hidden bool) {
+// HideProviderPrices removes what the providers charge the operator.
+func (e *ModelEntry) HideProviderPrices() {
 	for i := range e.Routes {
-		hidden = e.Routes[i].HideProviderPrice() || hidden
+		e.Routes[i].HideProviderPrice()
 	}
-	return hidden
 }
 
-// HideProviderPrice removes what the provider charges the operator, and reports whether there was such a price.
-func (e *RouteEntry) HideProviderPrice() (hidden bool) {
-	hidden = e.ProviderPrice != nil
+// HideProviderPrice removes what the provider charges the operator.
+func (e *RouteEntry) HideProviderPrice() {
+	e.ProviderPriceHidden = e.ProviderPrice != nil
 	e.ProviderPrice = nil
-	return hidden
 }
 
 // ApplyAction is the action of the audit log that has the changes of the catalog in its member after.
@@ -153,6 +147,8 @@ type RouteEntry struct {
 	Params        map[catalogkv.Format]catalogkv.Params `json:"params,omitempty"`
 	// ProviderPrice is what the provider charges the operator. Proxies and accounts do not get it.
 	ProviderPrice *PriceEntry `json:"provider_price,omitempty"`
+	// ProviderPriceHidden says that the route was read without its ProviderPrice. It is not written: that would remove the price.
+	ProviderPriceHidden bool `json:"provider_price_hidden,omitempty"`
 }
 
 // PriceEntry is a price sheet. Prices are in the system's currency, per million tokens, per image,

@@ -29,7 +29,7 @@ grants: []
 	for _, entry := range []any{applied.Settings, applied.Providers[0], applied.Models[0], applied.Models[0].Routes[0]} {
 		v := reflect.ValueOf(entry)
 		for i := range v.NumField() {
-			if v.Field(i).IsZero() {
+			if v.Field(i).IsZero() && v.Type().Field(i).Name != "ProviderPriceHidden" { // which no applied document has
 				t.Errorf("the document of this test has no %s.%s; add it", v.Type().Name(), v.Type().Field(i).Name)
 			}
 		}

@@ -85,9 +85,6 @@ func (d *Document) target() (*target, error) {
 		b.invalid.Add("currency", "must be an ISO code such as USD")
 	}
 
-	b.refuse(d.ProviderPricesHidden, "", "provider_prices_hidden",
-		"says that the document was exported without provider_price, by a token without the scope operator; "+
-			"applied, it would remove these prices")
 	b.notNegative("settings.image_input_tokens", d.Settings.ImageInputTokens)
 	b.target.settings = catalogkv.Settings{Currency: d.Currency, ImageInputTokens: d.Settings.ImageInputTokens}
 	for i := range d.Providers {
@@ -328,6 +325,9 @@ func (b *builder) model(path string, e *ModelEntry) {
 		at := validation.Index(validation.Member(path, "routes"), i)
 		r := b.route(at, e, &e.Routes[i])
 		m.routes[r.ID] = r
+		b.refuse(e.Routes[i].ProviderPriceHidden, at, "provider_price_hidden",
+			"says that the route was read without provider_price, by a token without the scope operator; "+
+				"written, it would remove this price")
 		if p := e.Routes[i].ProviderPrice; p != nil {
 			if m.providerSheets == nil {
 				m.providerSheets = map[string]price.Sheet{}

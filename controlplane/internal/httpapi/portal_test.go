@@ -160,19 +160,25 @@ func TestOnlyTheOperatorSeesWhatProvidersCharge(t *testing.T) {
 	}
 }
 
-// A catalog that was exported without the prices of providers is not applied: it would remove them.
-func TestCatalogWithHiddenPricesIsNotApplied(t *testing.T) {
+// What was read without the prices of providers, a catalog, a model or a route, is not written: it would remove them.
+func TestEntriesWithHiddenPricesAreNotWritten(t *testing.T) {
 	t.Parallel()
 	b := start(t)
 	b.Apply(portalCatalog)
-	_, hidden := b.Send("Bearer "+b.Token(adminclient.ScopeRead), "GET", "/admin/v1/catalog", "", "")
-	answer, text := b.Send("Bearer "+servertest.BootstrapToken, "PUT", "/admin/v1/catalog", "application/json", hidden)
-	if answer.StatusCode != http.StatusBadRequest || !strings.Contains(text, "provider_prices_hidden") {
-		t.Errorf("got %d %s; want 400", answer.StatusCode, text)
-	}
-	_, whole := b.Send("Bearer "+servertest.BootstrapToken, "GET", "/admin/v1/catalog", "", "")
-	if !strings.Contains(whole, ownPrice) || strings.Contains(whole, "provider_prices_hidden") {
-		t.Errorf("the operator reads %s", whole)
+	reader, operator := "Bearer "+b.Token(adminclient.ScopeRead), "Bearer "+servertest.BootstrapToken
+	for _, path := range []string{"/admin/v1/catalog", "/admin/v1/models/demo-chat", "/admin/v1/models/demo-chat/routes/r1"} {
+		_, hidden := b.Send(reader, "GET", path, "", "")
+		answer, text := b.Send(operator, "PUT", path, "application/json", hidden)
+		if answer.StatusCode != http.StatusBadRequest || !strings.Contains(text, "provider_price_hidden") {
+			t.Errorf("%s: got %d %s; want 400", path, answer.StatusCode, text)
+		}
+		_, whole := b.Send(operator, "GET", path, "", "")
+		if !strings.Contains(whole, ownPrice) || strings.Contains(whole, "provider_price_hidden") {
+			t.Errorf("%s: the operator reads %s", path, whole)
+		}
+		if answer, text := b.Send(operator, "PUT", path, "application/json", whole); answer.StatusCode != http.StatusOK {
+			t.Errorf("%s: what the operator has read: got %d %s; want 200", path, answer.StatusCode, text)
+		}
 	}
 }
 
