@@ -5868,6 +5868,9 @@ type ListRefusalsParams struct {
 	// AccountID Only of this account.
 	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
 
+	// ProjectID Only with keys that are in this project now.
+	ProjectID *string `form:"project_id,omitempty" json:"project_id,omitempty"`
+
 	// KeyID Only with this key.
 	KeyID *string `form:"key_id,omitempty" json:"key_id,omitempty"`
 

@@ -9,6 +9,7 @@ import (
 
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/key"
+	"modelgateway/controlplane/internal/project"
 	"modelgateway/controlplane/internal/validation"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/pulse"
@@ -245,6 +246,8 @@ func points(q *Query, stored []Stored, covered []Written) []Point {
 type RefusalQuery struct {
 	Account *account.ID
 	Key     *key.ID
+	// Project is the project that the key is in now; zero for all.
+	Project project.ID
 	Code    string
 	// RequestID is the last request of the refusals; empty for all.
 	RequestID string

@@ -11,9 +11,9 @@ import (
 )
 
 type refusalsView struct {
-	AccountID, KeyID, Code, From, To string
-	List                             *adminclient.RefusalList
-	Names                            map[string]string
+	AccountID, ProjectID, KeyID, Code, From, To string
+	List                                        *adminclient.RefusalList
+	Names                                       map[string]string
 	// Chart has the refusals of the last day by hour and code; nil if there is a filter, because it is about all.
 	Chart *chart
 	Pages kit.Pages
@@ -43,12 +43,13 @@ func limitLink(s *adminclient.Short, names map[string]string) *kit.Link {
 }
 
 // Any reports whether there is a filter.
-func (v *refusalsView) Any() bool { return v.AccountID+v.KeyID+v.Code+v.From+v.To != "" }
+func (v *refusalsView) Any() bool { return v.AccountID+v.ProjectID+v.KeyID+v.Code+v.From+v.To != "" }
 
 // listRefusals shows requests that were refused before a provider was called, by hour.
 func listRefusals(r *kit.Request) (*kit.Page, error) {
 	v := &refusalsView{
 		AccountID: r.Text("account_id"),
+		ProjectID: r.Text("project_id"),
 		KeyID:     r.Text("key_id"),
 		Code:      r.Text("code"),
 		From:      local(r.Text("from")),
@@ -57,6 +58,7 @@ func listRefusals(r *kit.Request) (*kit.Page, error) {
 
 	params := &adminclient.ListRefusalsParams{
 		AccountID: kit.Optional(v.AccountID),
+		ProjectID: kit.Optional(v.ProjectID),
 		KeyID:     kit.Optional(v.KeyID),
 		Code:      kit.Optional(v.Code),
 		Cursor:    kit.Cursor(r),
@@ -107,6 +109,8 @@ func listRefusals(r *kit.Request) (*kit.Page, error) {
 			"refusals list",
 			"--account-id",
 			v.AccountID,
+			"--project-id",
+			v.ProjectID,
 			"--key-id",
 			v.KeyID,
 			"--code",

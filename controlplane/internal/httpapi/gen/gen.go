@@ -5203,6 +5203,9 @@ type ListRefusalsParams struct {
 	// AccountID Only of this account.
 	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
 
+	// ProjectID Only with keys that are in this project now.
+	ProjectID *string `form:"project_id,omitempty" json:"project_id,omitempty"`
+
 	// KeyID Only with this key.
 	KeyID *string `form:"key_id,omitempty" json:"key_id,omitempty"`
 
@@ -9487,6 +9490,7 @@ func (h handlers) ListRefusals(c echo.Context) error {
 		var r ListRefusalsRequestObject
 		in := input{c: c}
 		in.query("account_id", true, &r.Params.AccountID)
+		in.query("project_id", true, &r.Params.ProjectID)
 		in.query("key_id", true, &r.Params.KeyID)
 		in.query("code", true, &r.Params.Code)
 		in.query("request_id", true, &r.Params.RequestID)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/adminclient/optional"
 	"modelgateway/controlplane/internal/httpapi/servertest"
 	"modelgateway/controlplane/internal/postgres/usagestore"
 	"modelgateway/controlplane/internal/traffic"
@@ -99,7 +100,33 @@ func TestRefusalsAreListedByAccount(t *testing.T) {
 		t.Errorf("%d refusals on all pages; want 3", seen)
 	}
 	bad := "garbage"
-	wrong, err := servertest.Answered(b.API.ListRefusals(t.Context(), &adminclient.ListRefusalsParams{KeyID: &bad}))
+	for _, p := range []adminclient.ListRefusalsParams{{KeyID: &bad}, {ProjectID: &bad}} {
+		wrong, err := servertest.Answered(b.API.ListRefusals(t.Context(), &p))
+		servertest.Check(t, err)
+		servertest.Problem(t, wrong.Problem, http.StatusBadRequest, "invalid_input")
+	}
+}
+
+// The refusals of a project are those of the keys that are in it.
+func TestRefusalsAreListedByProject(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	now, a := time.Now(), b.Account(1)
+	made, err := b.API.CreateProject(t.Context(), a.ID, nil, adminclient.ProjectCreate{Name: "shop"})
 	servertest.Check(t, err)
-	servertest.Problem(t, wrong.Problem, http.StatusBadRequest, "invalid_input")
+	within, outside := b.Key(a.ID, ""), b.Key(a.ID, "")
+	_, err = b.API.UpdateKey(t.Context(), within.ID, nil, adminclient.KeyPatch{ProjectID: optional.Of(made.Value.ID)})
+	servertest.Check(t, err)
+	refusal := func(key string) traffic.Refusal {
+		return traffic.Refusal{
+			RefusalKey: traffic.RefusalKey{Account: a.ID, Key: key, Code: "rate_limit_exceeded", Status: 429}, N: 2, First: now, Last: now,
+			RequestID: ident.Request.New(),
+		}
+	}
+	b.writeMinute(nil, refusal(within.ID), refusal(outside.ID))
+	got, err := b.API.ListRefusals(t.Context(), &adminclient.ListRefusalsParams{ProjectID: &made.Value.ID})
+	servertest.Check(t, err)
+	if d := got.Value.Data; len(d) != 1 || *d[0].KeyID != within.ID {
+		t.Errorf("got %s; want the refusals of the key in the project", got.Body)
+	}
 }

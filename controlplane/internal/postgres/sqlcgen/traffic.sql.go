@@ -102,17 +102,19 @@ select id, hour, account_id, key_id, code, status, other, n, first_at, last_at, 
 where ($1::bigint = 0 or id < $1)
     and ($2::uuid is null or account_id = $2)
     and ($3::uuid is null or key_id = $3)
-    and ($4::text = '' or code = $4)
-    and ($5::text = '' or request_id = $5)
-    and hour >= date_trunc('hour', $6::timestamptz) and hour < $7::timestamptz
+    and ($4::uuid is null or key_id in (select k.id from api_keys k where k.project_id = $4))
+    and ($5::text = '' or code = $5)
+    and ($6::text = '' or request_id = $6)
+    and hour >= date_trunc('hour', $7::timestamptz) and hour < $8::timestamptz
 order by id desc
-limit $8
+limit $9
 `
 
 type ListRefusalsParams struct {
 	Before    int64
 	AccountID *ident.UUID
 	KeyID     *ident.UUID
+	ProjectID *ident.UUID
 	Code      string
 	RequestID string
 	FromTime  time.Time
@@ -126,6 +128,7 @@ func (q *Queries) ListRefusals(ctx context.Context, arg ListRefusalsParams) ([]T
 		arg.Before,
 		arg.AccountID,
 		arg.KeyID,
+		arg.ProjectID,
 		arg.Code,
 		arg.RequestID,
 		arg.FromTime,

@@ -227,6 +227,7 @@ func (s *Traffic) Refusals(ctx context.Context, q *traffic.RefusalQuery) ([]traf
 		Before:    q.Before,
 		AccountID: (*ident.UUID)(q.Account),
 		KeyID:     (*ident.UUID)(q.Key),
+		ProjectID: projectOrNil(q.Project),
 		Code:      q.Code,
 		RequestID: q.RequestID,
 		FromTime:  q.From,
