@@ -265,6 +265,7 @@ const (
 const (
 	FindingAreaCatalog  FindingArea = "catalog"
 	FindingAreaLedger   FindingArea = "ledger"
+	FindingAreaLimits   FindingArea = "limits"
 	FindingAreaNATS     FindingArea = "nats"
 	FindingAreaPostgres FindingArea = "postgres"
 	FindingAreaProxies  FindingArea = "proxies"

@@ -33,7 +33,8 @@ const (
 
 // Finding is the result of one check.
 type Finding struct {
-	// Area is "postgres", "catalog", "nats", "secrets", "proxies", "ledger" or "services"; Check is a stable name of the check in its area.
+	// Area is "postgres", "catalog", "nats", "secrets", "proxies", "ledger", "limits" or "services"; Check is a stable name of the
+	// check in its area.
 	Area  string
 	Check string
 	// Subject is the checked object, such as a stream or a proxy; empty if the check has only one.
@@ -185,6 +186,7 @@ func (s *Service) postgres(ctx context.Context) []Finding {
 
 	findings := append(checkPostgres(&facts), checkCatalog(&facts)...)
 	findings = append(findings, checkCertificates(facts.Certificates, time.Now())...)
+	findings = append(findings, checkLimits(facts.UselessLimits)...)
 	if s.cfg.Promises != nil {
 		findings = append(findings, checkCommits(facts.Settings, s.cfg.Promises.KeepsCommits))
 	}

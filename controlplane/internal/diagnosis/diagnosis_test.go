@@ -155,6 +155,21 @@ func TestFactsGiveFindings(t *testing.T) {
 		{"no control plane", func(w *world) { w.postgres.ControlPlanes = 0 }, "failure postgres control_planes"},
 		{"recovery wait", func(w *world) { w.postgres.Recovering = true }, "failure postgres recovery_wait"},
 		{"model without a route", func(w *world) { w.postgres.UnusableModels = []string{"m"} }, "failure catalog usable_route"},
+		{"limit of nothing", func(w *world) {
+			w.postgres.UselessLimits = []diagnosis.UselessLimit{{ID: "lim_1", Problem: diagnosis.NoAmount}}
+		}, "warning limits amount"},
+		{"spend limit of nothing", func(w *world) {
+			w.postgres.UselessLimits = []diagnosis.UselessLimit{{ID: "key_1", Problem: diagnosis.NoAmount, OfKey: true}}
+		}, "warning limits amount"},
+		{"limit of no model", func(w *world) {
+			w.postgres.UselessLimits = []diagnosis.UselessLimit{{ID: "lim_1", Problem: diagnosis.NoModel}}
+		}, "warning limits models"},
+		{"key for no model", func(w *world) {
+			w.postgres.UselessLimits = []diagnosis.UselessLimit{{ID: "key_1", Problem: diagnosis.NoModel, OfKey: true}}
+		}, "warning limits models"},
+		{"raise to less", func(w *world) {
+			w.postgres.UselessLimits = []diagnosis.UselessLimit{{ID: "lim_1", Problem: diagnosis.LowRaise}}
+		}, "warning limits raise"},
 		{"tools without a price", func(w *world) { w.postgres.UnpricedTools = []diagnosis.UnpricedTools{{Model: "m", Calls: 3}} }, "warning catalog tool_price"},
 		{"credential refused", func(w *world) {
 			w.fleet.RefusedCredentials = []fleet.RefusedCredential{{Provider: "p", Credential: "main", Reason: wire.KeyRejected}}

@@ -36,6 +36,8 @@ type Postgres struct {
 	// UnusableModels are the enabled models without a usable route, RefusingProviders the providers that refuse every
 	// enabled credential.
 	UnusableModels, RefusingProviders []string
+	// UselessLimits are limits and keys that let no request through or that apply to none, at most MaxUselessLimits.
+	UselessLimits []UselessLimit
 	// UnpricedTools are the models that have no price for the hosted tools that their providers have called since yesterday.
 	UnpricedTools []UnpricedTools
 	// Providers are the enabled providers.

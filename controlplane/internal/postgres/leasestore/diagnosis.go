@@ -10,6 +10,7 @@ import (
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/providerbill"
 	"modelgateway/shared/certfile"
+	"modelgateway/shared/ident"
 )
 
 // Diagnosis reads the facts about the database.
@@ -101,6 +102,10 @@ func (s *Diagnosis) contents(ctx context.Context, facts *diagnosis.Postgres) err
 		return err
 	}
 
+	if err := s.limits(ctx, facts); err != nil {
+		return err
+	}
+
 	providers, err := s.db.Queries().EnabledProviders(ctx)
 	if err != nil {
 		return err
@@ -143,5 +148,23 @@ func (s *Diagnosis) contents(ctx context.Context, facts *diagnosis.Postgres) err
 		facts.SecretsByMasterKey[row.KeyID] = row.Secrets
 	}
 
+	return nil
+}
+
+// limits reads the limits and keys that let no request through.
+func (s *Diagnosis) limits(ctx context.Context, facts *diagnosis.Postgres) error {
+	useless, err := s.db.Queries().UselessLimits(ctx, diagnosis.MaxUselessLimits)
+	if err != nil {
+		return err
+	}
+	for _, row := range useless {
+		kind := ident.Limit
+		if row.Kind == "key" {
+			kind = ident.Key
+		}
+		facts.UselessLimits = append(facts.UselessLimits, diagnosis.UselessLimit{
+			ID: kind.Format(row.ID), Problem: row.Problem, OfKey: kind == ident.Key,
+		})
+	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package leasestore_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/controlplane/internal/postgres/pgtest"
+	"modelgateway/shared/ident"
 )
 
 func TestDiagnose(t *testing.T) {
@@ -85,6 +87,72 @@ func TestDiagnose(t *testing.T) {
 	}
 	if facts.Uncertainty < 0 || facts.Skew.Abs() > facts.Uncertainty+time.Second { // it is this machine's clock
 		t.Errorf("clock: %v, give or take %v", facts.Skew, facts.Uncertainty)
+	}
+}
+
+// Limits and keys that let no request through, or that apply to none, are found; others are not.
+func TestDiagnoseUselessLimits(t *testing.T) {
+	t.Parallel()
+	db := postgres.Wrap(pgtest.New(t))
+	exec := func(sql string, args ...any) {
+		t.Helper()
+		if _, err := db.Pool().Exec(t.Context(), sql, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(`insert into models (id, type, enabled, public, spec, revision) values ('chat-small', 'text', true, true, '{}', 1),
+		('chat-off', 'text', false, true, '{}', 1), ('own', 'text', true, false, '{}', 1), ('granted', 'text', true, false, '{}', 1)`)
+	active, suspended := ident.New(), ident.New()
+	exec("insert into accounts (id, name, max_concurrent_requests, revision, status) values ($1, 'a', 1, 1, 'active'), ($2, 's', 1, 1, 'suspended')", active, suspended)
+	exec("insert into model_grants (account_id, model_id) values ($1, 'granted')", active)
+	want, number := map[diagnosis.UselessLimit]bool{}, 0
+	key := func(account ident.UUID, problem, column, value string) {
+		id := ident.New()
+		number++
+		exec("insert into api_keys (id, account_id, name, lookup_hash, revision, "+column+") values ($1, $2, '', sha256($3::text::bytea), 1, "+value+")", id, account, fmt.Sprint(number))
+		if problem != "" {
+			want[diagnosis.UselessLimit{ID: ident.Key.Format(id), Problem: problem, OfKey: true}] = true
+		}
+	}
+	key(active, "", "spend_limit", "5")
+	key(active, diagnosis.NoAmount, "spend_limit", "0")
+	key(suspended, "", "spend_limit", "0")
+	key(active, "", "spend_limit, paused", "0, true")
+	key(active, "", "spend_limit, revoked_at", "0, now()")
+	key(active, "", "spend_limit, expires_at", "0, now()")
+	key(active, "", "models", `'["chat-*"]'`)
+	key(active, "", "models", `'["nothing", "granted"]'`)
+	key(active, diagnosis.NoModel, "models", `'["chat"]'`)
+	key(active, diagnosis.NoModel, "models", `'["chat-off", "own"]'`)
+	limit := func(account ident.UUID, problem, amount, column, value string) {
+		id := ident.New()
+		number++
+		exec("insert into limits (number, id, account_id, period, revision, amount, "+column+") values ($1, $2, $3, 'day', 1, "+amount+", "+value+")", number, id, account)
+		if problem != "" {
+			want[diagnosis.UselessLimit{ID: ident.Limit.Format(id), Problem: problem}] = true
+		}
+	}
+	limit(active, "", "7", "name", "''")
+	limit(active, diagnosis.NoAmount, "0", "name", "''")
+	limit(suspended, "", "0", "name", "''")
+	limit(active, "", "0", "removed_at", "now()")
+	limit(active, "", "0", "raised_to, raised_until", "5, now() + interval '1 hour'")
+	limit(active, diagnosis.NoAmount, "0", "raised_to, raised_until", "5, now() - interval '1 hour'")
+	limit(active, diagnosis.LowRaise, "7", "raised_to, raised_until", "5, now() + interval '1 hour'")
+	limit(active, "", "7", "raised_to, raised_until", "5, now() - interval '1 hour'")
+	limit(active, diagnosis.NoModel, "7", "models", `'["own*"]'`)
+	limit(active, "", "7", "models", `'["grant*"]'`)
+
+	facts, err := leasestore.NewDiagnosis(db).Diagnose(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[diagnosis.UselessLimit]bool{}
+	for _, l := range facts.UselessLimits {
+		got[l] = true
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("useless limits, -want +got:\n%s", diff)
 	}
 }
 

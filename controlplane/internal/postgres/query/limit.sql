@@ -114,3 +114,30 @@ select number, id, project_id, key_id, models from limits
 where account_id = @account_id and removed_at is null
     and (key_id = @key_id::uuid or project_id = @project_id::uuid or (key_id is null and project_id is null))
 order by number;
+
+-- name: UselessLimits :many
+-- Limits and keys that let no request through or that apply to none, of active accounts and keys that work: amounts of nothing ("amount"),
+-- models of which the account may use none ("models"), and raises to less than the amount ("raise").
+with working as (
+    select k.* from api_keys k join accounts a on a.id = k.account_id
+    where a.status = 'active' and k.revoked_at is null and not k.paused and (k.expires_at is null or k.expires_at > now())
+), in_force as (
+    select l.*, coalesce(l.raised_until > now(), false) as raised from limits l join accounts a on a.id = l.account_id
+    where a.status = 'active' and l.removed_at is null and (l.key_id is null or l.key_id in (select w.id from working w))
+), listed as (
+    select 'limit' as kind, l.id, l.account_id, l.models from in_force l
+    union all
+    select 'key', k.id, k.account_id, k.models from working k
+), wrong as (
+    select o.kind, o.id, 'models' as problem from listed o
+    where jsonb_array_length(o.models) > 0 and not exists (
+        select from models m cross join jsonb_array_elements_text(o.models) as t (name)
+        where m.enabled and m.deleted_at is null and (m.id = t.name or t.name like '%*' and starts_with(m.id, left(t.name, -1)))
+            and (m.public or exists (select from model_grants g where g.account_id = o.account_id and g.model_id = m.id)))
+    union all
+    select 'limit', l.id, case when l.raised and l.raised_to > 0 then 'raise' else 'amount' end from in_force l
+    where case when l.raised then l.raised_to = 0 or l.raised_to < l.amount else l.amount = 0 end
+    union all
+    select 'key', k.id, 'amount' from working k where k.spend_limit = 0
+)
+select kind::text, id, problem::text from wrong order by kind, id, problem limit @max_rows;

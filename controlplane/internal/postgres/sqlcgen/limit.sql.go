@@ -609,3 +609,57 @@ func (q *Queries) UpdateLimit(ctx context.Context, arg UpdateLimitParams) (Limit
 	)
 	return i, err
 }
+
+const uselessLimits = `-- name: UselessLimits :many
+with working as (
+    select k.id, k.account_id, k.project_id, k.external_id, k.name, k.lookup_hash, k.pepper_id, k.ciphertext, k.cipher_key_id, k.hint, k.spend_limit, k.description, k.metadata, k.expires_at, k.max_concurrent_requests, k.expiry_event_at, k.paused, k.models, k.networks, k.rotation_id, k.rotated_at, k.previous_hint, k.previous_until, k.revoked_at, k.revision, k.created_at, k.updated_at from api_keys k join accounts a on a.id = k.account_id
+    where a.status = 'active' and k.revoked_at is null and not k.paused and (k.expires_at is null or k.expires_at > now())
+), in_force as (
+    select l.number, l.id, l.account_id, l.project_id, l.key_id, l.name, l.amount, l.raised_to, l.raised_until, l.period, l.time_zone, l.length_seconds, l.anchor_unix, l.models, l.removed_at, l.revision, l.created_at, l.updated_at, coalesce(l.raised_until > now(), false) as raised from limits l join accounts a on a.id = l.account_id
+    where a.status = 'active' and l.removed_at is null and (l.key_id is null or l.key_id in (select w.id from working w))
+), listed as (
+    select 'limit' as kind, l.id, l.account_id, l.models from in_force l
+    union all
+    select 'key', k.id, k.account_id, k.models from working k
+), wrong as (
+    select o.kind, o.id, 'models' as problem from listed o
+    where jsonb_array_length(o.models) > 0 and not exists (
+        select from models m cross join jsonb_array_elements_text(o.models) as t (name)
+        where m.enabled and m.deleted_at is null and (m.id = t.name or t.name like '%*' and starts_with(m.id, left(t.name, -1)))
+            and (m.public or exists (select from model_grants g where g.account_id = o.account_id and g.model_id = m.id)))
+    union all
+    select 'limit', l.id, case when l.raised and l.raised_to > 0 then 'raise' else 'amount' end from in_force l
+    where case when l.raised then l.raised_to = 0 or l.raised_to < l.amount else l.amount = 0 end
+    union all
+    select 'key', k.id, 'amount' from working k where k.spend_limit = 0
+)
+select kind::text, id, problem::text from wrong order by kind, id, problem limit $1
+`
+
+type UselessLimitsRow struct {
+	Kind    string
+	ID      ident.UUID
+	Problem string
+}
+
+// Limits and keys that let no request through or that apply to none, of active accounts and keys that work: amounts of nothing ("amount"),
+// models of which the account may use none ("models"), and raises to less than the amount ("raise").
+func (q *Queries) UselessLimits(ctx context.Context, maxRows int32) ([]UselessLimitsRow, error) {
+	rows, err := q.db.Query(ctx, uselessLimits, maxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []UselessLimitsRow
+	for rows.Next() {
+		var i UselessLimitsRow
+		if err := rows.Scan(&i.Kind, &i.ID, &i.Problem); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
