@@ -41,9 +41,14 @@ type oracle struct {
 	// heardRunning is when a transaction took that requests run in an ended session.
 	heardRunning map[wire.SessionID]time.Duration
 	// moves has the projects of keys one after another, moved the index of the last one that was confirmed.
-	moves         map[apikey.Hash][]string
-	moved         map[apikey.Hash]int
-	pools         map[wire.PoolID]bool
+	moves map[apikey.Hash][]string
+	moved map[apikey.Hash]int
+	// paused has the confirmed pauses of keys, unpaused how often a key was resumed.
+	paused   map[apikey.Hash]bool
+	unpaused map[apikey.Hash]int
+	pools    map[wire.PoolID]bool
+	// idleUntil is until when a proxy may use idle units, in milliseconds by its wall clock, as it was told last; zero means for ever.
+	idleUntil     map[poolOfSession]int64
 	lost          bool // Postgres has lost commits
 	lossDeclared  bool // sessions that it ended may report lost grants
 	restoredSince bool // Postgres was restored since the last declared loss
@@ -83,6 +88,8 @@ func newOracle(w *world) *oracle {
 		revoked:       map[apikey.Hash]bool{},
 		moves:         map[apikey.Hash][]string{},
 		moved:         map[apikey.Hash]int{},
+		paused:        map[apikey.Hash]bool{},
+		unpaused:      map[apikey.Hash]int{},
 		bounds:        map[apikey.Hash]time.Duration{},
 		suspended:     map[string]bool{},
 		released:      map[string]int{},
@@ -91,6 +98,7 @@ func newOracle(w *world) *oracle {
 		sizes:         map[wire.PoolID][]*resize{},
 		used:          map[wire.PoolID]int64{},
 		issued:        map[wire.SessionID]bool{},
+		idleUntil:     map[poolOfSession]int64{},
 		heardRunning:  map[wire.SessionID]time.Duration{},
 		pools:         map[wire.PoolID]bool{},
 		answered:      answeredCommits{},
@@ -169,6 +177,9 @@ func (o *oracle) restored(before, after *database) {
 
 	for account, suspended := range o.suspended {
 		o.suspended[account] = suspended && after.suspended[account]
+	}
+	for hash, paused := range o.paused {
+		o.paused[hash] = paused && after.paused[hash]
 	}
 
 	o.destroyed()

@@ -20,6 +20,9 @@ func (w *world) checkAdmission(r *request) {
 	if o.suspended[r.customer.name] {
 		w.fail("I4: %s admits account %s after its suspension was confirmed", p.name, r.customer.name)
 	}
+	if o.paused[r.key.hash] {
+		w.fail("I4: %s admits key %s after its pause was confirmed", p.name, r.key.name)
+	}
 	if p.usedCapacity() > w.profile.SpoolCapacity {
 		w.fail("I9: %s has a spool capacity of %d and uses %d", p.name, w.profile.SpoolCapacity, p.usedCapacity())
 	}

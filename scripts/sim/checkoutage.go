@@ -134,8 +134,11 @@ func (w *world) checkIdleInOutage() {
 // proxy has; nil if there is none.
 func (w *world) unlimitedKey(p *proxy, c *customer) *key {
 	for _, k := range c.keys {
-		if found := p.cache[k.hash]; found != nil && found.record.Active && found.record.LimitPool == 0 && found.record.KeySlotsPool == 0 &&
-			w.rules.IsCurrent(&p.invalidations, found.version) {
+		found := p.cache[k.hash]
+		if found == nil || !found.record.Active || found.record.Rules.Paused || !w.rules.IsCurrent(&p.invalidations, found.version) {
+			continue
+		}
+		if found.record.LimitPool == 0 && found.record.KeySlotsPool == 0 {
 			return k
 		}
 	}

@@ -43,6 +43,7 @@ type database struct {
 	limits      map[int64]*limitRow
 	// projects has the projects of keys that are in one.
 	projects   map[apikey.Hash]string
+	paused     map[apikey.Hash]bool
 	results    map[allocator.RequestKey]*allocator.Result
 	usage      map[[16]byte]usageRecord
 	spent      map[wire.PoolID]int64
@@ -88,6 +89,7 @@ func newDatabase() *database {
 		leases:      map[wire.PoolID]map[wire.SessionID]*allocator.Lease{},
 		limits:      map[int64]*limitRow{},
 		projects:    map[apikey.Hash]string{},
+		paused:      map[apikey.Hash]bool{},
 		results:     map[allocator.RequestKey]*allocator.Result{},
 		usage:       map[[16]byte]usageRecord{},
 		spent:       map[wire.PoolID]int64{},
@@ -129,7 +131,7 @@ func (d *database) clone() *database {
 
 	c.results, c.usage, c.spent = maps.Clone(d.results), maps.Clone(d.usage), maps.Clone(d.spent)
 	c.quarantine, c.suspended, c.revoked = maps.Clone(d.quarantine), maps.Clone(d.suspended), maps.Clone(d.revoked)
-	c.projects, c.changes = maps.Clone(d.projects), slices.Clone(d.changes)
+	c.projects, c.paused, c.changes = maps.Clone(d.projects), maps.Clone(d.paused), slices.Clone(d.changes)
 	c.markers, c.replicas, c.past = maps.Clone(d.markers), maps.Clone(d.replicas), maps.Clone(d.past)
 
 	return &c

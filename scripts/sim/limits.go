@@ -31,6 +31,8 @@ type LimitRules struct {
 	Move func(w *limit.Windows, l *limit.Limit, pool, nowMS int64)
 	// Tell tells the proxies that a key has moved to another project.
 	Tell func(c *replica, change wire.KeyChange, confirmed func())
+	// TellPause tells them that a key is paused or resumed.
+	TellPause func(c *replica, change wire.KeyChange, confirmed func())
 }
 
 func correctLimits() *LimitRules {
@@ -42,11 +44,12 @@ func correctLimits() *LimitRules {
 				d.pools[p.ID] = p
 			}
 		},
-		UseUntil: (*holder.Queue).UseUntil,
-		EndRaise: (*allocator.Pool).EndRaise,
-		Charged:  func(r *request) []wire.PoolID { return r.windows },
-		Move:     (*limit.Windows).Move,
-		Tell:     (*replica).announce,
+		UseUntil:  (*holder.Queue).UseUntil,
+		EndRaise:  (*allocator.Pool).EndRaise,
+		Charged:   func(r *request) []wire.PoolID { return r.windows },
+		Move:      (*limit.Windows).Move,
+		Tell:      (*replica).announce,
+		TellPause: (*replica).announce,
 	}
 }
 
@@ -100,7 +103,7 @@ func (d *database) limitsOf(account string) (limits []limit.Limit) {
 // addLimit adds a limit to an account or one of its projects, with short windows of a random period.
 func (w *world) addLimit(d *database, account, project string) {
 	w.nextLimit++
-	row := &limitRow{account: account, project: project, amount: w.r.Int64N(8000)}
+	row := &limitRow{account: account, project: project, amount: w.r.Int64N(w.profile.Limits)}
 	if w.r.IntN(3) == 0 {
 		row.amount = 100_000
 	}
@@ -110,8 +113,8 @@ func (w *world) addLimit(d *database, account, project string) {
 	}
 	row.Window = []limit.Window{
 		{Period: limit.Forever},
-		{Period: limit.Fixed, LengthSeconds: 2 + w.r.Int64N(5), AnchorUnix: w.r.Int64N(5)},
-		{Period: limit.FirstUse, LengthSeconds: 2 + w.r.Int64N(5)},
+		{Period: limit.Fixed, LengthSeconds: 2 + w.r.Int64N(w.profile.Windows), AnchorUnix: w.r.Int64N(5)},
+		{Period: limit.FirstUse, LengthSeconds: 2 + w.r.Int64N(w.profile.Windows)},
 	}[(w.nextLimit+w.r.Int64N(2))%3]
 	d.limits[row.ID] = row
 }
@@ -136,7 +139,7 @@ func (w *world) adjustLimits(cust *customer) {
 		return
 	}
 
-	what, amount := w.r.IntN(6), w.r.Int64N(8000)
+	what, amount := w.r.IntN(6), w.r.Int64N(w.profile.Limits)
 	var change wire.KeyChange
 	var resized []*resize
 	var locked rows
@@ -158,7 +161,7 @@ func (w *world) adjustLimits(cust *customer) {
 		case what == 2:
 			w.stats.count("limits raised until a time")
 			row := d.limits[limits[int(amount)%len(limits)].ID]
-			row.raisedBy, row.raisedUntilMS = amount, w.wallMS()+200+amount%3000
+			row.raisedBy, row.raisedUntilMS = amount, w.wallMS()+200+amount%(1000*(w.profile.Windows-2))
 			resized = w.resizeLimit(d, row, row.amount)
 		default:
 			w.stats.count("limits changed")
@@ -383,6 +386,12 @@ func (p *proxy) moved(r *request, d wire.Decision) bool {
 	return true
 }
 
+// poolOfSession is a pool of which a session may hold units.
+type poolOfSession struct {
+	session wire.SessionID
+	pool    wire.PoolID
+}
+
 // learnWindows learns when windows end, of the response to a lease request.
 func (q *accountQueue) learnWindows(leases []wire.LeaseState) {
 	for _, l := range leases {
@@ -391,6 +400,7 @@ func (q *accountQueue) learnWindows(leases []wire.LeaseState) {
 			continue
 		}
 		delete(q.until, l.Pool)
+		q.p.w.oracle.idleUntil[poolOfSession{q.session, l.Pool}] = l.IdleUntil
 		at := time.Duration(0)
 		if l.IdleUntil != 0 {
 			at = max(q.p.clock().Mono+time.Duration(l.IdleUntil-q.p.wallMS())*time.Millisecond, 1)
@@ -520,6 +530,9 @@ func limitMutations() []Mutation {
 		}),
 		mutate("proxies are not told that a key has moved to another project", 50, func(r *LimitRules) {
 			r.Tell = func(_ *replica, _ wire.KeyChange, confirmed func()) { confirmed() }
+		}),
+		mutate("proxies are not told that a key is paused", 50, func(r *LimitRules) {
+			r.TellPause = func(_ *replica, _ wire.KeyChange, confirmed func()) { confirmed() }
 		}),
 		mutate("a request counts in the project that its key is in when it ends", 50, func(r *LimitRules) {
 			r.Charged = func(r *request) (pools []wire.PoolID) {

@@ -57,8 +57,11 @@ type Profile struct {
 	ForgeEvery time.Duration
 	// TopUps makes accounts deposit whenever their balance is nearly spent.
 	TopUps bool
-	// Limits is the greatest spend limit of a new key. Limits that are set later are small.
+	// Limits is the greatest spend limit of a new key, and the greatest amount of most limits of accounts and projects. Spend limits that
+	// are set later are small.
 	Limits int64
+	// Windows is by how many seconds windows of limits are longer than two at most; raises are shorter by two.
+	Windows int64
 	// IdleTimeout is how long proxies keep the idle units of an account that has no requests.
 	IdleTimeout time.Duration
 	// NoQuorum, LoseChanges, NewChanges and Minority are the weights of faults of the stream of changes.
@@ -125,6 +128,7 @@ func draw(r *rand.Rand) Profile {
 		DeleteStream:     some(.2, .4),
 		KillFleet:        some(.2, .3),
 		Limits:           8000,
+		Windows:          5,
 		IdleTimeout:      idleTimeout,
 		RestartWithin:    4 * time.Second,
 		Length:           between(6*time.Second, 16*time.Second),
@@ -263,6 +267,11 @@ var directedProfiles = []struct {
 	{windowsProfile, func(p *Profile, _ *rand.Rand) {
 		p.LimitEvery, p.RequestEvery, p.SpoolCapacity, p.Length = time.Second, 20*time.Millisecond, 400, max(p.Length, 12*time.Second)
 		p.Proxies, p.SuspendEvery, p.FaultEvery, p.Poor = max(p.Proxies, 2), 4*p.SuspendEvery, 2*p.FaultEvery, false
+	}},
+	// Proxies are restarted in outages in which windows and raises of limits end. Limits are great, so that proxies hold idle units.
+	{resumeWindowsProfile, func(p *Profile, r *rand.Rand) {
+		p.needResume(r)
+		p.LimitEvery, p.Limits, p.Windows = 700*time.Millisecond, 1_000_000, 60
 	}},
 }
 

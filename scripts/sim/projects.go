@@ -32,6 +32,7 @@ func (w *world) buildProjects(customers []*customer, some func() *customer) {
 	}
 	w.firstLimits = w.nextLimit
 	w.every(w.profile.LimitEvery, func() { w.moveKey(some()) })
+	w.every(2*w.profile.LimitEvery, func() { w.pauseKey(some()) })
 }
 
 // moveKey moves a key to another project of its account, or out of its project. After the move is confirmed, no proxy may admit a

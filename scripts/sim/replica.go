@@ -208,6 +208,7 @@ func (d *database) keyRecord(cust *customer, k *key) *wire.KeyRecord {
 		SlotsPool:    cust.slots,
 		KeySlotsPool: d.slotsOf(k),
 		LimitPool:    limit,
+		Rules:        wire.KeyRules{Paused: d.paused[k.hash]},
 		ProjectID:    d.projects[k.hash],
 		Limits:       d.limitsFor(cust.name, d.projects[k.hash]),
 	}

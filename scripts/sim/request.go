@@ -58,7 +58,7 @@ func (r *request) SessionValid() bool {
 }
 
 func (r *request) KeyCurrent() bool {
-	return r.record.Active && r.p.w.rules.IsCurrent(&r.p.invalidations, r.version)
+	return r.record.Active && !r.record.Rules.Paused && r.p.w.rules.IsCurrent(&r.p.invalidations, r.version)
 }
 
 func (r *request) ReserveSpool() error {
@@ -132,7 +132,7 @@ func (p *proxy) lookup(r *request, attempts int) {
 // admit admits a request, in the order of the protocol.
 func (p *proxy) admit(r *request) {
 	w := p.w
-	if !r.record.Active {
+	if !r.record.Active || r.record.Rules.Paused {
 		return
 	}
 

@@ -209,6 +209,7 @@ func (p *proxy) readBucket(r *request, asked int64) {
 // nothing of it.
 func (w *world) checkResumed(r *request) {
 	w.stats.count("requests admitted in resumed sessions")
+	w.checkResumedWindows(r)
 	needs := []wire.Need{{Pool: r.record.BalancePool, Kind: wire.Balance, Amount: r.amount}}
 	if r.record.LimitPool != 0 {
 		needs = append(needs, wire.Need{Pool: r.record.LimitPool, Kind: wire.Limit, Amount: r.amount})
@@ -230,6 +231,22 @@ func (w *world) checkResumed(r *request) {
 		}
 		if left := l.Granted - l.Returned - w.usedBy(r.p, r.session, n); left < 0 {
 			w.fail("I2: %s lacks %d of pool %d for the requests of session %d, which it has resumed", r.p.name, -left, n.Pool, r.session)
+		}
+	}
+}
+
+// checkResumedWindows checks I11 in a resumed session: no request is admitted by idle units of a window or a raise that had ended by the
+// clock of the proxy.
+func (w *world) checkResumedWindows(r *request) {
+	const drift = time.Second // of its monotonic clock, in the longest world
+	for _, pool := range r.windows {
+		until := w.oracle.idleUntil[poolOfSession{r.session, pool}]
+		if until == 0 {
+			continue
+		}
+		w.stats.count("requests admitted in resumed sessions by units that may be used until a time")
+		if late := begunMS + (r.windowsAt + r.p.wallOffset).Milliseconds() - until; late > drift.Milliseconds() {
+			w.fail("I11: %s uses idle units of pool %d in resumed session %d, %d ms after their end", r.p.name, pool, r.session, late)
 		}
 	}
 }
@@ -261,6 +278,9 @@ func (w *world) usedBy(p *proxy, id wire.SessionID, n wire.Need) (used int64) {
 
 // resumeProfile has outages in which proxies are restarted.
 const resumeProfile = "restarts in outages"
+
+// resumeWindowsProfile has these outages, and limits whose windows and raises end during them.
+const resumeWindowsProfile = "limits in outages"
 
 func (p *Profile) needResume(r *rand.Rand) {
 	p.NoQuorum, p.NewChanges, p.Minority, p.LoseChanges = r.Float64()/4, r.Float64()/8, r.Float64()/4, r.Float64()/2
