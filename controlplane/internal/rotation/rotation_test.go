@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"testing"
 
 	"modelgateway/controlplane/internal/rotation"
@@ -30,7 +31,7 @@ func (s *store) Step(_ context.Context, kind rotation.Kind, step rotation.Step) 
 	}
 	n := len(s.froms)
 	s.froms = append(s.froms, step.From)
-	p := rotation.Progress{Done: n == len(s.skipped)-1, Next: rotation.Cursor{DataKey: fmt.Sprint(n)}}
+	p := rotation.Progress{Done: n == len(s.skipped)-1, Next: rotation.Cursor{DataKey: strconv.Itoa(n)}}
 	for range s.skipped[n] {
 		p.Skipped = append(p.Skipped, errText)
 	}

@@ -1,7 +1,7 @@
 package leasestore_test
 
 import (
-	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -100,8 +100,8 @@ func TestDiagnoseUselessLimits(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	exec(`insert into models (id, type, enabled, public, spec, revision) values ('chat-small', 'text', true, true, '{}', 1),
-		('chat-off', 'text', false, true, '{}', 1), ('own', 'text', true, false, '{}', 1), ('granted', 'text', true, false, '{}', 1)`)
+	exec(`insert into models (id, type, spec, revision, enabled, public) values ('chat-small', 'text', '{}', 1, true, 'yes'),
+		('chat-off', 'text', '{}', 1, false, 'yes'), ('own', 'text', '{}', 1, true, 'no'), ('granted', 'text', '{}', 1, true, 'no')`)
 	active, suspended := ident.New(), ident.New()
 	exec("insert into accounts (id, name, max_concurrent_requests, revision, status) values ($1, 'a', 1, 1, 'active'), ($2, 's', 1, 1, 'suspended')", active, suspended)
 	exec("insert into model_grants (account_id, model_id) values ($1, 'granted')", active)
@@ -109,7 +109,7 @@ func TestDiagnoseUselessLimits(t *testing.T) {
 	key := func(account ident.UUID, problem, column, value string) {
 		id := ident.New()
 		number++
-		exec("insert into api_keys (id, account_id, name, lookup_hash, revision, "+column+") values ($1, $2, '', sha256($3::text::bytea), 1, "+value+")", id, account, fmt.Sprint(number))
+		exec("insert into api_keys (id, account_id, name, lookup_hash, revision, "+column+") values ($1, $2, '', sha256($3::text::bytea), 1, "+value+")", id, account, strconv.Itoa(number))
 		if problem != "" {
 			want[diagnosis.UselessLimit{ID: ident.Key.Format(id), Problem: problem, OfKey: true}] = true
 		}
