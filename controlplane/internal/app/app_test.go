@@ -36,7 +36,10 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) { os.Exit(code) }),
 		// The cluster that pgtest runs for the whole process, and idle connections of the tests' own client.
 		goleak.IgnoreAnyFunction("modelgateway/shared/platform/testkit/pgcluster.(*Cluster).run.func1"),
-		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"))
+		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
+		// A NATS server that is shut down while a replica declares a stream never stops what belongs to the new stream.
+		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*fileStore).flushStreamStateLoop"),
+		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server/ats.Register.func1"))
 }
 
 // signals is a log that reports when and where the control plane has started.
