@@ -48,7 +48,7 @@ func TestFormsHaveEveryMemberOfTheCatalogFile(t *testing.T) {
 		"provider":   {topOf(providerMembers), names(adminclient.CatalogProvider{}, "id", "credentials")},
 		"credential": {topOf(credentialMembers), names(adminclient.CatalogCredential{}, "id", "name", "enabled", "certificate_expires_at")},
 		// A route is of its model and provider for ever.
-		"route": {topOf(slices.Concat(routeMembers, ofPrice)), names(adminclient.CatalogRoute{}, "id", "provider", "provider_price_hidden")},
+		"route":   {topOf(slices.Concat(routeMembers, ofPrice)), names(adminclient.CatalogRoute{}, "id", "provider", "provider_price_hidden")},
 		"address": {[]string{"path", "query", "stream_path"}, names(adminclient.CatalogAddress{})},
 	} {
 		if !slices.Equal(c.got, c.want) {
