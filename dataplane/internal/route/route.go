@@ -300,7 +300,7 @@ func (p *Picker) Skipped(routes []*catalog.Route, choices []Choice) []event.Atte
 	var skipped []event.Attempt
 	now := p.now()
 	for _, r := range routes {
-		if len(skipped) == event.MaxAttempts {
+		if len(skipped) == event.MaxAttempts-1 { // the last is the call that answers
 			break
 		}
 		i := slices.IndexFunc(choices, func(c Choice) bool { return c.ID == r.ID })

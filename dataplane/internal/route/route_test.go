@@ -148,6 +148,20 @@ func TestModelWithoutRouteOrCredentialHasNoChoice(t *testing.T) {
 	}
 }
 
+// Settlement refuses an event with more attempts than event.MaxAttempts, and the last one is the call that answers.
+func TestSkippedRoutesLeaveRoomForTheCallThatAnswers(t *testing.T) {
+	t.Parallel()
+	p, _ := setup()
+	priorities := make([]int, 2*event.MaxAttempts)
+	routes := model(priorities, slices.Repeat([]int{1}, len(priorities))).Routes[catalogkv.Chat]
+	for _, r := range routes[1:] {
+		p.StartCooldown(r.ID, time.Minute)
+	}
+	if skipped := p.Skipped(routes, p.Order(routes, 0)); len(skipped) != event.MaxAttempts-1 {
+		t.Errorf("got %d skipped routes; want %d", len(skipped), event.MaxAttempts-1)
+	}
+}
+
 func TestRoutesWithACooldownComeLastInTheOrderInWhichItEnds(t *testing.T) {
 	t.Parallel()
 	p, c := setup()
