@@ -63,17 +63,27 @@ func IsSet(value []byte) bool {
 		return true
 	}
 	code, ok := jsonspan.Find(value, "status_code")
-	return ok && IsSet(code)
+	return ok && jsonspan.KindOf(code) != jsonspan.KindObject && IsSet(code)
 }
 
+// maxErrorDepth bounds how deep an error is searched. Each level is read again by the one above it, so an error that a
+// provider nests a hundred thousand times would take minutes of a core.
+const maxErrorDepth = 8
+
 // IsError reports whether the value of a member "error" says that something went wrong. Servers that always write the member fill
-// it with null, with an empty value, or with an object whose members are all empty.
-func IsError(value []byte) bool {
+// it with null, with an empty value, or with an object whose members are all empty. What lies deeper than maxErrorDepth says
+// something.
+func IsError(value []byte) bool { return isError(value, maxErrorDepth) }
+
+func isError(value []byte, depth int) bool {
 	if jsonspan.KindOf(value) != jsonspan.KindObject {
 		return IsSet(value) && jsonspan.KindOf(value) != jsonspan.KindNull
 	}
+	if depth == 0 {
+		return true
+	}
 	for _, member := range jsonspan.Members(value) {
-		if IsError(member) {
+		if isError(member, depth-1) {
 			return true
 		}
 	}
@@ -88,8 +98,11 @@ func isObject(text []byte) bool {
 
 // appendOwnWords appends an error of the provider to dst. Of an answer or of a part of one it appends only the members
 // in which a provider explains a failure, because all others repeat the request or carry output: whoever writes a
-// prompt must not decide how the failure is classified.
-func appendOwnWords(dst, raw []byte) []byte {
+// prompt must not decide how the failure is classified. An answer may be inside of an event, and that inside of a frame of
+// the server, but not deeper than maxErrorDepth.
+func appendOwnWords(dst, raw []byte) []byte { return appendOwnWordsAt(dst, raw, maxErrorDepth) }
+
+func appendOwnWordsAt(dst, raw []byte, depth int) []byte {
 	if isStream, _ := sse.Begins(raw); isStream {
 		return appendOwnEvents(dst, raw)
 	}
@@ -115,8 +128,8 @@ func appendOwnWords(dst, raw []byte) []byte {
 
 	switch {
 	case isAnswer:
-	case response != nil:
-		return appendOwnWords(dst, response)
+	case response != nil && depth > 0:
+		return appendOwnWordsAt(dst, response, depth-1)
 	default:
 		return append(dst, raw...)
 	}
