@@ -2,6 +2,7 @@ package settle_test
 
 import (
 	"encoding/json"
+	"math"
 	"math/rand/v2"
 	"strconv"
 	"testing"
@@ -99,5 +100,29 @@ func TestProviderCostIsTheSumOverTheCalls(t *testing.T) {
 	}
 	if wantUnknown["r4"] == 0 || want["r0"] == 0 {
 		t.Fatal("the test has compared nothing")
+	}
+}
+
+// A broken proxy reports attempts whose provider costs have no sum: the sum stops at the largest amount, since a counter must not fall.
+func TestProviderCostsOfARouteHaveASum(t *testing.T) {
+	t.Parallel()
+	item := settle.Item{
+		Event:    &event.Usage{Route: "r", Cost: event.MaxCost},
+		Provider: settle.ProviderCost{Known: true, Cost: event.MaxCost},
+	}
+	for range 10 {
+		item.Event.Attempts = append(item.Event.Attempts, event.Attempt{Route: "r", Usage: price.Usage{Input: 1}})
+		item.Attempts = append(item.Attempts, item.Provider)
+	}
+
+	var r settle.Result
+	for range 10_000 {
+		r.Settle(&item)
+	}
+
+	got := r.Routes["r"]
+	want := settle.RouteSums{Calls: 110_000, Charged: math.MaxInt64, ProviderCost: math.MaxInt64}
+	if got != want {
+		t.Errorf("the sums are %+v, want %+v", got, want)
 	}
 }

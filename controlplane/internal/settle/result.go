@@ -1,6 +1,8 @@
 package settle
 
 import (
+	"math"
+
 	"modelgateway/shared/event"
 	"modelgateway/shared/money"
 )
@@ -60,7 +62,20 @@ func (r *Result) addRoute(route string, s RouteSums) {
 		r.Routes = map[string]RouteSums{}
 	}
 	sums := r.Routes[route]
-	r.Routes[route] = RouteSums{sums.Calls + s.Calls, sums.Charged + s.Charged, sums.ProviderCost + s.ProviderCost}
+	r.Routes[route] = RouteSums{
+		sums.Calls + s.Calls,
+		saturate(sums.Charged, s.Charged),
+		saturate(sums.ProviderCost, s.ProviderCost),
+	}
+}
+
+// saturate returns a + b, and the largest amount in place of one that is larger still. Both are costs, so neither is negative. A
+// proxy that is broken may report attempts whose provider costs have no sum; a negative one would stop the counters of metrics.
+func saturate(a, b money.Nano) money.Nano {
+	if sum, err := money.Add(a, b); err == nil {
+		return sum
+	}
+	return math.MaxInt64
 }
 
 // add adds a later result.
