@@ -22,6 +22,12 @@ var plainName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}$`)
 // create creates a cluster in its place, or leaves nothing that a later start would take
 // for a cluster.
 func create(ctx context.Context, cfg Config, p place, o owner) error {
+	if p.moved() {
+		if err := removeOrphans(); err != nil {
+			return err
+		}
+	}
+
 	prepared := p.data + preparedSuffix
 	for _, name := range []string{prepared, p.data} {
 		if err := os.RemoveAll(name); err != nil {

@@ -28,7 +28,8 @@ type place struct {
 // locate returns the location of the data of dir, and changes nothing.
 //
 // The link is created last. A data directory below sharedRoot without a link therefore
-// belongs to a cluster whose link was deleted or that is incomplete, and is ignored.
+// belongs to a cluster whose link was deleted or that is incomplete. It is ignored here,
+// and removed when another cluster is created (removeOrphans).
 func locate(dir string, o owner) (place, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -63,12 +64,21 @@ func (p place) moved() bool { return p.data != p.dir }
 
 // finish moves the complete cluster in prepared to its place.
 func (p place) finish(prepared string) error {
+	if p.moved() {
+		unlock, err := lockShared()
+		if err != nil {
+			return err
+		}
+		defer unlock()
+	}
+
 	if err := os.Rename(prepared, p.data); err != nil {
 		return fmt.Errorf("pgcluster: %w", err)
 	}
 	if !p.moved() {
 		return nil
 	}
+
 	if err := os.MkdirAll(filepath.Dir(p.dir), 0o755); err != nil { //nolint:gosec // G301: a directory of the clone
 		return fmt.Errorf("pgcluster: %w", err)
 	}
@@ -76,6 +86,9 @@ func (p place) finish(prepared string) error {
 		return fmt.Errorf("pgcluster: %w", err)
 	}
 	if err := os.Symlink(p.data, p.dir); err != nil {
+		return fmt.Errorf("pgcluster: %w", err)
+	}
+	if err := os.WriteFile(p.data+linkSuffix, []byte(p.dir), 0o600); err != nil {
 		return fmt.Errorf("pgcluster: %w", err)
 	}
 
@@ -98,7 +111,7 @@ func Remove(ctx context.Context, dir string) error {
 		return err
 	}
 
-	for _, name := range []string{p.data, p.data + preparedSuffix, p.dir} {
+	for _, name := range []string{p.data, p.data + preparedSuffix, p.data + linkSuffix, p.dir} {
 		if err := os.RemoveAll(name); err != nil {
 			return fmt.Errorf("pgcluster: %w", err)
 		}

@@ -46,6 +46,24 @@ func TestDataIsElsewhereIfTheUserCannotEnterTheDirectory(t *testing.T) {
 		t.Error("the third start used the cluster whose link was deleted")
 	}
 	stop(t, third)
+
+	// A cluster that is created elsewhere removes data whose link is gone, and no other.
+	deleted := mustStart(t, Config{Dir: filepath.Join(t.TempDir(), "deleted")})
+	stop(t, deleted)
+	if err := os.Remove(deleted.cfg.Dir); err != nil {
+		t.Fatal(err)
+	}
+	fourth := mustStart(t, Config{Dir: filepath.Join(t.TempDir(), "fourth")})
+	stop(t, fourth)
+	if _, err := os.Lstat(deleted.Dir()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the data of the deleted link: %v; want no such file", err)
+	}
+	for _, c := range []*Cluster{third, fourth} {
+		if _, err := os.Lstat(c.Dir()); err != nil {
+			t.Errorf("the data of a link that exists: %v", err)
+		}
+	}
+
 	if err := Remove(t.Context(), dir); err != nil {
 		t.Fatal(err)
 	}
