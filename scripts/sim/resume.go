@@ -251,16 +251,12 @@ func (w *world) checkResumedWindows(r *request) {
 	}
 }
 
-// usedBy returns what the requests of a session have used of the pool of a need. An
-// overrun counts once it is settled: only then the lease is granted its units.
+// usedBy returns what the requests of a session have used of the pool of a need: the costs of those that have ended, also beyond
+// what they had reserved, which their proxy took from its idle units, and the reservations of those that run.
 func (w *world) usedBy(p *proxy, id wire.SessionID, n wire.Need) (used int64) {
-	for request, e := range w.oracle.events {
-		switch {
-		case e.session != id || e.balance != n.Pool && e.limit != n.Pool && !slices.Contains(e.windows, n.Pool):
-		case w.settledNow(request):
+	for _, e := range w.oracle.events {
+		if e.session == id && (e.balance == n.Pool || e.limit == n.Pool || slices.Contains(e.windows, n.Pool)) {
 			used += e.cost
-		default:
-			used += e.used
 		}
 	}
 	for _, x := range p.running {
