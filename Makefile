@@ -112,7 +112,7 @@ test/repeat: ## the short tier REPEAT times beside four busy loops, each time wi
 
 # What is slow, plays faults on the real clock or concerns tools and packages. CONTRIBUTING.md says which change needs what.
 .PHONY: test/long
-test/long: test/stack test/browser test/bills test/hours test/errors chaos outages test/observe test/delivery test/clients sim/long sim/mutations ## the long tier: everything else (hours)
+test/long: test/stack test/browser test/bills test/hours test/errors chaos outages test/observe test/delivery test/cluster test/clients sim/long sim/mutations ## the long tier: everything else (hours)
 
 .PHONY: test/stack
 test/stack: $(BUILT)/withpostgres ## the public contract and the admin API on a stack, with the tests that the short tier leaves out
@@ -175,8 +175,8 @@ clients/update: ## pin the newest versions of the clients of make test/clients, 
 	@cd scripts/clients/gosdk && GOWORK=off go get $$(GOWORK=off go list -m -f '{{if not (or .Main .Indirect)}}{{.Path}}@latest{{end}}' all) && GOWORK=off go mod tidy
 
 # PREVIOUS is a tag or commit to upgrade from. Without it, both versions are of this commit. STEPS='rotate|restore' plays only the
-# steps with such names. It needs root on Linux, 4 GB of
-# disk for the build of Kubernetes, and half an hour on two cores the first time, so CI does not run it.
+# steps with such names. It needs root on Linux, 4 GB of disk for the build of Kubernetes, and half an hour on two cores the
+# first time, so it belongs to the long tier.
 PREVIOUS ?=
 .PHONY: test/cluster
 test/cluster: ## operate the chart on a real Kubernetes on this machine, under load: install, upgrade, rollback, drain, rotate, restore
