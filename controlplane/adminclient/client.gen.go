@@ -4470,7 +4470,7 @@ type TransactionList struct {
 type UsageDetail struct {
 	AccountID string `json:"account_id"`
 
-	// Attempts The routes that were skipped, tried and used, in this order; empty if the first one served the whole request, and for videos. A stream that broke off has the class of its failure.
+	// Attempts The routes that were skipped, tried and used, in this order; empty if the first one served the whole request. A stream that broke off has the class of its failure. A video that failed has its call if the provider may charge for it.
 	Attempts []RouteAttempt `json:"attempts"`
 
 	// Corrections Corrections of the request, oldest first.

@@ -15,10 +15,51 @@ func TestVideoIsBilledWithoutPolling(t *testing.T) {
 	models := a.Models(t, rig.Model{Type: "video", Directives: "polls=1"}, rig.Model{Type: "video", Directives: "fail"})
 	id := a.createVideo(t, videos.body(models[0]))
 	a.createVideo(t, videos.body(models[1]))
-	usage := a.account.AwaitUsage(t, 1)
-	if usage[0].VideoJob == nil || *usage[0].VideoJob != id || usage[0].Cost != "0.40" {
-		t.Errorf("got %v for %s; want %s for 0.40", usage[0].VideoJob, usage[0].Cost, id)
+	usage := a.account.AwaitUsage(t, 2) // that of the failed one charges nothing
+	charged := usage[0]
+	if charged.Status != "completed" {
+		charged = usage[1]
 	}
+	if charged.VideoJob == nil || *charged.VideoJob != id || charged.Cost != "0.40" {
+		t.Errorf("got %v for %s; want %s for 0.40", charged.VideoJob, charged.Cost, id)
+	}
+}
+
+// A job without a video charges its customer nothing, and its record has what the provider may charge the operator: what it says it has
+// made, or what was asked for if nobody knows what became of the job.
+func TestFailedVideoHasItsProviderCost(t *testing.T) {
+	a := newAPI(t)
+	video := func(directives string) rig.Model {
+		return rig.Model{Type: "video", Routes: []rig.Route{{
+			UpstreamModel: "film@" + directives,
+			ProviderPrice: map[string]any{"seconds": []any{map[string]any{"price": "0.07"}}},
+		}}}
+	}
+	models := a.Models(t, video("fail"), video("fail,made=3"), video("lostcreate"))
+	for i, want := range []struct {
+		status    int
+		cost      string
+		estimated bool
+	}{{http.StatusAccepted, "", false}, {http.StatusAccepted, "0.21", false}, {http.StatusBadGateway, "0.28", true}} {
+		answer := a.post(t, videos.path, videos.body(models[i]))
+		if answer.Status != want.status {
+			t.Fatalf("create a video: got %s; want %d", answer, want.status)
+		}
+		u := a.AwaitUsage(t, answer.RequestID())
+		if u.Status != "failed" || u.Rule != "none" || rat(t, u.Cost).Sign() != 0 || u.ProviderCost == nil || rat(t, *u.ProviderCost).Sign() != 0 {
+			t.Errorf("got %+v; want a failed request that charges nothing and whose last call cost nothing", u)
+		}
+		cost, estimated := "", false
+		for _, attempt := range u.Attempts {
+			if attempt.ProviderCost != nil {
+				cost, estimated = *attempt.ProviderCost, attempt.Estimated != nil && *attempt.Estimated
+			}
+		}
+		if cost != want.cost || estimated != want.estimated {
+			t.Errorf("%s: the provider cost is %q, estimated %t; want %+v", models[i], cost, estimated, want)
+		}
+	}
+	a.CheckLedger(t)
 }
 
 // The status words of other providers are mapped to those of the format.

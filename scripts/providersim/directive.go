@@ -26,7 +26,7 @@ type directives struct {
 	reasoningOutside, reasoningContent        bool
 	keepalive, plainJSON, refuse, filter      bool
 	noImage                                   bool
-	images, polls, seconds, content           int64
+	images, polls, seconds, made, content     int64
 	fail, expired, foreign, lostCreate        bool
 	answerModel, tier                         string
 }
@@ -132,6 +132,7 @@ var directiveTable = []directive{
 	{"polls", "=N videos: polls answered in_progress before the end, default 1", number(func(d *directives) *int64 { return &d.polls })},
 	{"takes", "=D videos: not finished before this time has passed", duration(func(d *directives) *time.Duration { return &d.takes })},
 	{"fail", "videos: the job fails", flag(func(d *directives) *bool { return &d.fail })},
+	{"made", "=N videos: seconds that a failed job reports to have made", number(func(d *directives) *int64 { return &d.made })},
 	{"seconds", "=N videos: seconds reported instead of the requested ones", number(func(d *directives) *int64 { return &d.seconds })},
 	{"expired", "videos: the content has expired", flag(func(d *directives) *bool { return &d.expired })},
 	{"foreign_status", "videos: status words of other providers", flag(func(d *directives) *bool { return &d.foreign })},

@@ -23,9 +23,14 @@ type Video struct {
 	Seconds       string      `json:"seconds"`
 	RemixedFromID *string     `json:"remixed_from_video_id"`
 	Error         *videoFault `json:"error"`
+	Usage         *videoUsage `json:"usage,omitempty"` // of a failed job that has made something
 
 	finished  bool
 	createdAt time.Time
+}
+
+type videoUsage struct {
+	Seconds int64 `json:"video_seconds"`
 }
 
 type videoFault struct {
@@ -84,6 +89,9 @@ func (j *videoJob) object() Video {
 		}
 		v.Error = &videoFault{Code: code, Message: message, Type: "image_generation_user_error"}
 		v.CompletedAt = unix(j.ended)
+		if j.d.made > 0 {
+			v.Usage = &videoUsage{j.d.made}
+		}
 	default:
 		v.Status, v.Progress, v.finished = "completed", 100, true
 		v.CompletedAt, v.ExpiresAt = unix(j.ended), unix(j.ended.Add(contentTTL))

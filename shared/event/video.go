@@ -49,6 +49,8 @@ type Video struct {
 	Sheet *price.Sheet `json:"sheet,omitempty"`
 	// Limits are the pools of the windows of limits in which the job counts. The control plane chooses them when the job is created.
 	Limits []int64 `json:"limits,omitempty"`
+	// MadeSeconds is the length of what the provider reports to have made for a failed job. Its customer is not charged for it.
+	MadeSeconds int64 `json:"made_seconds,omitempty"`
 	// Object is the job as the client last saw it: the provider's object with the gateway's ids and names.
 	Object json.RawMessage `json:"object,omitempty"`
 	// Error is the reason why the gateway abandoned the job.

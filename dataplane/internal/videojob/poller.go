@@ -129,6 +129,9 @@ func (p *Poller) poll(ctx context.Context, task *Task) {
 	if err == nil {
 		v, err = p.tracker.Refresh(ctx, v)
 	}
+	if err == nil {
+		err = p.tracker.ReportLoss(v)
+	}
 	if err != nil && ctx.Err() == nil {
 		p.log.Warn("poll of a video job failed", slog.String("video_id", task.Poll.ID), slog.Any("error", err))
 	}

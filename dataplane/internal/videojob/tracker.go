@@ -4,7 +4,8 @@
 // A job is charged before its record says that it is completed, under the request
 // id of its creation. A proxy may die between the two, and several proxies may see
 // the end of a job at once; settlement books the charge once all the same, because
-// the request id is unique.
+// the request id is unique. What a failed job may have cost the operator is reported
+// after its record says that it has failed, from that record alone (ReportLoss).
 package videojob
 
 import (
@@ -59,8 +60,8 @@ type Providers interface {
 	Do(ctx context.Context, call *provider.Call) (*provider.Answer, error)
 }
 
-// Charger charges completed jobs. When Charge returns nil, the usage event is in the
-// spool.
+// Charger stores the usage events of jobs that have ended: charges, and losses of the operator. When Charge returns nil, the event is
+// in the spool.
 type Charger interface {
 	Charge(e event.Usage, doubt usagereport.Reason) error
 	// CountUnknownState counts an answer about a job with a state of unknown meaning: the job is polled on, and ends uncharged
@@ -266,6 +267,7 @@ func (t *Tracker) readObject(v *event.Video, body []byte) (*event.Video, price.U
 
 	next := *v
 	next.Object, next.Status = t.clientObject(v, state, object), string(state.Status)
+	next.MadeSeconds = state.Made
 	if next.UpstreamID == "" {
 		next.UpstreamID = state.ID
 	}
@@ -366,37 +368,11 @@ func (t *Tracker) charge(v *event.Video, usage price.Usage) error {
 		)
 	}
 
-	if err := t.charger.Charge(event.Usage{
-		V:                 event.Version,
-		RequestID:         v.RequestID,
-		AccountID:         v.AccountID,
-		KeyID:             v.KeyID,
-		ProjectID:         v.ProjectID,
-		Model:             v.Model,
-		Format:            string(catalogkv.Videos),
-		Provider:          v.Provider,
-		Route:             v.Route,
-		Credential:        t.credentialName(v),
-		ProviderRequestID: v.UpstreamID,
-		Status:            event.Completed,
-		HTTPStatus:        http.StatusOK,
-		StartedMS:         v.CreatedUnix * 1000,
-		FinishedMS:        t.now().UnixMilli(),
-		Usage:             usage,
-		Rule:              rule,
-		Estimated:         rule == event.RuleEstimated,
-		Doubt:             string(doubt),
-		PriceVersion:      v.PriceVersion,
-		PriceMultiplier:   sheet.Multiplier,
-		Cost:              cost,
-		Limits:            v.Limits,
-		VideoJob:          v.ID,
-		MaxSeconds:        v.Seconds,
-	}, doubt); err != nil {
-		return fmt.Errorf("%w: charge job %s: %w", ErrUnavailable, v.ID, err) // ErrUnavailable keeps the job from being abandoned
-	}
-
-	return nil
+	e := t.newEvent(v)
+	e.Status, e.HTTPStatus = event.Completed, http.StatusOK
+	e.Usage, e.Rule, e.Estimated, e.Doubt = usage, rule, rule == event.RuleEstimated, string(doubt)
+	e.Cost, e.Limits, e.MaxSeconds = cost, v.Limits, v.Seconds
+	return t.report(&e, doubt)
 }
 
 // abandon ends a job without a charge because it cannot complete any more. The

@@ -33,6 +33,8 @@ type Job struct {
 	Progress int64
 	// Seconds is the length of the video, 0 if not stated.
 	Seconds int64
+	// Made is the length of what was made for a failed job, 0 if nothing is stated.
+	Made int64
 	// Size is the resolution, empty if not stated.
 	Size string
 	// CreatedUnix, CompletedUnix and ExpiresUnix are in seconds, 0 if not stated.
@@ -63,6 +65,9 @@ func ReadJob(body []byte) (j Job, ok bool) {
 	var known bool
 	j.Status, known = statusOf(word)
 	j.UnknownStatus = !known
+	if j.Status == Failed {
+		j.Made = madeOf(body)
+	}
 
 	return j, j.ID != "" && word != ""
 }

@@ -28,6 +28,10 @@ const maxParts = 3
 // length that cannot be read is none.
 func lengthOf(body []byte) int64 { return lengthIn(body, maxParts) }
 
+// madeOf returns the length of what was made for a job that has failed, zero for nothing. What such a job states about itself is what
+// was asked for, so that only the parts that describe a video or its usage count.
+func madeOf(body []byte) int64 { return lengthOfParts(body, maxParts) }
+
 func lengthIn(object []byte, depth int) int64 {
 	for _, name := range lengths {
 		if raw, ok := jsonspan.Find(object, name); ok {
@@ -49,6 +53,11 @@ func lengthIn(object []byte, depth int) int64 {
 		return 0
 	}
 
+	return lengthOfParts(object, depth)
+}
+
+// lengthOfParts returns the length that the parts of an object state.
+func lengthOfParts(object []byte, depth int) int64 {
 	for _, name := range parts {
 		part, _ := jsonspan.Find(object, name)
 		for item := range jsonspan.Elements(part) {
