@@ -67,7 +67,7 @@ func textPrice(input, cached, output string) adminclient.CatalogPrice {
 }
 
 // models returns the models that the demo adds: one with a failing first route, one with a refused credential before
-// another, and one that is granted and closed.
+// another, and one that is granted and closed. What their providers charge counts from now on: the past usage has no provider cost.
 func models() []adminclient.CatalogModel {
 	all := []adminclient.CatalogRouteFormats{"chat", "responses", "messages"}
 	chat := all[:1]
@@ -86,26 +86,34 @@ func models() []adminclient.CatalogModel {
 		}
 	}
 
-	route := func(provider, upstream string, priority int, formats []adminclient.CatalogRouteFormats) adminclient.CatalogRoute {
+	route := func(
+		provider, upstream string, priority int, formats []adminclient.CatalogRouteFormats, price adminclient.CatalogPrice,
+	) adminclient.CatalogRoute {
 		return adminclient.CatalogRoute{
 			Provider:      provider,
 			UpstreamModel: upstream,
 			Priority:      &priority,
 			Formats:       formats,
+			ProviderPrice: &price,
 		}
 	}
 
 	large := textPrice("3.00", "0.75", "12.00")
 	large.CacheWrite5M, large.CacheWrite1H = new("3.75"), new("6.00")
-	preview := text(previewModel, "Demo Preview", textPrice("5.00", "1.25", "20.00"), route("sim", "sim-preview@out=200", 0, chat))
+	// The spare route of the large model costs more than the price of the model bears.
+	cheap, dear := textPrice("1.80", "0.45", "7.20"), textPrice("3.60", "0.90", "14.40")
+	cheap.CacheWrite5M, cheap.CacheWrite1H = new("2.25"), new("3.60")
+	dear.CacheWrite5M, dear.CacheWrite1H = new("4.50"), new("7.20")
+	fast := textPrice("0.12", "0.03", "0.48")
+	preview := text(previewModel, "Demo Preview", textPrice("5.00", "1.25", "20.00"), route("sim", "sim-preview@out=200", 0, chat, textPrice("3.50", "0.90", "14.00")))
 	preview.Public = new(false)
 
 	return []adminclient.CatalogModel{
 		text(largeModel, "Demo Large", large,
-			route(flakyProvider, flakyUpstream+"@delay=180ms,chunk=12ms,out=120,reasoning=40", 0, all),
-			route("sim", slowUpstream+"@delay=260ms,chunk=15ms,out=120,reasoning=40", 1, all)),
+			route(flakyProvider, flakyUpstream+"@delay=180ms,chunk=12ms,out=120,reasoning=40", 0, all, cheap),
+			route("sim", slowUpstream+"@delay=260ms,chunk=15ms,out=120,reasoning=40", 1, all, dear)),
 		text(fastModel, "Demo Fast", textPrice("0.20", "0.05", "0.80"),
-			route(refusedProvider, refusedUpstream, 0, chat), route("sim", "sim-fast@delay=40ms,chunk=4ms,out=60", 1, chat)),
+			route(refusedProvider, refusedUpstream, 0, chat, fast), route("sim", "sim-fast@delay=40ms,chunk=4ms,out=60", 1, chat, fast)),
 		preview,
 	}
 }

@@ -109,3 +109,17 @@ func TestAccountIsToldItsCostsUnasked(t *testing.T) {
 		}
 	}
 }
+
+// The demo has provider prices, half of its prices, so that whoever tries the product sees a margin.
+func TestDemoCatalogHasAMargin(t *testing.T) {
+	a := newAPI(t)
+	for _, e := range generations {
+		if e.kind() == "video" {
+			continue
+		}
+		usage := a.AwaitUsage(t, a.ok(t, e.path, e.body(e.model)).RequestID())
+		if usage.ProviderCost == nil || rat(t, usage.Cost).Sign() == 0 || amount(t, 2, *usage.ProviderCost, 1).Cmp(rat(t, usage.Cost)) != 0 {
+			t.Errorf("%s: got %v for %s; want half of it", e.model, usage.ProviderCost, usage.Cost)
+		}
+	}
+}
