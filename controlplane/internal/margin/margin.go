@@ -119,8 +119,15 @@ type Line struct {
 	// Name is the day, the id as the API has it, or the name of the credential, whose Provider is that in which it is; empty
 	// for none, such as requests of keys in no project.
 	Name, Provider string
+	// Label is what people call it; empty if they call it Name, or if it is no more.
+	Label string
+	// Route is what Name is the route of; empty for other lines.
+	Route Route
 	Sums
 }
+
+// Route is a model and the provider that serves it.
+type Route struct{ Model, Provider string }
 
 // Position is the place of a line in the list.
 type Position struct {

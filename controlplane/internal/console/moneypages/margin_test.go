@@ -72,10 +72,26 @@ func TestPersonFindsWhereMoneyWasLost(t *testing.T) {
 	if _, page := b.Get("/console/requests"); !strings.Contains(page, "1 call failed") || strings.Contains(page, "What providers charge") {
 		t.Errorf("all requests: %s", page)
 	}
-	if page := open("/console/margin?by=account"); !strings.Contains(page, "Example") {
-		t.Errorf("by account: %s; want the name", page)
+	if page := open("/console/margin?by=account"); !strings.Contains(page, ">Example</a>") || !strings.Contains(page, `href="/console/accounts/`+a.ID+`"`) {
+		t.Errorf("by account: %s; want the name, and a link to the account", page)
 	}
-	if answer, file := b.Get("/console/margin/export?by=credential"); answer.StatusCode != http.StatusOK || !strings.Contains(file, "credential,spare,prv_2") {
+	if page := open("/console/margin?by=key"); !strings.Contains(page, ">"+k.Name+"</a>") || !strings.Contains(page, `href="/console/keys/`+k.ID+`"`) {
+		t.Errorf("by key: %s; want the name, and a link to the key", page)
+	}
+	w.SQL(
+		"insert into providers (id, name, spec, revision) values ('prv_1', 'Acme', '{}', 1)",
+		"insert into models (id, type, enabled, public, spec, revision) values ('example-small', 'text', true, true, '{}', 1)",
+		"insert into routes (id, model_id, provider_id, spec) values ('rte_bad', 'example-small', 'prv_1', '{}')",
+	)
+	for by, want := range map[string]string{
+		"route": `>example-small, Acme</a> <small><a href="/console/models/example-small">`, "provider": `>Acme</a> <small><a href="/console/providers/prv_1">`,
+		"credential": `>main, Acme</a> <small><a href="/console/providers/prv_1">`,
+	} {
+		if page := open("/console/margin?by=" + by); !strings.Contains(page, want) {
+			t.Errorf("by %s: %s; want %s", by, page, want)
+		}
+	}
+	if answer, file := b.Get("/console/margin/export?by=credential"); answer.StatusCode != http.StatusOK || !strings.Contains(file, "credential,spare,,,prv_2") {
 		t.Errorf("the export: got %d %s", answer.StatusCode, file)
 	}
 

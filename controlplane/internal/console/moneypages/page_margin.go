@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"net/url"
 	"slices"
 	"time"
 
@@ -50,9 +51,9 @@ func (f *marginFilter) narrowed(l *adminclient.MarginLine) marginFilter {
 
 type marginLine struct {
 	*adminclient.MarginLine
-	// Within is the address of the same report about this line only, Requests that of its requests.
-	Within, Requests string
-	Lost             bool
+	// Within is the address of the same report about this line only, Requests that of its requests, Object that of what it is about.
+	Within, Requests, Object string
+	Lost                     bool
 }
 
 type marginView struct {
@@ -60,7 +61,6 @@ type marginView struct {
 	Kinds  []adminclient.MarginBy
 	Report *adminclient.MarginReport
 	Lines  []marginLine
-	Names  map[string]string
 	Chart  *kit.Chart
 	Pages  kit.Pages
 	// Yesterday is the address of the report about yesterday by route, Export that of the file.
@@ -147,16 +147,8 @@ func showMargin(r *kit.Request) (*kit.Page, error) {
 	f.From, f.To, f.Zone = data.Report.From, last.AddDate(0, 0, -1).Format(time.DateOnly), data.Report.TimeZone
 	data.Lost = isNegative(data.Report.Total.Margin)
 
-	var ids []string
 	for i := range data.Report.Data {
-		l := &data.Report.Data[i]
-		data.Lines = append(data.Lines, f.line(l))
-		ids = append(ids, l.Name)
-	}
-	if slices.Contains([]string{"account", "key", "project"}, f.By) {
-		if data.Names, err = kit.Names(r, ids); err != nil {
-			return nil, err
-		}
+		data.Lines = append(data.Lines, f.line(&data.Report.Data[i]))
 	}
 
 	if data.Chart, err = marginChart(r, params, data.Report.Currency); err != nil {
@@ -190,6 +182,7 @@ func (f *marginFilter) line(l *adminclient.MarginLine) marginLine {
 		adminclient.MarginByDay:   "route",
 		adminclient.MarginByKey:   "route",
 	}[l.By]
+	line.Object = objectOf(l)
 	line.Within = "/console/margin?" + n.query(cmp.Or(by, "route"), n.From, n.To)
 	last, err := time.Parse(time.DateOnly, n.To)
 	if n.ProjectID == "" && n.Zone == time.UTC.String() && err == nil {
@@ -198,6 +191,32 @@ func (f *marginFilter) line(l *adminclient.MarginLine) marginLine {
 			"from", n.From+"T00:00:00", "to", last.AddDate(0, 0, 1).Format(time.DateOnly)+"T00:00:00")
 	}
 	return line
+}
+
+// objectOf returns the address of what a line is about; empty for a day, and for what was deleted. A route is on the page of its model.
+func objectOf(l *adminclient.MarginLine) string {
+	page := map[adminclient.MarginBy]string{
+		adminclient.MarginByAccount:    "accounts",
+		adminclient.MarginByProject:    "projects",
+		adminclient.MarginByKey:        "keys",
+		adminclient.MarginByModel:      "models",
+		adminclient.MarginByRoute:      "models",
+		adminclient.MarginByProvider:   "providers",
+		adminclient.MarginByCredential: "providers",
+	}[l.By]
+	id := &l.Name
+	switch {
+	case l.Label == nil:
+		return ""
+	case l.By == adminclient.MarginByRoute:
+		id = l.Model
+	case l.By == adminclient.MarginByCredential:
+		id = l.Provider
+	}
+	if page == "" || id == nil {
+		return ""
+	}
+	return "/console/" + page + "/" + url.PathEscape(*id)
 }
 
 // marginChart reads charges and provider costs by day; nil if there is but one.

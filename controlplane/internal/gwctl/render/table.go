@@ -42,7 +42,7 @@ var defaultColumns = map[string][]string{
 		"day", "account_id", "project_id", "key_id", "model", "service_tier", "requests", "input", "cached_input", "output", "images",
 		"seconds", "cost",
 	},
-	"MarginLine": {"by", "name", "provider", "requests", "charged", "provider_cost", "loss", "unknown_calls", "margin", "margin_percent"},
+	"MarginLine": {"by", "label", "name", "requests", "charged", "provider_cost", "loss", "unknown_calls", "margin", "margin_percent"},
 	"SpendLimit": {
 		"id", "name", "project_id", "key_id", "window.period", "amount",
 		"current.spent", "current.reserved", "current.left", "current.ends_at",

@@ -1,6 +1,7 @@
 package billingapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -123,7 +124,9 @@ func marginLine(l *margin.Line, by margin.By) gen.MarginLine {
 	return gen.MarginLine{
 		By:             gen.MarginBy(by),
 		Name:           l.Name,
-		Provider:       convert.Optional(l.Provider),
+		Provider:       convert.Optional(cmp.Or(l.Provider, l.Route.Provider)),
+		Label:          convert.Optional(l.Label),
+		Model:          convert.Optional(l.Route.Model),
 		Requests:       v.Requests,
 		Charged:        v.Charged,
 		ProviderCost:   v.ProviderCost,
@@ -196,6 +199,8 @@ func (h *Handlers) ExportMargin(
 var marginHeader = []any{
 	"by",
 	"name",
+	"label",
+	"model",
 	"provider",
 	"requests",
 	"charged",
@@ -212,7 +217,9 @@ func marginRow(w *spreadsheet.Writer, l *margin.Line, by margin.By, currency str
 	w.Row(
 		string(by),
 		l.Name,
-		l.Provider,
+		l.Label,
+		l.Route.Model,
+		cmp.Or(l.Provider, l.Route.Provider),
 		spreadsheet.Int(l.Requests),
 		spreadsheet.Raw(l.Charged.String()),
 		spreadsheet.Raw(l.ProviderCost.String()),

@@ -71,8 +71,8 @@ func TestMarginShowsTheWorstFirst(t *testing.T) {
 	var text bytes.Buffer
 	done, err := export.CopyTo(&text)
 	servertest.Check(t, err)
-	want := "by,name,provider,requests,charged,provider_cost,loss,unknown_calls,unknown_charged,margin,margin_percent,currency\n" +
-		"credential,spare,prv_2,0,0.00,0.50,0.50,0,0.00,-0.50,,USD\n"
+	want := "by,name,label,model,provider,requests,charged,provider_cost,loss,unknown_calls,unknown_charged,margin,margin_percent,currency\n" +
+		"credential,spare,,,prv_2,0,0.00,0.50,0.50,0,0.00,-0.50,,USD\n"
 	if got := strings.ReplaceAll(text.String(), "\r", ""); got != want || done.Rows != 1 {
 		t.Errorf("got %q; want %q", got, want)
 	}
@@ -86,6 +86,61 @@ func TestMarginShowsTheWorstFirst(t *testing.T) {
 		servertest.Problem(t, faulty.Problem, http.StatusBadRequest, "invalid_input")
 		if p := faulty.Problem; p != nil && (len(p.Errors) != 1 || p.Errors[0].Field != name) {
 			t.Errorf("%s: got %+v", name, p.Errors)
+		}
+	}
+}
+
+// Lines have the names by which people know things, as far as these exist.
+func TestMarginNamesWhatItsLinesAreAbout(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	b.Apply(servertest.DemoCatalog)
+	a := b.Account(1)
+	k := b.Key(a.ID, "")
+	b.fillCosts(k, time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -1))
+	for _, known := range []string{
+		"insert into providers (id, name, spec, revision) values ('prv_1', 'Acme', '{}', 1)",
+		"insert into models (id, type, enabled, public, spec, revision) values ('model-1', 'text', true, true, '{}', 1)",
+		"insert into routes (id, model_id, provider_id, spec) values ('rte_bad', 'model-1', 'prv_1', '{}')",
+	} {
+		_, err := b.DB.Pool().Exec(t.Context(), known)
+		servertest.Check(t, err)
+	}
+
+	for by, want := range map[adminclient.MarginBy][]string{
+		adminclient.MarginByRoute:      {"rte_bad: model-1, Acme; model-1 prv_1", "rte_good: "},
+		adminclient.MarginByCredential: {"spare:  prv_2", "main: main, Acme; prv_1"},
+		adminclient.MarginByProvider:   {"prv_2: ", "prv_1: Acme; "},
+		adminclient.MarginByAccount:    {a.ID + ": " + a.Name + "; "},
+		adminclient.MarginByKey:        {k.ID + ": " + k.Name + "; "},
+		adminclient.MarginByProject:    {": "},
+		adminclient.MarginByModel:      {"model-0: ", "model-1: model-1; "},
+		adminclient.MarginByDay:        nil,
+	} {
+		r, err := servertest.Answered(b.API.GetMargin(t.Context(), &adminclient.GetMarginParams{By: &by}))
+		servertest.Check(t, err)
+		var got []string
+		for _, l := range r.Value.Data {
+			text := l.Name + ": "
+			if l.Label != nil {
+				text += *l.Label + "; "
+			}
+			if l.Model != nil {
+				text += *l.Model
+			}
+			if l.Provider != nil {
+				text += " " + *l.Provider
+			}
+			got = append(got, strings.ReplaceAll(text, ";  ", "; "))
+		}
+		if by == adminclient.MarginByDay {
+			if len(r.Value.Data) != 1 || r.Value.Data[0].Label != nil {
+				t.Errorf("days: got %v", got)
+			}
+			continue
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", by, diff)
 		}
 	}
 }

@@ -2489,6 +2489,9 @@ type MarginLine struct {
 	// Examples: 12.34
 	Charged Money `json:"charged"`
 
+	// Label What people call it: the name of the account, project, key or provider, the display name of the model, or of a route or credential its model or name with the provider's name, as they are now. Absent for days, and for what was deleted.
+	Label *string `json:"label,omitempty"`
+
 	// Loss A decimal in the account's currency.
 	//
 	// Examples: 12.34
@@ -2504,10 +2507,13 @@ type MarginLine struct {
 	// Examples: -11.7
 	MarginPercent *string `json:"margin_percent,omitempty"`
 
+	// Model The model of the route; absent for other lines.
+	Model *string `json:"model,omitempty"`
+
 	// Name The day, the id, or the name of the credential; empty for requests without a project, and for those for which no route was called.
 	Name string `json:"name"`
 
-	// Provider The provider of the credential; absent for other lines.
+	// Provider The provider of the route or credential; absent for other lines.
 	Provider *string `json:"provider,omitempty"`
 
 	// ProviderCost A decimal in the account's currency.

@@ -51,10 +51,23 @@ with calls as (
     order by charged - unknown_charged - provider_cost, provider, name
     limit @row_limit
 )
-select true as is_total, ''::text as name, ''::text as provider, coalesce(sum(requests), 0)::bigint as requests,
+select true as is_total, ''::text as name, ''::text as provider, ''::text as label, ''::text as route_model, ''::text as route_provider, coalesce(sum(requests), 0)::bigint as requests,
     coalesce(sum(charged), 0)::bigint as charged, coalesce(sum(provider_cost), 0)::bigint as provider_cost,
     coalesce(sum(loss), 0)::bigint as loss, coalesce(sum(unknown), 0)::bigint as unknown,
     coalesce(sum(unknown_charged), 0)::bigint as unknown_charged
 from lines
 union all
-select false, name::text, provider::text, requests, charged, provider_cost, loss, unknown::bigint, unknown_charged from page;
+select false, page.name::text, page.provider::text,
+    coalesce(case @by
+        when 'account' then (select a.name from accounts a where a.id = substring(page.name from 5)::uuid)
+        when 'project' then (select j.name from projects j where j.id = nullif(substring(page.name from 5), '')::uuid)
+        when 'key' then (select k.name from api_keys k where k.id = substring(page.name from 5)::uuid)
+        when 'model' then (select coalesce(nullif(m.spec ->> 'display_name', ''), m.id) from models m where m.id = page.name and m.deleted_at is null)
+        when 'route' then r.model_id || ', ' || v.name
+        when 'credential' then nullif(page.name, '') || ', ' || v.name
+        when 'provider' then v.name end, '')::text,
+    coalesce(r.model_id, '')::text, coalesce(r.provider_id, '')::text,
+    page.requests, page.charged, page.provider_cost, page.loss, page.unknown::bigint, page.unknown_charged
+from page
+left join routes r on @by = 'route' and r.id = page.name
+left join providers v on v.id = case @by when 'route' then r.provider_id when 'credential' then page.provider when 'provider' then page.name end;

@@ -63,7 +63,13 @@ func (s *Usage) Margin(ctx context.Context, query *margin.Query) (margin.Report,
 			report.Total = sums
 			continue
 		}
-		report.Lines = append(report.Lines, margin.Line{Name: rows[i].Name, Provider: rows[i].Provider, Sums: sums})
+		report.Lines = append(report.Lines, margin.Line{
+			Name:     rows[i].Name,
+			Provider: rows[i].Provider,
+			Label:    rows[i].Label,
+			Route:    margin.Route{Model: rows[i].RouteModel, Provider: rows[i].RouteProvider},
+			Sums:     sums,
+		})
 	}
 
 	slices.SortFunc(report.Lines, func(a, b margin.Line) int { // a union has no order
