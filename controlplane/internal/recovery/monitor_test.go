@@ -3,6 +3,7 @@ package recovery_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -32,15 +33,55 @@ type site struct {
 	copied  string
 }
 
+// template is a migrated cluster that the site of each test is a copy of: creating and migrating one takes seconds.
+var template pgcluster.Config
+
+func TestMain(m *testing.M) {
+	code, err := withTemplate(m.Run)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func withTemplate(run func() int) (code int, err error) {
+	dir, err := os.MkdirTemp("", "modelgateway-recovery-")
+	if err != nil {
+		return 0, err
+	}
+	template.Dir = filepath.Join(dir, "postgres")
+	defer func() {
+		err = errors.Join(err, pgcluster.Remove(context.Background(), template.Dir), os.RemoveAll(dir))
+	}()
+
+	cluster, err := pgcluster.Start(context.Background(), template)
+	if err != nil {
+		return 0, err
+	}
+	_, err = postgres.Migrate(context.Background(), postgres.Config{URL: cluster.URL("")})
+	if err := errors.Join(err, cluster.Stop(context.Background())); err != nil {
+		return 0, err
+	}
+	template.Template = cluster.Dir()
+	return run(), nil
+}
+
 func newSite(t *testing.T) *site {
 	t.Helper()
-	s := &site{t: t, cfg: pgcluster.Config{Dir: filepath.Join(t.TempDir(), "postgres")}, nats: natstest.New(t)}
-	s.start()
-	t.Cleanup(func() { s.stop() })
-	s.cfg.Port = s.cluster.Port()
-	if _, err := postgres.Migrate(t.Context(), postgres.Config{URL: s.cluster.URL("")}); err != nil {
-		t.Fatal(err)
+	s := &site{
+		t:    t,
+		cfg:  pgcluster.Config{Dir: filepath.Join(t.TempDir(), "postgres"), Template: template.Template},
+		nats: natstest.New(t),
 	}
+	s.start()
+	t.Cleanup(func() {
+		s.stop()
+		if err := pgcluster.Remove(context.WithoutCancel(t.Context()), s.cfg.Dir); err != nil {
+			t.Error(err)
+		}
+	})
+	s.cfg.Port = s.cluster.Port()
 	return s
 }
 

@@ -24,6 +24,9 @@ type Config struct {
 	// and the server's user cannot enter Dir, the data is elsewhere and Dir is a link to
 	// it. Empty: a temporary directory that is removed with the server.
 	Dir string
+	// Template is the data directory of a stopped cluster, which a new one is a copy of, with its password and databases.
+	// Copying takes a tenth of the processor time of creating one. Empty: a new one is created.
+	Template string
 	// Port is the port on 127.0.0.1. Zero: a free one.
 	Port int
 	// Password is the password of the role postgres. It is set when the cluster is

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -35,6 +36,13 @@ func create(ctx context.Context, cfg Config, p place, o owner) error {
 		}
 	}
 
+	if cfg.Template != "" {
+		if err := copyData(ctx, cfg.Template, prepared); err != nil {
+			return err
+		}
+		return p.finish(prepared)
+	}
+
 	if err := o.makeDir(prepared); err != nil {
 		return err
 	}
@@ -49,6 +57,17 @@ func create(ctx context.Context, cfg Config, p place, o owner) error {
 	}
 
 	return p.finish(prepared)
+}
+
+// copyData copies the data directory of a stopped cluster, with its owner and modes.
+func copyData(ctx context.Context, from, to string) error {
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil { //nolint:gosec // G301: the owner must be able to enter it
+		return fmt.Errorf("pgcluster: %w", err)
+	}
+	if out, err := exec.CommandContext(ctx, "cp", "-a", from, to).CombinedOutput(); err != nil {
+		return fmt.Errorf("pgcluster: copy %s: %w: %s", from, err, out)
+	}
+	return nil
 }
 
 // initialise runs initdb with a fixed locale, so that the sort order does not depend on

@@ -73,3 +73,14 @@ func TestDataIsElsewhereIfTheUserCannotEnterTheDirectory(t *testing.T) {
 		}
 	}
 }
+
+func TestNewClusterIsACopyOfItsTemplate(t *testing.T) {
+	t.Parallel()
+	needServer(t)
+	first := mustStart(t, Config{Dir: filepath.Join(openDir(t), "first"), Database: "filled"})
+	stop(t, first)
+	second := mustStart(t, Config{Dir: filepath.Join(openDir(t), "second"), Template: first.Dir(), Database: "filled"})
+	if systemID(t, first) != systemID(t, second) {
+		t.Error("the second cluster is no copy of the first")
+	}
+}
