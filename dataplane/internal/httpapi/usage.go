@@ -20,6 +20,7 @@ func (r *relay) usage(complete bool) (price.Usage, usagereport.Reason) {
 		MaxOutput:       r.maxOutput,
 		ByToken:         len(r.sheet.Rates) > 0,
 		AudioByToken:    r.sheet.HasRate(price.AudioOut),
+		ImagesByToken:   r.sheet.HasRate(price.ImageOut),
 		PicturesByToken: r.sheet.PricesImagesByToken(usage.Size, usage.Quality),
 	})
 	if !reported {

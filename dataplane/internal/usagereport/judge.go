@@ -47,8 +47,8 @@ type Evidence struct {
 	ServiceTier, Speed string
 	// Tokens is the estimate of the delivered output, Chars the number of its characters.
 	Tokens, Chars int64
-	// Audio is the estimate of the tokens of the delivered audio.
-	Audio int64
+	// Audio is the estimate of the tokens of the delivered audio, Images the number of the images in a text answer.
+	Audio, Images int64
 	// Hidden is the part of the reported output that only a total has.
 	Hidden int64
 }
@@ -61,8 +61,8 @@ type Request struct {
 	MaxInput, MaxOutput int64
 	// ByToken reports whether tokens have a price, PicturesByToken whether images have none but that of their tokens.
 	ByToken, PicturesByToken bool
-	// AudioByToken reports whether the tokens of audio in the output have a price of their own.
-	AudioByToken bool
+	// AudioByToken and ImagesByToken report whether the tokens of audio and of images in the output have a price of their own.
+	AudioByToken, ImagesByToken bool
 }
 
 // maxChars is how many characters of a text a token has at most on average. It is twice the usual number: a report of less
@@ -101,6 +101,10 @@ func Judge(u price.Usage, reported, complete bool, e *Evidence, r *Request) (pri
 		doubt(Interrupted)
 	}
 
+	if reported {
+		u.Images = max(u.Images, e.Images)
+	}
+
 	ambiguous := e.Ambiguous
 	for hidden := e.Hidden; ; {
 		part, _ := (&event.Usage{Usage: u, MaxInput: r.MaxInput, MaxOutput: r.MaxOutput}).Beyond()
@@ -126,7 +130,7 @@ func Judge(u price.Usage, reported, complete bool, e *Evidence, r *Request) (pri
 			doubt(LowOutput)
 			u.Output = max(u.Output, e.Tokens)
 		}
-		if reported && lowAudio(&u, e, r) {
+		if reported && lowMedia(&u, e, r) {
 			doubt(LowOutput)
 		}
 	}
@@ -168,18 +172,30 @@ func JudgeVideo(seconds, requested int64) (int64, Reason) {
 	return seconds, None
 }
 
-// lowAudio raises a reported output that has less than half of the delivered text and audio, and its part of audio if that has less
-// than half of the audio. It reports whether it did either. What no report has is not its concern: the delivered audio is added
-// to such a usage.
-func lowAudio(u *price.Usage, e *Evidence, r *Request) bool {
-	low := e.Audio > 0 && e.Chars+maxChars/2*e.Audio > maxChars*u.Output
-	if low {
-		u.Output = max(u.Output, e.Tokens+e.Audio)
+// lowMedia raises a reported output that has less than half of the delivered text, audio and images, and its parts of audio and of
+// images if they have less than half of these. It reports whether it did any of it. What no report has is not its concern: the
+// delivered audio and images are added to such a usage.
+func lowMedia(u *price.Usage, e *Evidence, r *Request) bool {
+	images := e.Images
+	if !r.PicturesByToken {
+		images = 0 // they are charged each
 	}
+
+	least := e.Chars + maxChars/2*(e.Audio+images*lowPicture)
+	low := e.Audio+images > 0 && least > maxChars*u.Output
+	if low {
+		u.Output = max(u.Output, e.Tokens+e.Audio+images*mediumPicture)
+	}
+
 	if r.AudioByToken && e.Audio > 2*u.AudioOut {
 		u.AudioOut = min(e.Audio, u.Output)
 		low = true
 	}
+	if r.ImagesByToken && images*lowPicture > 2*u.ImageOut {
+		u.ImageOut = min(images*mediumPicture, u.Output-u.AudioOut)
+		low = true
+	}
+
 	return low
 }
 

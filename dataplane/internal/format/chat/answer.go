@@ -21,6 +21,9 @@ type reader struct {
 	begun      bool   // whether there was a choice
 	ended      uint64 // the choices that have ended, a bit for each
 	done       bool   // whether the end of the stream has been sent
+	// loose is the number of images without an index of their own, drawn has a bit for each of the others.
+	loose int64
+	drawn uint64
 	// bytesAtUsage is the length of the delivered text at the time of the last usage report.
 	bytesAtUsage int64
 	// template has the bytes that most chunks have in common.
@@ -41,6 +44,7 @@ func (Dialect) NewAnswer(cfg format.AnswerConfig) format.Answer {
 		a.Echo.Capture(cfg.Request, echoed)
 	}
 	a.begun, a.ended, a.done, a.bytesAtUsage = false, 0, false, 0
+	a.loose, a.drawn = 0, 0
 	a.template.reset()
 	return a
 }
@@ -75,7 +79,7 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 
 	a.recordUsage(&p, body)
 	a.Delivered, a.bytesAtUsage = p.sum.Size, p.sum.Bytes
-	a.Audio, a.Images = p.choices.audio, p.choices.images
+	a.addMedia(&p.choices)
 	if !w.Changed() {
 		return body, true
 	}
@@ -160,7 +164,7 @@ func (a *reader) chunk(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	a.Delivered.Add(p.sum.Size)
 	a.begun = a.begun || p.choices.count > 0
 	a.ended |= p.choices.ended
-	a.Audio, a.Images = a.Audio+p.choices.audio, a.Images+p.choices.images
+	a.addMedia(&p.choices)
 	a.Now.Ending, a.Now.Shows = a.hasEnded(), a.Now.Shows || p.choices.reasons
 	if reported && !a.wantsUsage && p.choices.count == 0 {
 		return dst, format.Other
@@ -178,6 +182,14 @@ func (a *reader) chunk(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	}
 
 	return out, format.Content
+}
+
+// addMedia counts the audio and the images of choices.
+func (a *reader) addMedia(all *choices) {
+	a.Audio += all.audio
+	a.loose += all.images
+	a.drawn |= all.drawn
+	a.Images = a.loose + int64(bits.OnesCount64(a.drawn))
 }
 
 // member reads one top-level member, and changes or drops it if the client must not see it.

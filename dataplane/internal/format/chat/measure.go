@@ -13,8 +13,10 @@ type choices struct {
 	ended uint64
 	// failed reports whether one of them is an error.
 	failed bool
-	// audio is the length of the audio in base64, images the number of images.
+	// audio is the length of the audio in base64, images the number of images without an index of their own. drawn has a bit for
+	// each of the others, eight for each choice: a stream may send several versions of an image.
 	audio, images int64
+	drawn         uint64
 	// reasons reports whether there is a text of reasoning.
 	reasons bool
 }
@@ -24,13 +26,16 @@ type choices struct {
 func readChoices(sum *answer.TextSum, w *jsonspan.Splicer, text []byte, at int, inside string) (all choices, end int) {
 	it := jsonspan.ArrayAt(text, at)
 	for it.Next() {
-		index, ended := all.count, false
+		index, ended, drawn := all.count, false, uint64(0)
 		all.count++
 		c := jsonspan.ObjectAt(text, it.Start())
 		for c.Next() {
 			switch name := c.DecodedName(); string(name) {
 			case inside:
-				c.SetEnd(all.readMessage(sum, text, c.Start()))
+				var seen uint64
+				seen, end = all.readMessage(sum, text, c.Start())
+				drawn |= seen
+				c.SetEnd(end)
 			case "index":
 				if n, ok := jsonspan.Int64(c.Value()); ok {
 					index = n
@@ -49,20 +54,25 @@ func readChoices(sum *answer.TextSum, w *jsonspan.Splicer, text []byte, at int, 
 			all.ended |= 1 << uint64(index%64)
 		}
 
+		all.drawn |= drawn << (uint64(index) % 8 * 8)
 		it.SetEnd(c.SkipRest())
 	}
 
 	return all, it.SkipRest()
 }
 
-// readMessage adds the texts of a message or delta to sum. It returns the index after it, 0 if it is no object.
-func (all *choices) readMessage(sum *answer.TextSum, text []byte, at int) (end int) {
+// readMessage adds the texts of a message or delta to sum. It returns the images that have an index, as bits, and the index after
+// the message, 0 if it is no object.
+func (all *choices) readMessage(sum *answer.TextSum, text []byte, at int) (drawn uint64, end int) {
 	// A provider that sends reasoning under several names sends the same text several times.
 	var named, plain, details answer.TextSum
 	c := jsonspan.ObjectAt(text, at)
 	for c.Next() {
 		switch string(c.DecodedName()) {
 		case "content", "refusal":
+			if c.Kind() == jsonspan.KindArray {
+				all.images += countImages(c.Value())
+			}
 			c.SetEnd(readContent(sum, text, &c))
 		case "reasoning_content":
 			c.SetEnd(readContent(&named, text, &c))
@@ -73,8 +83,13 @@ func (all *choices) readMessage(sum *answer.TextSum, text []byte, at int) (end i
 		case "audio":
 			c.SetEnd(all.readAudio(sum, text, c.Start()))
 		case "images":
-			for it := jsonspan.ArrayAt(text, c.Start()); it.Next(); {
-				all.images++
+			for image := range jsonspan.Elements(c.Value()) {
+				raw, _ := jsonspan.Find(image, "index")
+				if n, ok := jsonspan.Int64(raw); ok && 0 <= n && n < 8 {
+					drawn |= 1 << n
+				} else {
+					all.images++
+				}
 			}
 		case "tool_calls", "function_call":
 			c.SetEnd(answer.SumTexts(sum, text, c.Start(), isToolCallText))
@@ -93,7 +108,18 @@ func (all *choices) readMessage(sum *answer.TextSum, text []byte, at int) (end i
 		sum.Start, sum.End = named.Start, named.End
 	}
 
-	return c.SkipRest()
+	return drawn, c.SkipRest()
+}
+
+// countImages returns how many parts of a list are images.
+func countImages(parts []byte) (n int64) {
+	for part := range jsonspan.Elements(parts) {
+		switch jsonspan.FindText(part, "type") {
+		case "image_url", "image", "output_image":
+			n++
+		}
+	}
+	return n
 }
 
 // readAudio reads the audio of a message or delta, and adds its transcript to sum.

@@ -38,6 +38,11 @@ func TestChargeOfImagesFollowsTheImagesAndTheLimits(t *testing.T) {
 			} else if c != first {
 				t.Errorf("seed %d: %s: %+v, under the other names %+v", seed, usage, c, first)
 			}
+			// Images have no service tiers: none of their charges depends on one.
+			named := strings.Replace(body, `"created":1`, `"created":1,"service_tier":`+tiers[seed%uint64(len(tiers))], 1)
+			if got := chargeOfImages(t, named, false, &byToken); got != c {
+				t.Errorf("seed %d: %s: with a service tier %+v, without %+v", seed, usage, got, c)
+			}
 			if got := chargeOfImages(t, body, false, &byPiece); got.usage.Images != count {
 				t.Errorf("seed %d: %s: %+v for %d images at a price for each", seed, usage, got, count)
 			}

@@ -122,6 +122,7 @@ func (b *Base) Evidence() usagereport.Evidence {
 		Tokens:      b.DeliveredTokens(),
 		Chars:       b.Delivered.Chars,
 		Audio:       b.audioTokens(),
+		Images:      b.images(),
 		Hidden:      b.Counts.Hidden(),
 	}
 }
@@ -161,12 +162,15 @@ const (
 	tokensPerImage = 4160
 )
 
+// images returns the number of delivered images of the model, of which some may be in its text.
+func (b *Base) images() int64 { return b.Images + b.Delivered.Images }
+
 // audioTokens returns the estimate of the tokens of the delivered audio.
 func (b *Base) audioTokens() int64 { return (b.Audio + audioPerToken - 1) / audioPerToken }
 
 func (b *Base) AddDelivered(u *price.Usage) {
-	audio, images := b.audioTokens(), b.Images*tokensPerImage
-	u.AudioOut, u.ImageOut, u.Images = max(u.AudioOut, audio), max(u.ImageOut, images), max(u.Images, b.Images)
+	audio, images := b.audioTokens(), b.images()*tokensPerImage
+	u.AudioOut, u.ImageOut, u.Images = max(u.AudioOut, audio), max(u.ImageOut, images), max(u.Images, b.images())
 	u.Output = max(u.Output, b.DeliveredTokens()+audio+images)
 	u.ServerToolRequests = max(u.ServerToolRequests, b.Calls)
 	if b.ToolImages > u.Secondary.Images {

@@ -9,25 +9,77 @@ import (
 )
 
 // Size is the size of a text: its bytes, and its characters. A script with long characters has as many to a token as the
-// Latin one.
-type Size struct{ Bytes, Chars int64 }
+// Latin one. Images are those within the text, which do not count as text.
+type Size struct{ Bytes, Chars, Images int64 }
 
 // Add adds the size of another text.
-func (s *Size) Add(other Size) { s.Bytes, s.Chars = s.Bytes+other.Bytes, s.Chars+other.Chars }
+func (s *Size) Add(other Size) {
+	s.Bytes, s.Chars, s.Images = s.Bytes+other.Bytes, s.Chars+other.Chars, s.Images+other.Images
+}
 
 // SizeOf returns the size of the decoded text of the string raw, zero if raw is no string. Each half of a surrogate pair
 // that is written with escapes is a character.
-func SizeOf(raw []byte) Size {
+func SizeOf(raw []byte) (sum Size) {
 	if len(raw) < 2 || raw[0] != '"' {
 		return Size{}
 	}
 
 	raw = raw[1 : len(raw)-1]
+	for len(raw) >= minImage {
+		before, after, found := cutImage(raw)
+		if !found {
+			break
+		}
+		sum.Add(sizeOf(before))
+		sum.Images++
+		raw = after
+	}
+	sum.Add(sizeOf(raw))
+	return sum
+}
+
+const (
+	// minImage is the length from which a text can have an image in it. Every smaller one has but a few tokens, whatever it is.
+	minImage = 512
+	// maxImageType bounds the media type of an image.
+	maxImageType = 64
+)
+
+// cutImage cuts the first image out of a text. Servers that have no other place for the images of a model write them into its
+// text, as data URLs: the model has made them with the tokens of an image, and not with those of base64.
+func cutImage(text []byte) (before, after []byte, found bool) {
+	const mark = ";base64,"
+	i := bytes.Index(text, []byte("data:image"))
+	if i < 0 {
+		return text, nil, false
+	}
+	from := bytes.Index(text[i:min(i+maxImageType, len(text))], []byte(mark))
+	if from < 0 {
+		return text, nil, false
+	}
+	end := i + from + len(mark)
+	for end < len(text) && isBase64(text[end]) {
+		end++
+	}
+	return text[:i], text[end:], true
+}
+
+// isBase64 reports whether a byte of a JSON string may be one of base64; a slash may be escaped.
+func isBase64(c byte) bool {
+	switch {
+	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		return true
+	}
+	return c == '+' || c == '/' || c == '=' || c == '-' || c == '_' || c == '\\'
+}
+
+// sizeOf is SizeOf for a text without images, which is the inside of a string.
+func sizeOf(raw []byte) Size {
 	length, more := len(raw), continuations(raw)
 	for {
 		i := bytes.IndexByte(raw, '\\')
 		if i < 0 || i+1 >= len(raw) {
-			return Size{int64(max(length, 0)), int64(max(length-more, 0))}
+			return Size{Bytes: int64(max(length, 0)), Chars: int64(max(length-more, 0))}
 		}
 		if raw[i+1] != 'u' || i+6 > len(raw) {
 			length--
@@ -94,7 +146,7 @@ type TextSum struct {
 
 // AddString counts the string text[start:end].
 func (s *TextSum) AddString(text []byte, start, end int) {
-	if n := SizeOf(text[start:end]); n.Bytes > 0 {
+	if n := SizeOf(text[start:end]); n.Bytes > 0 || n.Images > 0 {
 		s.Size.Add(n)
 		s.Start, s.End = start, end
 	}

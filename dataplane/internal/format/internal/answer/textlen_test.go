@@ -19,13 +19,32 @@ func TestTextLenIsTheLengthOfTheDecodedText(t *testing.T) {
 			t.Fatal(err)
 		}
 		pairs := strings.Count(text, `\ud83d`)
-		if got, want := SizeOf([]byte(text)), (Size{int64(len(s)), int64(utf8.RuneCountInString(s) + pairs)}); got != want {
+		if got, want := SizeOf([]byte(text)), (Size{Bytes: int64(len(s)), Chars: int64(utf8.RuneCountInString(s) + pairs)}); got != want {
 			t.Errorf("%s: got %+v; want %+v", text, got, want)
 		}
 	}
 	for _, text := range []string{``, `"`, `12`, `null`} {
 		if got := TextLen([]byte(text)); got != 0 {
 			t.Errorf("%s: got %d; want 0", text, got)
+		}
+	}
+}
+
+// A server without a place for images writes them into the text of its answer.
+func TestImagesInATextAreNoText(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("iVBORw0KGgo/", 100)
+	for text, want := range map[string]Size{
+		`"Here: ![image](data:image/png;base64,` + long + `) it is"`:                                              {Bytes: 22, Chars: 22, Images: 1},
+		`"data:image\/webp;base64,` + strings.ReplaceAll(long, "/", `\/`) + `"`:                                   {Images: 1},
+		`"<img src=\"data:image/jpeg;base64,` + long + `=\"><img src=\"data:image/jpeg;base64,` + long + `==\">"`: {Bytes: 24, Chars: 24, Images: 2},
+		`"data:image/png;base64,aGk="`:          {Bytes: 26, Chars: 26},
+		`"data:text/plain;base64,` + long + `"`: {Bytes: 1223, Chars: 1223},
+		`"data:image/png,` + long + `"`:         {Bytes: 1215, Chars: 1215},
+		`"` + long + `"`:                        {Bytes: 1200, Chars: 1200},
+	} {
+		if got := SizeOf([]byte(text)); got != want {
+			t.Errorf("%.60s: got %+v; want %+v", text, got, want)
 		}
 	}
 }
