@@ -255,6 +255,8 @@ func (a *reader) responseEvent(dst []byte, ev sse.Event, kind string) ([]byte, f
 	whole := kind == "response.completed" || kind == "response.incomplete"
 	if whole || kind == "response.failed" || p.failed {
 		a.recordUsage(&p, ev.Data) // an earlier report does not cover the whole response
+	} else {
+		a.recordPart(&p)
 	}
 
 	if kind == "response.failed" || p.failed {

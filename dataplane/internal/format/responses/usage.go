@@ -9,6 +9,10 @@ import (
 
 // recordUsage reads the usage and the calls of provider-run tools of an answer or event.
 func (a *reader) recordUsage(p *responseParts, data []byte) {
+	part := a.Counts
+	if !a.Reported { // the report of the whole response replaces that of a part
+		a.Counts = usagereport.Counts{}
+	}
 	found := a.Report(p.usage)
 	if found == answer.Nothing {
 		found = a.ReportElsewhere(data)
@@ -18,6 +22,7 @@ func (a *reader) recordUsage(p *responseParts, data []byte) {
 		found = a.ReportElsewhere(response)
 	}
 	if found < answer.Placeholder {
+		a.Counts = part
 		return
 	}
 
@@ -36,6 +41,16 @@ func (a *reader) recordUsage(p *responseParts, data []byte) {
 	a.Reported = true
 	a.Total.ServerToolRequests = max(a.Total.ServerToolRequests, made)
 	a.Total.Secondary = second
+}
+
+// recordPart reads the usage that an event reports before the end of the response: it is part of the usage, and its output a
+// placeholder.
+func (a *reader) recordPart(p *responseParts) {
+	if a.Report(p.usage) < answer.Placeholder {
+		return
+	}
+	a.Counts.ForgetOutput()
+	a.Total, a.Ambiguous = a.Counts.Inside()
 }
 
 // searchRequests reads the provider's own count of searches; ok is false if there is none that can be read.

@@ -267,19 +267,24 @@ func (b *Base) Visible(ev sse.Event) sse.Event {
 
 var bareComment = []byte(":\n")
 
-// IsIgnored reports whether clients ignore an event: it has no data, or they are truncated, or there is an error in it
+// IsIgnored reports whether an event says nothing: it has no data, or they are null, or truncated, or there is an error in it
 // without the framing of an event. PassThrough handles such an event.
 func IsIgnored(ev sse.Event) bool {
-	return len(ev.Data) == 0 || ev.Bare || ev.Partial && IsTruncated(ev)
+	return len(ev.Data) == 0 || ev.Bare || isNull(ev) || ev.Partial && IsTruncated(ev)
 }
 
-// PassThrough returns the client's copy of an event that IsIgnored. An event that the end of the stream truncated is
-// left out, as clients do. A bare object is an error of the provider, because no format has such lines.
+// isNull reports whether the data of an event are null, which no client expects in place of an object.
+func isNull(ev sse.Event) bool {
+	return len(ev.Data) > 0 && ev.Data[0] != '{' && string(bytes.TrimSpace(ev.Data)) == "null"
+}
+
+// PassThrough returns the client's copy of an event that IsIgnored. An event whose data are null, or that the end of the stream
+// truncated, is left out. A bare object is an error of the provider, because no format has such lines.
 func (b *Base) PassThrough(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	switch {
 	case ev.Bare:
 		return b.Fail(dst, ev.Raw)
-	case ev.Partial && !ev.Comment:
+	case isNull(ev), ev.Partial && !ev.Comment:
 		return dst, format.Other
 	}
 	return ev.AppendTerminated(dst), format.Other
