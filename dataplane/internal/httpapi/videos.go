@@ -1,17 +1,16 @@
 package httpapi
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/format/videos"
 	"modelgateway/dataplane/internal/provider"
 	"modelgateway/dataplane/internal/route"
 	"modelgateway/dataplane/internal/videojob"
@@ -142,7 +141,9 @@ func (s *Server) getVideoContent(c echo.Context) error {
 	}
 	defer func() { _ = answer.Body.Close() }()
 
-	if answer.Status == http.StatusNotFound || answer.Status == http.StatusGone { // providers delete videos after some time
+	switch answer.Status {
+	case http.StatusNotFound, http.StatusGone, // providers delete videos after some time
+		http.StatusConflict, http.StatusTooEarly: // or have the video a little later than its state
 		return errVideoNotFound
 	}
 
@@ -157,14 +158,14 @@ func (s *Server) getVideoContent(c echo.Context) error {
 		}
 		x.WriteHeader(answer.Status)
 		return nil
-	case isText(answer.Header.Get("Content-Type")):
+	case videos.IsTextType(answer.Header.Get("Content-Type")):
 		return provider.ReportedFailure(call.Format, answer.Status, answer.Header, nil, true, cleanerOf(call.Choice, v.Model))
 	}
 
 	first := readBuffers.Get().(*[readSize]byte)
 	defer readBuffers.Put(first)
 	n, err := readFirst(answer.Body, first[:])
-	if isWhole := answer.Status == http.StatusOK; isWhole && (n == 0 || startsAsText(first[:n])) {
+	if isWhole := answer.Status != http.StatusPartialContent || call.Range == ""; isWhole && videos.IsText(first[:n]) {
 		return provider.ReportedFailure(call.Format, answer.Status, answer.Header, nil, true, cleanerOf(call.Choice, v.Model))
 	}
 
@@ -177,20 +178,6 @@ func readFirst(body io.Reader, into []byte) (n int, err error) {
 		n, err = body.Read(into)
 	}
 	return n, err
-}
-
-// startsAsText reports whether content is an error in JSON or a page, whatever its media type says: no video or image
-// begins with such a byte.
-func startsAsText(content []byte) bool {
-	content = bytes.TrimLeft(content, " \t\r\n")
-	return len(content) > 0 && (content[0] == '{' || content[0] == '[' || content[0] == '<')
-}
-
-// isText reports whether a media type is text, such as an error in JSON or a page of a proxy, and not a video or an image.
-func isText(contentType string) bool {
-	media, _, _ := strings.Cut(strings.ToLower(contentType), ";")
-	media = strings.TrimSpace(media)
-	return strings.HasPrefix(media, "text/") || strings.HasSuffix(media, "json") || strings.HasSuffix(media, "xml")
 }
 
 // relayContent passes a download on while it arrives. in has the first n bytes of it, err is that of their reading.

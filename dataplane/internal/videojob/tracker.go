@@ -310,7 +310,11 @@ func (t *Tracker) clientObject(v *event.Video, state videos.Job, object []byte) 
 		return failedObject(v)
 	}
 
-	failure, err := json.Marshal(objectError{Code: cleaner.Clean(state.ErrorCode), Message: cleaner.Clean(state.ErrorMessage)})
+	reason := objectError{Code: cleaner.Clean(state.ErrorCode), Message: cleaner.Clean(state.ErrorMessage)}
+	if concernsAccount(reason) {
+		return failedObject(v)
+	}
+	failure, err := json.Marshal(reason)
 	if err != nil {
 		return failedObject(v)
 	}
@@ -319,6 +323,17 @@ func (t *Tracker) clientObject(v *event.Video, state videos.Job, object []byte) 
 	edit.Begin(parsed)
 	edit.Set("error", failure)
 	return edit.Append(nil)
+}
+
+// concernsAccount reports whether a job has failed because the provider refuses the gateway's account, of which a client must not
+// read.
+func concernsAccount(reason objectError) bool {
+	body, err := json.Marshal(map[string]objectError{"error": reason})
+	if err != nil {
+		return true
+	}
+	verdict := classify.Classify(classify.Answer{Format: string(catalogkv.Videos), Status: http.StatusBadRequest, Body: body})
+	return verdict.Class == classify.GatewayRefused
 }
 
 // charge charges a completed job under the request id of its creation. If the

@@ -363,6 +363,26 @@ func TestErrorDoesNotIdentifyProvider(t *testing.T) {
 	}
 }
 
+// A client does not read of the gateway's account, in whichever member the provider writes of it.
+func TestFailureThatConcernsTheAccountHasNoReason(t *testing.T) {
+	t.Parallel()
+	for _, more := range []string{
+		`,"error":{"code":"x","message":"Insufficient account balance, please top up"}`,
+		`,"error":"Insufficient account balance, please top up"`,
+		`,"error":null,"failure_reason":"Insufficient account balance, please top up"`,
+	} {
+		f := setup(t)
+		f.providers.body = providerObject("failed", more)
+		got, err := f.Refresh(t.Context(), f.createJob(t, "up_1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := string(got.Object); strings.Contains(text, "balance") || !strings.Contains(text, `"generation_failed"`) {
+			t.Errorf("%s: the client gets %s", more, text)
+		}
+	}
+}
+
 // A job that is completed at its creation and cannot be charged yet is not lost.
 func TestSaveCreatedKeepsJobThatCannotBeCharged(t *testing.T) {
 	t.Parallel()

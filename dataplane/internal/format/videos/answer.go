@@ -61,7 +61,7 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 	w := jsonspan.NewSplicer(dst, body)
 	c := jsonspan.ObjectAt(body, 0)
 	for c.Next() {
-		a.member(&c, &w, j)
+		a.member(&c, &w, &j)
 	}
 
 	if !w.Changed() {
@@ -73,7 +73,7 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 
 // member changes one member into the form that clients of the format expect. Members beyond those of the format are left
 // out: they may contain signed addresses and identifiers of the provider.
-func (a *reader) member(c *jsonspan.ObjectCursor, w *jsonspan.Splicer, j Job) {
+func (a *reader) member(c *jsonspan.ObjectCursor, w *jsonspan.Splicer, j *Job) {
 	var value []byte
 	keep := true
 	switch string(c.DecodedName()) {
@@ -95,7 +95,7 @@ func (a *reader) member(c *jsonspan.ObjectCursor, w *jsonspan.Splicer, j Job) {
 	case "remixed_from_video_id":
 		value = []byte("null")
 	case "progress", "created_at", "completed_at", "expires_at":
-		keep = c.Kind() == jsonspan.KindNumber || c.Kind() == jsonspan.KindNull
+		keep = isPlainNumber(c.Value()) || c.Kind() == jsonspan.KindNull
 	case "prompt", "size":
 		keep = c.Kind() == jsonspan.KindString || c.Kind() == jsonspan.KindNull
 	default:
@@ -108,6 +108,14 @@ func (a *reader) member(c *jsonspan.ObjectCursor, w *jsonspan.Splicer, j Job) {
 	case len(value) > 0 && !bytes.Equal(c.Value(), value):
 		c.Set(w, value)
 	}
+}
+
+// maxDigits is the length of the longest number that clients get.
+const maxDigits = 20
+
+// isPlainNumber reports whether a value is a number without an exponent: clients read it, and the control plane stores it.
+func isPlainNumber(value []byte) bool {
+	return jsonspan.KindOf(value) == jsonspan.KindNumber && len(value) <= maxDigits && !bytes.ContainsAny(value, "eE")
 }
 
 // clientError returns the error member with the two members that clients get, null if the job has no error.

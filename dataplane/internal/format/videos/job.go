@@ -1,6 +1,8 @@
 package videos
 
 import (
+	"cmp"
+
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/jsonspan"
 )
@@ -51,25 +53,68 @@ func ReadJob(body []byte) (j Job, ok bool) {
 	}
 
 	j = Job{
-		ID:            label(body, "id"),
+		ID:            idOf(body),
 		Size:          label(body, "size"),
 		Progress:      number(body, "progress"),
 		CreatedUnix:   number(body, "created_at"),
 		CompletedUnix: number(body, "completed_at"),
 		ExpiresUnix:   number(body, "expires_at"),
-		ErrorCode:     jsonspan.FindText(body, "error", "code"),
-		ErrorMessage:  jsonspan.FindText(body, "error", "message"),
 	}
 	j.Seconds = lengthOf(body)
 	word := jsonspan.FindText(body, "status")
 	var known bool
 	j.Status, known = statusOf(word)
 	j.UnknownStatus = !known
-	if j.Status == Failed {
+	if j.Status == Failed { // whatever another job has there, it is no reason for a failure
+		j.ErrorCode, j.ErrorMessage = reasonOf(body)
 		j.Made = madeOf(body)
 	}
 
 	return j, j.ID != "" && word != ""
+}
+
+// idOf returns the provider's id, empty for none. Some count their jobs. It becomes a part of a path, where two texts would lead to
+// another address.
+func idOf(body []byte) string {
+	raw, _ := jsonspan.Find(body, "id")
+	if jsonspan.KindOf(raw) == jsonspan.KindNumber {
+		if n, ok := jsonspan.Int64(raw); !ok || n <= 0 {
+			return ""
+		}
+		return string(raw)
+	}
+	id := label(body, "id")
+	if id == "." || id == ".." {
+		return ""
+	}
+	return id
+}
+
+// The reason of a job that has failed without one.
+const (
+	failedCode    = "generation_failed"
+	failedMessage = "The video could not be generated."
+)
+
+// reasonOf returns the reason of a failure: the member error is an object or a text, and some providers have a member of their own
+// for the text.
+func reasonOf(body []byte) (code, message string) {
+	raw, _ := jsonspan.Find(body, "error")
+	switch jsonspan.KindOf(raw) {
+	case jsonspan.KindString:
+		message = jsonspan.FindText(body, "error")
+	case jsonspan.KindObject:
+		value, _ := jsonspan.Find(raw, "code")
+		if code = jsonspan.FindText(raw, "code"); jsonspan.KindOf(value) == jsonspan.KindNumber {
+			code = string(value)
+		}
+		message = jsonspan.FindText(raw, "message")
+	}
+
+	for _, name := range []string{"failure_reason", "fail_reason", "error_message", "message"} {
+		message = cmp.Or(message, jsonspan.FindText(body, name))
+	}
+	return cmp.Or(code, failedCode), cmp.Or(message, failedMessage)
 }
 
 // label returns a text for the record of the job.

@@ -289,6 +289,31 @@ func TestReadJobMapsStates(t *testing.T) {
 	}
 }
 
+// Providers write the reason of a failure in several ways; a job that has failed without one has that of the gateway.
+func TestReasonOfAFailedJobIsFound(t *testing.T) {
+	t.Parallel()
+	for members, want := range map[string][2]string{
+		`"error":{"code":"c","message":"m"}`:                     {"c", "m"},
+		`"error":{"code":1301,"message":"m"}`:                    {"1301", "m"},
+		`"error":"m"`:                                            {failedCode, "m"},
+		`"error":null,"failure_reason":"m"`:                      {failedCode, "m"},
+		`"error":{"code":null,"message":null}`:                   {failedCode, failedMessage},
+		`"error":{"code":"c"},"fail_reason":"m"`:                 {"c", "m"},
+		`"error":["a"]`:                                          {failedCode, failedMessage},
+		`"progress":100`:                                         {failedCode, failedMessage},
+		`"error_message":"m","message":"n"`:                      {failedCode, "m"},
+		`"failure_reason":{"a":1},"error":{"message":["a","b"]}`: {failedCode, failedMessage},
+	} {
+		j, ok := ReadJob([]byte(`{"id":"v","status":"failed",` + members + `}`))
+		if got := [2]string{j.ErrorCode, j.ErrorMessage}; got != want || !ok {
+			t.Errorf("%s: got %q; want %q", members, got, want)
+		}
+		if j, _ := ReadJob([]byte(`{"id":"v","status":"completed",` + members + `}`)); j.ErrorCode != "" || j.ErrorMessage != "" {
+			t.Errorf("%s of a completed job: got %+v", members, j)
+		}
+	}
+}
+
 // The words are those of the public interfaces of providers.
 func TestWordsOfProvidersForStatesAreKnown(t *testing.T) {
 	t.Parallel()
