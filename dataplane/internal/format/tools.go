@@ -39,6 +39,9 @@ type Tools struct {
 	// nil if only the type is known.
 	classFunc  func(kind string, tool []byte) ToolClass
 	choiceFunc func(raw []byte) ToolChoice
+	// checkFunc returns the refusal of a member of a definition that the model offers, with the path below the definition as
+	// parameter; nil if there is none. The function is nil for a format without such members.
+	checkFunc func(tool []byte) *apierr.Error
 }
 
 // NewTools returns the description of a format's tools. places lists every place of a request that carries definitions
@@ -49,6 +52,13 @@ func NewTools(places []string, classFunc func(kind string, tool []byte) ToolClas
 	for _, place := range places {
 		t.places.add(strings.Split(strings.ReplaceAll(place, "[]", ".[]"), "."))
 	}
+	return t
+}
+
+// Checked returns t with a check of the members of definitions that a model offers: some refer to what a provider has stored, or
+// cost more than the price of a call.
+func (t *Tools) Checked(checkFunc func(tool []byte) *apierr.Error) *Tools {
+	t.checkFunc = checkFunc
 	return t
 }
 
@@ -256,6 +266,13 @@ func (c *toolCheck) tool(tool []byte, depth int) *apierr.Error {
 			c.forced = refusal
 		}
 		return nil
+	}
+
+	if c.tools.checkFunc != nil {
+		if refused := c.tools.checkFunc(tool); refused != nil {
+			refused.Param = c.path.String() + "." + refused.Param
+			return refused
+		}
 	}
 
 	definition, isDefined := jsonspan.Find(tool, "definition")

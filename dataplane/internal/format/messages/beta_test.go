@@ -26,6 +26,7 @@ func TestForwardedMembersNameTheBetaFeaturesTheyNeed(t *testing.T) {
 		{`"context_management":{"edits":[]}`, drop, ""},
 		{`"context_management":null,"output_config":{"effort":null}`, policy, ""},
 		{`"output_config":{"effort":"high","format":{}}`, policy, "effort-2025-11-24"},
+		{`"output_config":{"task_budget":{"type":"tokens","total":20000}}`, policy, "task-budgets-2026-03-13"},
 		{`"tools":[{"name":"f"},{"name":"g","defer_loading":true},{"name":"h","defer_loading":true}]`, policy, "advanced-tool-use-2025-11-20"},
 		{`"tools":[{"name":"g","defer_loading":false}]`, policy, ""},
 		{`"tools":[{"type":"computer_20250124"},{"type":"memory_20250818"}],"context_management":{}`, policy, "context-management-2025-06-27,computer-use-2025-01-24"},

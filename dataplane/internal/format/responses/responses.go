@@ -6,6 +6,8 @@
 package responses
 
 import (
+	"strings"
+
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/shared/apierr"
@@ -24,7 +26,7 @@ var spec = format.Spec{
 	CheckFunc: check,
 	EditFunc:  edit,
 	Includes:  "reasoning.encrypted_content",
-	Tools:     format.NewTools([]string{"tools[]", "input[].tools[]"}, toolClass, readChoice),
+	Tools:     format.NewTools([]string{"tools[]", "input[].tools[]"}, toolClass, readChoice).Checked(checkTool),
 }
 
 func (Dialect) Format() catalogkv.Format { return spec.Format }
@@ -68,6 +70,48 @@ func toolClass(kind string, tool []byte) format.ToolClass {
 		return format.ImageTool
 	}
 	return format.ProviderTool
+}
+
+// storedMembers are the members of tools that name what a provider keeps for the account of the gateway, which all customers share:
+// files, containers and ways into networks.
+var storedMembers = [][]string{
+	{"tunnel_id"},
+	{"container", "file_ids"},
+	{"environment", "file_ids"},
+	{"environment", "container_id"},
+	{"input_image_mask", "file_id"},
+}
+
+// checkTool refuses what a tool of the provider may not have although the model offers the tool.
+func checkTool(tool []byte) *apierr.Error {
+	for _, path := range storedMembers {
+		raw, ok := jsonspan.Find(tool, path...)
+		if empty := string(raw) == "[]"; ok && !empty && jsonspan.KindOf(raw) != jsonspan.KindNull {
+			return format.UnsupportedFor(strings.Join(path, "."), nothingStored)
+		}
+	}
+
+	skills, _ := jsonspan.Find(tool, "environment", "skills")
+	for skill := range jsonspan.Elements(skills) {
+		if _, ok := jsonspan.Find(skill, "skill_id"); ok {
+			return format.UnsupportedFor("environment.skills", nothingStored)
+		}
+	}
+
+	container, _ := jsonspan.Find(tool, "container")
+	if jsonspan.KindOf(container) == jsonspan.KindString {
+		return format.UnsupportedFor("container", nothingStored)
+	}
+
+	// A larger machine costs many times as much as the usual one.
+	for _, name := range []string{"container", "environment"} {
+		raw, ok := jsonspan.Find(tool, name, "memory_limit")
+		if ok && jsonspan.KindOf(raw) != jsonspan.KindNull && string(raw) != `"1g"` {
+			return format.UnsupportedValue(name+".memory_limit", raw)
+		}
+	}
+
+	return nil
 }
 
 // readChoice reads the choice of tools.
