@@ -110,6 +110,7 @@ func TestCasesAreClassifiedAsExpected(t *testing.T) {
 		"owners.jsonl":    425,
 		"strangers.jsonl": 260,
 		"searched.jsonl":  225,
+		"unlike.jsonl":    71,
 		"phrases.jsonl":   1223,
 	} {
 		t.Run(name, func(t *testing.T) {
