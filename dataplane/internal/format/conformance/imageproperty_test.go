@@ -80,3 +80,41 @@ func chargeOfImages(t *testing.T, body string, streamed bool, r *usagereport.Req
 	c.usage, c.reason = usagereport.Judge(got.Usage, got.Reported, true, &evidence, r)
 	return c
 }
+
+// Only what is an image counts as one, in one piece and streamed.
+func TestOnlyImagesAreCounted(t *testing.T) {
+	t.Parallel()
+	for members, want := range map[string]int64{
+		`"b64_json":"aGk="`:                                  1,
+		`"url":"https://x.example/1.png"`:                    1,
+		`"b64_json":"aGk=","url":"https://x.example/1.png"`:  1,
+		`"b64_json":"","url":"https://x.example/1.png"`:      1,
+		`"b64_json":null,"url":"data:image/png;base64,aGk="`: 1,
+		`"b64_json":null`:                                    0,
+		`"b64_json":""`:                                      0,
+		`"b64_json":7`:                                       0,
+		`"url":" "`:                                          0,
+		`"url":{}`:                                           0,
+		`"revised_prompt":"x"`:                               0,
+	} {
+		for how, text := range map[string]string{
+			"in one piece": `{"created":1,"data":[{` + members + `}]}`,
+			"streamed":     "event: image_generation.completed\ndata: {\"type\":\"image_generation.completed\"," + members + "}\n\n",
+		} {
+			a := newAnswer(t, catalogkv.Images, "")
+			var got result
+			complete := false
+			if how == "streamed" {
+				got = answerStream(a, []byte(text), oneRead)
+				complete = got.OK
+			} else {
+				got = answerJSON(a, []byte(text))
+				complete = !got.Failed
+			}
+			if got.Usage.Images != want || complete != (want > 0) {
+				t.Errorf("%s, %s: got %d images, complete %v; want %d", how, members, got.Usage.Images, complete, want)
+			}
+			a.Release()
+		}
+	}
+}

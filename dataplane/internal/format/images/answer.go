@@ -74,15 +74,17 @@ func (a *reader) readAnswer(w *jsonspan.Splicer, c *jsonspan.ObjectCursor, text 
 	a.counted = false
 	var elsewhere []byte // a report in a place of other providers
 	var ofEach [][]byte  // a report of each image
+	found, listed := false, false
 	for c.Next() {
 		switch string(c.DecodedName()) {
 		case "data":
 			n, reports, end := countImages(w, text, c.Start())
 			a.Total.Images += n * a.frames
+			listed = true
 			ofEach = reports
 			c.SetEnd(end)
-		case "b64_json":
-			a.Total.Images += a.frames
+		case "b64_json", "url":
+			found = found || isPicture(c.Value())
 		case "usage":
 			c.SetEnd(answer.DropCosts(w, text, c.Start()))
 			a.addUsage(c.Value())
@@ -113,6 +115,10 @@ func (a *reader) readAnswer(w *jsonspan.Splicer, c *jsonspan.ObjectCursor, text 
 	}
 
 	c.SkipRest()
+	if found && !listed { // the event of an image has it in place of a list
+		a.Total.Images += a.frames
+	}
+
 	switch {
 	case a.counted:
 	case elsewhere != nil:
@@ -136,7 +142,7 @@ func countImages(w *jsonspan.Splicer, text []byte, at int) (n int64, reports [][
 		for c.Next() {
 			switch string(c.DecodedName()) {
 			case "b64_json", "url":
-				found = found || c.Kind() == jsonspan.KindString && string(c.Value()) != `""`
+				found = found || isPicture(c.Value())
 			case "usage":
 				c.SetEnd(answer.DropCosts(w, text, c.Start()))
 				reports = append(reports, c.Value())
@@ -149,6 +155,11 @@ func countImages(w *jsonspan.Splicer, text []byte, at int) (n int64, reports [][
 	}
 
 	return n, reports, it.SkipRest()
+}
+
+// isPicture reports whether a value is an image in base64, or the address of one.
+func isPicture(raw []byte) bool {
+	return jsonspan.KindOf(raw) == jsonspan.KindString && len(raw) > 1 && len(bytes.TrimSpace(raw[1:len(raw)-1])) > 0
 }
 
 // statedOr returns the value that an answer states, otherwise the requested one.
