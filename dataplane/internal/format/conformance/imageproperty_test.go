@@ -9,6 +9,7 @@ import (
 	"modelgateway/dataplane/internal/usagereport"
 	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/event"
+	"modelgateway/shared/price"
 )
 
 // Whatever a provider reports about images: each delivered image is charged, by token never without tokens and never beyond the
@@ -116,5 +117,64 @@ func TestOnlyImagesAreCounted(t *testing.T) {
 			}
 			a.Release()
 		}
+	}
+}
+
+// The image tool of the responses format: a call that has failed, and an event without an image, count as none. Without details,
+// all of its output is the image, as it is in the answer of an image model.
+func TestOnlyImagesOfTheToolAreCounted(t *testing.T) {
+	t.Parallel()
+	const event = "event: %[1]s\ndata: {\"type\":\"%[1]s\",%[2]s}\n\n"
+	call := func(members string) string { return `{"type":"image_generation_call",` + members + `}` }
+	for _, tt := range []struct {
+		call string
+		want int64
+	}{
+		{call(`"status":"completed","result":"aGk="`), 1},
+		{call(`"status":"completed"`), 1},
+		{call(`"status":"failed","result":null`), 0},
+	} {
+		body := `{"id":"r","model":"up","status":"completed","output":[` + tt.call + `],"usage":{"input_tokens":9,"output_tokens":3},` +
+			`"tool_usage":{"image_gen":{"input_tokens":5,"output_tokens":272}}}`
+		for how, text := range map[string]string{
+			"in one piece": body,
+			"streamed":     fmt.Sprintf(event, "response.completed", `"response":`+body),
+		} {
+			a := newAnswer(t, catalogkv.Responses, "")
+			var got result
+			if how == "streamed" {
+				got = answerStream(a, []byte(text), oneRead)
+			} else {
+				got = answerJSON(a, []byte(text))
+			}
+			want := price.Secondary{
+				Kind:     price.ImageTool,
+				Input:    5,
+				Output:   272,
+				ImageOut: 272,
+				Images:   tt.want,
+			}
+			if got.Usage.Secondary != want || got.Failed {
+				t.Errorf("%s, %s: got %+v, failed %v; want %+v", how, tt.call, got.Usage.Secondary, got.Failed, want)
+			}
+			a.Release()
+		}
+	}
+
+	for members, want := range map[string]int64{
+		`"partial_image_b64":"aGk="`: 1, `"partial_image_b64":null`: 0, `"partial_image_b64":""`: 0, `"partial_image_b64":7`: 0,
+		`"item":` + call(`"result":"aGk="`): 1, `"item":` + call(`"result":null`): 0, `"item":` + call(`"result":""`): 0,
+	} {
+		kind := "response.image_generation_call.partial_image"
+		if strings.HasPrefix(members, `"item"`) {
+			kind = "response.output_item.done"
+		}
+		a := newAnswer(t, catalogkv.Responses, "")
+		answerStream(a, fmt.Appendf(nil, event, kind, members), oneRead)
+		var u price.Usage
+		if a.AddDelivered(&u); u.Secondary.Images != want {
+			t.Errorf("%s: %d images were delivered; want %d", members, u.Secondary.Images, want)
+		}
+		a.Release()
 	}
 }

@@ -132,7 +132,7 @@ func TestChargeOfImagesInAChatFollowsThem(t *testing.T) {
 		r := randomReport{rand.New(rand.NewPCG(seed, 1)), names[0], names[1]}
 		usage := r.withImages(r.usage())
 		count, text := 1+r.IntN(3), strings.Repeat("hello ", r.IntN(30))
-		picture := "data:image/png;base64," + strings.Repeat("iVBORw0K", 100+r.IntN(20_000))
+		picture := "data:image/png;base64," + strings.Repeat("iVBORw0K", 64+r.IntN(400))
 		list := make([]string, count)
 		for i := range list {
 			list[i] = fmt.Sprintf(`{"type":"image_url","image_url":{"url":"%s"}`, picture)

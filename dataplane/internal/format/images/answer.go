@@ -84,7 +84,7 @@ func (a *reader) readAnswer(w *jsonspan.Splicer, c *jsonspan.ObjectCursor, text 
 			ofEach = reports
 			c.SetEnd(end)
 		case "b64_json", "url":
-			found = found || isPicture(c.Value())
+			found = found || answer.IsPicture(c.Value())
 		case "usage":
 			c.SetEnd(answer.DropCosts(w, text, c.Start()))
 			a.addUsage(c.Value())
@@ -142,7 +142,7 @@ func countImages(w *jsonspan.Splicer, text []byte, at int) (n int64, reports [][
 		for c.Next() {
 			switch string(c.DecodedName()) {
 			case "b64_json", "url":
-				found = found || isPicture(c.Value())
+				found = found || answer.IsPicture(c.Value())
 			case "usage":
 				c.SetEnd(answer.DropCosts(w, text, c.Start()))
 				reports = append(reports, c.Value())
@@ -155,11 +155,6 @@ func countImages(w *jsonspan.Splicer, text []byte, at int) (n int64, reports [][
 	}
 
 	return n, reports, it.SkipRest()
-}
-
-// isPicture reports whether a value is an image in base64, or the address of one.
-func isPicture(raw []byte) bool {
-	return jsonspan.KindOf(raw) == jsonspan.KindString && len(raw) > 1 && len(bytes.TrimSpace(raw[1:len(raw)-1])) > 0
 }
 
 // statedOr returns the value that an answer states, otherwise the requested one.

@@ -142,8 +142,10 @@ func (a *reader) event(dst []byte, ev sse.Event, kind []byte) ([]byte, format.Ki
 			return ev.AppendTerminated(dst), format.Content
 		}
 	case string(kind) == "response.image_generation_call.partial_image":
-		a.draw()
-		a.drawn = true
+		if version, _ := jsonspan.Find(ev.Data, "partial_image_b64"); answer.IsPicture(version) {
+			a.draw()
+			a.drawn = true
+		}
 	case string(kind) == "keepalive":
 		return append(dst, sse.Comment...), format.Other
 	case string(kind) == "error":
@@ -182,7 +184,7 @@ func (a *reader) item(data []byte, done bool) {
 	a.Now.Ending = a.open == 0 && kind != "reasoning" // what follows the last item is the usage
 	switch kind {
 	case "image_generation_call":
-		if result, _ := jsonspan.Find(raw, "result"); len(result) > len(`""`) {
+		if result, _ := jsonspan.Find(raw, "result"); answer.IsPicture(result) {
 			a.draw()
 		}
 		a.drawn = false

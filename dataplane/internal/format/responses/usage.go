@@ -98,7 +98,7 @@ func imageToolUsage(toolUsage, output []byte) (second price.Secondary, ok bool) 
 		return second, false
 	}
 
-	u, _ := c.Inside()
+	u, _ := c.Picture()
 	second = price.Secondary{
 		Input:       u.Input,
 		ImageIn:     u.ImageIn,
@@ -109,8 +109,8 @@ func imageToolUsage(toolUsage, output []byte) (second price.Secondary, ok bool) 
 
 	it := jsonspan.ArrayAt(output, 0)
 	for it.Next() {
-		kind, _ := jsonspan.Find(output[it.Start():], "type")
-		if string(kind) == `"image_generation_call"` {
+		call := output[it.Start():]
+		if jsonspan.FindText(call, "type") == "image_generation_call" && jsonspan.FindText(call, "status") != "failed" {
 			second.Images++
 		}
 	}

@@ -64,6 +64,11 @@ func cutImage(text []byte) (before, after []byte, found bool) {
 	return text[:i], text[end:], true
 }
 
+// IsPicture reports whether a value is an image in base64, or the address of one: a text that is not blank.
+func IsPicture(raw []byte) bool {
+	return jsonspan.KindOf(raw) == jsonspan.KindString && len(raw) > 1 && len(bytes.TrimSpace(raw[1:len(raw)-1])) > 0
+}
+
 // isBase64 reports whether a byte of a JSON string may be one of base64; a slash may be escaped.
 func isBase64(c byte) bool {
 	switch {
