@@ -150,6 +150,9 @@ type KeyChange struct {
 	Kind             KeyChangeKind `json:"kind"`
 	KeyHash          apikey.Hash   `json:"key_hash,omitzero"`
 	Account          string        `json:"account,omitempty"`
+	// Before, in a pushed change of a key that has several secrets, is the change before it, of another hash: both were committed
+	// together. So a proxy needs no heartbeat for it.
+	Before *KeyChange `json:"before,omitempty"`
 }
 
 // MayReduce reports whether a pool of the account may have fewer units since: its

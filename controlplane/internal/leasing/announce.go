@@ -148,7 +148,9 @@ func (a *announcement) append(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	if err := a.service.cfg.Append(ctx, a.change); err != nil {
+	alone := a.change
+	alone.Before = nil // the stream gets each change on its own
+	if err := a.service.cfg.Append(ctx, alone); err != nil {
 		a.service.log.DebugContext(ctx, "the stream of changes does not take a change yet", slog.Any("error", err))
 		return
 	}

@@ -3,10 +3,12 @@ package chaos
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"testing"
 	"time"
 
+	"modelgateway/controlplane/adminclient"
 	"modelgateway/scripts/e2e/rig"
 )
 
@@ -55,26 +57,50 @@ func admissions(ctx context.Context, r *rig.Rig, mode string, parts ...string) (
 	return r.Sum(ctx, `mgw_lease_admissions_total{mode="`+mode+`"}`, parts...)
 }
 
-// Every live proxy confirms revocations. The time that this takes is logged and not checked,
+// Every live proxy confirms changes of keys. The time that this takes is logged and not checked,
 // because it depends on the machine.
-func TestRevocationsAreConfirmedByEveryProxy(t *testing.T) {
+func TestChangesOfKeysAreConfirmedByEveryProxy(t *testing.T) {
 	r := rig.Get(t)
 	account := r.Account(t, rig.AccountSpec{})
 	model := r.Model(t, rig.Model{Formats: []string{"chat"}})
-	const keys = 50
-	var took []time.Duration
-	for range keys {
-		id, secret := account.NewKey(t, "")
-		for range dataPlanes {
-			if status := <-retryingCrowd(t, r, 1, secret, model, len(took)%dataPlanes); status != 200 {
-				t.Errorf("got %d; want an answer", status)
-			}
+	wait, longest := adminclient.WaitForApplied, "60s"
+	applied := func(header http.Header, err error) {
+		t.Helper()
+		if err != nil || header.Get("Applied") != "true" {
+			t.Fatalf("applied %q, %v", header.Get("Applied"), err)
 		}
-		began := time.Now()
-		account.Revoke(t, id)
-		took = append(took, time.Since(began))
 	}
-	slices.Sort(took)
-	t.Logf("%d revocations with %d proxies: p50 %s, p99 %s", keys, dataPlanes, took[keys/2].Round(time.Microsecond), took[keys*99/100].Round(time.Microsecond))
+	for _, kind := range []struct {
+		name string
+		do   func(id string)
+	}{
+		{"pauses", func(id string) {
+			made, err := r.Admin.UpdateKey(t.Context(), id, &adminclient.UpdateKeyParams{Wait: &wait, Timeout: &longest}, adminclient.KeyPatch{Paused: new(true)})
+			applied(made.Header, err)
+		}},
+		{"rotations", func(id string) {
+			made, err := r.Admin.RotateKey(t.Context(), id, &adminclient.RotateKeyParams{Wait: &wait, Timeout: &longest}, adminclient.KeyRotation{OverlapSeconds: 3600})
+			applied(made.Header, err)
+		}},
+		{"revocations", func(id string) {
+			account.Revoke(t, id)
+		}},
+	} {
+		const keys = 50
+		var took []time.Duration
+		for range keys {
+			id, secret := account.NewKey(t, "")
+			for range dataPlanes {
+				if status := <-retryingCrowd(t, r, 1, secret, model, len(took)%dataPlanes); status != 200 {
+					t.Errorf("got %d; want an answer", status)
+				}
+			}
+			began := time.Now()
+			kind.do(id)
+			took = append(took, time.Since(began))
+		}
+		slices.Sort(took)
+		t.Logf("%d %s with %d proxies: p50 %s, p99 %s", keys, kind.name, dataPlanes, took[keys/2].Round(time.Microsecond), took[keys*99/100].Round(time.Microsecond))
+	}
 	checkCharged(t, r, account)
 }

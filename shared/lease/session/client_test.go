@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"modelgateway/shared/apikey"
 	"modelgateway/shared/wire"
 )
 
@@ -50,5 +51,30 @@ func TestHeartbeatSyncsOnlyWithTheLastChanges(t *testing.T) {
 	}
 	if synced, err := send(&wire.HeartbeatResponse{Status: wire.Unavailable}); synced || err == nil {
 		t.Errorf("no decision: synced %t, error %v", synced, err)
+	}
+}
+
+// A change of a key with several secrets is pushed with those before it, so that it has no gap.
+func TestPushedChangeBringsThoseOfOtherSecrets(t *testing.T) {
+	t.Parallel()
+	var log ChangeLog
+	log.Begin(7, 10)
+	first := wire.KeyChange{Revision: 11, PreviousRevision: 10, Kind: wire.KeyUpdated, KeyHash: apikey.Hash{1}}
+	second := wire.KeyChange{Revision: 12, PreviousRevision: 11, Kind: wire.KeyUpdated, KeyHash: apikey.Hash{2}, Before: &first}
+	last := wire.KeyChange{Revision: 13, PreviousRevision: 12, Kind: wire.KeyUpdated, KeyHash: apikey.Hash{3}, Before: &second}
+	var applied []apikey.Hash
+	apply := func(c wire.KeyChange) {
+		if c.Before != nil {
+			t.Error("a change is applied with others")
+		}
+		applied = append(applied, c.KeyHash)
+	}
+	if ack, ok := log.ApplyPushed(last, apply); !ok || ack.Revision != 13 || len(applied) != 3 || applied[0] != first.KeyHash {
+		t.Errorf("got %+v, %v, applied %v; want all in their order, acknowledged at once", ack, ok, applied)
+	}
+
+	log.Begin(7, 9) // a change of another key is missing
+	if _, ok := log.ApplyPushed(last, apply); ok {
+		t.Error("a change is acknowledged although one before is missing")
 	}
 }

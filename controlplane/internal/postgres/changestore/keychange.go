@@ -9,10 +9,14 @@ import (
 	"modelgateway/shared/wire"
 )
 
+// maxBefore bounds the changes that are pushed with the last one. A key that was rotated more often is revoked with a heartbeat of each
+// proxy.
+const maxBefore = 16
+
 // InsertKeyChange writes a change of a key, or of an account if key is nil, at a revision.
 // A proxy may have cached a key under any of its hashes, so each hash gets a
-// change. The change of the key's own hash is the last one and is returned: a
-// proxy that has applied it has applied the others.
+// change. The change of the key's own hash is the last one and is returned, with
+// the others: a proxy that has applied it has applied them.
 func InsertKeyChange(
 	ctx context.Context,
 	q *sqlcgen.Queries,
@@ -32,9 +36,14 @@ func InsertKeyChange(
 		return wire.KeyChange{}, err
 	}
 
+	var before *wire.KeyChange
 	for _, row.LookupHash = range hashes {
-		if _, err := insertChange(ctx, q, row, row.LookupHash); err != nil {
+		inserted, err := insertChange(ctx, q, row, row.LookupHash)
+		if err != nil {
 			return wire.KeyChange{}, err
+		}
+		if len(hashes) <= maxBefore {
+			inserted.Before, before = before, &inserted
 		}
 		if row.Revision, err = q.TakeRevision(ctx); err != nil {
 			return wire.KeyChange{}, err
@@ -42,7 +51,9 @@ func InsertKeyChange(
 	}
 
 	row.LookupHash = key.LookupHash
-	return insertChange(ctx, q, row, key.LookupHash)
+	last, err := insertChange(ctx, q, row, key.LookupHash)
+	last.Before = before
+	return last, err
 }
 
 func insertChange(ctx context.Context, q *sqlcgen.Queries, row sqlcgen.InsertKeyChangeParams, hash []byte) (wire.KeyChange, error) {
