@@ -172,8 +172,12 @@ func (w *world) adjust(cust *customer) {
 	c.writeTx("adjust", poolsOf(cust.balance, cust.slots, k.limit, k.slots), func(d *database) {
 		change = nil
 		announce := func(kind wire.KeyChangeKind, hash apikey.Hash) {
-			made := d.change(kind, cust.name, hash)
-			change = &made
+			made := d.change
+			if kind == wire.KeyUpdated {
+				made = d.changeKey
+			}
+			c := made(kind, cust.name, hash)
+			change = &c
 		}
 
 		pool := cust.balance
@@ -250,9 +254,12 @@ func (c *replica) announce(change wire.KeyChange, confirmed func()) {
 	if c.w.announcing != nil {
 		c.w.announcing(change)
 	}
+	pushed := change
+	change.Before = nil
 	a := &announcement{
 		c:         c,
 		change:    change,
+		pushed:    pushed,
 		confirmed: confirmed,
 		until:     c.clock().Mono + longestDelay,
 	}
@@ -261,8 +268,10 @@ func (c *replica) announce(change wire.KeyChange, confirmed func()) {
 
 // announcement is the state of one announcement.
 type announcement struct {
-	c       *replica
-	change  wire.KeyChange
+	c      *replica
+	change wire.KeyChange
+	// pushed is the change with those before it that were committed together with it.
+	pushed  wire.KeyChange
 	barrier *session.Barrier
 	// stored means that the stream of changes has the change, over that it is confirmed or lost.
 	stored, over bool
@@ -324,7 +333,7 @@ func (a *announcement) tell() {
 	c, w := a.c, a.c.w
 	for _, p := range w.proxies {
 		w.push(c, p, "change", func() {
-			p.handlePushed(a.change, func(ack wire.Ack) {
+			p.handlePushed(a.pushed, func(ack wire.Ack) {
 				w.carry(&p.actor, &c.actor, "ack", func() {
 					if a.barrier != nil {
 						w.rules.Ack(a.barrier, ack)
@@ -348,8 +357,9 @@ func (a *announcement) tellBound() {
 	}
 	if bound, known := w.rules.Bound(reach); known && a.change.Kind == wire.KeyRevoked {
 		w.stats.count("bounds told")
-		if _, told := w.oracle.bounds[a.change.KeyHash]; !told {
-			w.oracle.bounds[a.change.KeyHash] = w.now + bound
+		key := w.oracle.ends.keyOf(a.change.KeyHash)
+		if _, told := w.oracle.bounds[key]; !told {
+			w.oracle.bounds[key] = w.now + bound
 		}
 	}
 }

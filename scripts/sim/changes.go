@@ -492,7 +492,7 @@ func (w *world) checkFresh(r *request) {
 		w.fail("I2: %s admits in session %d of epoch %d after the recovery wait of epoch %d", p.name, r.session, epoch, w.pg.mark.Epoch)
 	}
 	// Postgres may have lost a revocation that was not confirmed.
-	if at, ok := w.storedRevocation(r.key.hash); ok && w.pg.revoked[r.key.hash] != 0 && w.now-at > windowBound {
+	if at, ok := w.storedRevocation(r.secret); ok && w.pg.revoked[r.key.hash] != 0 && w.now-at > windowBound {
 		w.fail("I4: %s admits key %s %s after its revocation was appended", p.name, r.key.name, w.now-at)
 	}
 }

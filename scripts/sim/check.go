@@ -46,6 +46,7 @@ type oracle struct {
 	// paused has the confirmed pauses of keys, unpaused how often a key was resumed.
 	paused   map[apikey.Hash]bool
 	unpaused map[apikey.Hash]int
+	ends     ends
 	pools    map[wire.PoolID]bool
 	// idleUntil is until when a proxy may use idle units, in milliseconds by its wall clock, as it was told last; zero means for ever.
 	idleUntil     map[poolOfSession]int64
@@ -90,6 +91,7 @@ func newOracle(w *world) *oracle {
 		moved:         map[apikey.Hash]int{},
 		paused:        map[apikey.Hash]bool{},
 		unpaused:      map[apikey.Hash]int{},
+		ends:          newEnds(),
 		bounds:        map[apikey.Hash]time.Duration{},
 		suspended:     map[string]bool{},
 		released:      map[string]int{},

@@ -23,6 +23,7 @@ func (w *world) checkAdmission(r *request) {
 	if o.paused[r.key.hash] {
 		w.fail("I4: %s admits key %s after its pause was confirmed", p.name, r.key.name)
 	}
+	w.checkEnds(r)
 	if p.usedCapacity() > w.profile.SpoolCapacity {
 		w.fail("I9: %s has a spool capacity of %d and uses %d", p.name, w.profile.SpoolCapacity, p.usedCapacity())
 	}

@@ -134,8 +134,8 @@ func (w *world) checkIdleInOutage() {
 // proxy has; nil if there is none.
 func (w *world) unlimitedKey(p *proxy, c *customer) *key {
 	for _, k := range c.keys {
-		found := p.cache[k.hash]
-		if found == nil || !found.record.Active || found.record.Rules.Paused || !w.rules.IsCurrent(&p.invalidations, found.version) {
+		found := p.cache[w.pg.secretsOf(k.hash).current]
+		if found == nil || !p.mayUse(&found.record) || found.record.Rules.ExpiresMS != 0 || !w.rules.IsCurrent(&p.invalidations, found.version) {
 			continue
 		}
 		if found.record.LimitPool == 0 && found.record.KeySlotsPool == 0 {

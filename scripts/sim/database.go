@@ -42,8 +42,12 @@ type database struct {
 	leases      map[wire.PoolID]map[wire.SessionID]*allocator.Lease
 	limits      map[int64]*limitRow
 	// projects has the projects of keys that are in one.
-	projects   map[apikey.Hash]string
-	paused     map[apikey.Hash]bool
+	projects map[apikey.Hash]string
+	paused   map[apikey.Hash]bool
+	// secrets has the secrets of keys that were rotated, expires when keys expire.
+	secrets    map[apikey.Hash]*keySecrets
+	expires    map[apikey.Hash]int64
+	keyRules   *KeyRules
 	results    map[allocator.RequestKey]*allocator.Result
 	usage      map[[16]byte]usageRecord
 	spent      map[wire.PoolID]int64
@@ -75,7 +79,7 @@ type usageRecord struct {
 	fingerprint [32]byte
 }
 
-func newDatabase() *database {
+func newDatabase(rules *KeyRules) *database {
 	return &database{
 		mark:        rollback.HighWaterMark{Epoch: 1, Revision: 1, Pool: 1000},
 		lostAt:      -24 * time.Hour,
@@ -90,6 +94,9 @@ func newDatabase() *database {
 		limits:      map[int64]*limitRow{},
 		projects:    map[apikey.Hash]string{},
 		paused:      map[apikey.Hash]bool{},
+		secrets:     map[apikey.Hash]*keySecrets{},
+		expires:     map[apikey.Hash]int64{},
+		keyRules:    rules,
 		results:     map[allocator.RequestKey]*allocator.Result{},
 		usage:       map[[16]byte]usageRecord{},
 		spent:       map[wire.PoolID]int64{},
@@ -132,6 +139,7 @@ func (d *database) clone() *database {
 	c.results, c.usage, c.spent = maps.Clone(d.results), maps.Clone(d.usage), maps.Clone(d.spent)
 	c.quarantine, c.suspended, c.revoked = maps.Clone(d.quarantine), maps.Clone(d.suspended), maps.Clone(d.revoked)
 	c.projects, c.paused, c.changes = maps.Clone(d.projects), maps.Clone(d.paused), slices.Clone(d.changes)
+	c.secrets, c.expires = maps.Clone(d.secrets), maps.Clone(d.expires)
 	c.markers, c.replicas, c.past = maps.Clone(d.markers), maps.Clone(d.replicas), maps.Clone(d.past)
 
 	return &c
@@ -282,7 +290,7 @@ func (d *database) revoke(account string, key apikey.Hash) wire.KeyChange {
 			}
 		}
 	}
-	c := d.change(wire.KeyRevoked, account, key)
+	c := d.changeKey(wire.KeyRevoked, account, key)
 	d.revoked[key] = c.Revision
 	return c
 }

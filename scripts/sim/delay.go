@@ -34,7 +34,7 @@ func (w *world) checkRevocationDelay() {
 func (w *world) breakAtAnnouncement(c *customer, k *key, fault func()) {
 	begun := false
 	w.announcing = func(change wire.KeyChange) {
-		if change.KeyHash == k.hash && !begun {
+		if w.oracle.ends.keyOf(change.KeyHash) == k.hash && !begun {
 			begun = true
 			fault()
 		}
@@ -69,7 +69,7 @@ func (w *world) checkToldWithoutPostgres() {
 	c, k := w.keyInUse()
 	w.breakAtAnnouncement(c, k, func() { w.pgDown = true })
 	w.runUntil(w.now + time.Second)
-	if _, stored := w.storedRevocation(k.hash); !stored {
+	if _, stored := w.storedRevocation(w.pg.secretsOf(k.hash).current); !stored {
 		w.fail("liveness: the stream lacks the committed revocation of %s after a second without Postgres", k.name)
 	}
 	w.pgDown = false

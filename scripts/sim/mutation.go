@@ -58,6 +58,7 @@ func Mutations() []Mutation {
 		resumeMutations(),
 		limitMutations(),
 		keySlotMutations(),
+		keyLifeMutations(),
 	)
 }
 

@@ -1,8 +1,10 @@
 package sim
 
 import (
+	"maps"
 	"time"
 
+	"modelgateway/shared/apikey"
 	"modelgateway/shared/wire"
 )
 
@@ -77,10 +79,69 @@ func (w *world) checkHeard(id wire.SessionID) {
 // expired session is kept. It is no new server incarnation.
 func (w *world) outage() {
 	d := w.between(closeAfter, closeAfter+3*window)
-	if w.now+d > w.profile.Length { // it must have ended when the world heals
+	if w.now+w.profile.raisedBefore()+d > w.profile.Length { // it must have ended when the world heals
+		return
+	}
+	if !w.profile.RaiseBeforeOutage {
+		w.beginOutage(d)
 		return
 	}
 
+	untilMS := w.wallMS() + (raisedBefore + w.between(3*time.Second, 5*time.Second)).Milliseconds()
+	for _, cust := range w.customers {
+		w.raiseLimits(cust, untilMS)
+	}
+	w.after(raisedBefore, func() {
+		w.beginOutage(d)
+		w.after(w.between(time.Second, 2*time.Second), func() { // by then most proxies have a checkpoint
+			for _, p := range w.proxies {
+				if p.alive {
+					p.kill(true)
+				}
+			}
+		})
+	})
+}
+
+// raisedBefore is how long before an outage limits are raised: proxies have idle units of the raise by then, and the bucket of key
+// records has the change.
+const raisedBefore = 1200 * time.Millisecond
+
+// raiseLimits raises all limits of an account until a time.
+func (w *world) raiseLimits(cust *customer, untilMS int64) {
+	c := w.workingReplica()
+	if c == nil {
+		return
+	}
+
+	locked := rows{pools: map[wire.PoolID]bool{}}
+	for _, l := range w.pg.limitsOf(cust.name) {
+		maps.Copy(locked.pools, w.pg.windowsOf(l.ID).pools)
+	}
+	var change wire.KeyChange
+	c.writeTx("raise limits", locked, func(d *database) {
+		change = d.change(wire.AccountUpdated, cust.name, apikey.Hash{})
+		for _, l := range d.limitsOf(cust.name) {
+			row := d.limits[l.ID]
+			row.raisedBy, row.raisedUntilMS = w.profile.Limits, untilMS
+			w.resizeLimit(d, row, row.amount)
+		}
+	}, func(ok bool) {
+		if ok {
+			w.stats.count("limits raised before an outage")
+			c.announce(change, func() {})
+		}
+	})
+}
+
+func (p *Profile) raisedBefore() time.Duration {
+	if p.RaiseBeforeOutage {
+		return raisedBefore
+	}
+	return 0
+}
+
+func (w *world) beginOutage(d time.Duration) {
 	kind := w.r.IntN(4)
 	name := []string{"Postgres away for long", "bus away for long", "replicas stopped for long", "machines of replicas suspended for " +
 		"long"}[kind]

@@ -14,7 +14,7 @@ func (w *world) pauseKey(cust *customer) {
 	resumed := 0
 	c.writeTx("pause key", rows{}, func(d *database) {
 		d.paused[k.hash] = paused
-		change = d.change(wire.KeyUpdated, cust.name, k.hash)
+		change = d.changeKey(wire.KeyUpdated, cust.name, k.hash)
 		if !paused {
 			w.oracle.paused[k.hash] = false
 			w.oracle.unpaused[k.hash]++

@@ -68,8 +68,12 @@ type Profile struct {
 	NoQuorum, LoseChanges, NewChanges, Minority float64
 	// KeySlots gives most keys slots of their own.
 	KeySlots bool
+	// KeyEvery is how often keys are rotated and expire in worlds with limits; zero: never.
+	KeyEvery time.Duration
 	// LimitEvery is how often limits of accounts change; zero: there are none.
 	LimitEvery time.Duration
+	// RaiseBeforeOutage raises all limits before an outage, until some seconds after it has begun, and restarts all proxies meanwhile.
+	RaiseBeforeOutage bool
 	// RestartWithin is the longest time until a killed proxy is started again.
 	RestartWithin time.Duration
 	Length        time.Duration
@@ -268,10 +272,16 @@ var directedProfiles = []struct {
 		p.LimitEvery, p.RequestEvery, p.SpoolCapacity, p.Length = time.Second, 20*time.Millisecond, 400, max(p.Length, 12*time.Second)
 		p.Proxies, p.SuspendEvery, p.FaultEvery, p.Poor = max(p.Proxies, 2), 4*p.SuspendEvery, 2*p.FaultEvery, false
 	}},
+	// Keys are rotated and expire, and the clocks of proxies differ.
+	{keyLifeProfile, func(p *Profile, _ *rand.Rand) {
+		p.KeyEvery, p.LimitEvery, p.RevokeEvery = 500*time.Millisecond, 3*time.Second, 700*time.Millisecond
+		p.Length, p.Poor, p.RequestEvery, p.SpoolCapacity = max(p.Length, 12*time.Second), false, 20*time.Millisecond, 400
+		p.Proxies, p.SuspendEvery, p.AdjustEvery = max(p.Proxies, 2), 4*p.SuspendEvery, 2*p.AdjustEvery
+	}},
 	// Proxies are restarted in outages in which windows and raises of limits end. Limits are great, so that proxies hold idle units.
 	{resumeWindowsProfile, func(p *Profile, r *rand.Rand) {
 		p.needResume(r)
-		p.LimitEvery, p.Limits, p.Windows = 700*time.Millisecond, 1_000_000, 60
+		p.LimitEvery, p.Limits, p.Windows, p.RaiseBeforeOutage = 700*time.Millisecond, 1_000_000, 60, true
 	}},
 }
 

@@ -33,6 +33,11 @@ func (w *world) buildProjects(customers []*customer, some func() *customer) {
 	w.firstLimits = w.nextLimit
 	w.every(w.profile.LimitEvery, func() { w.moveKey(some()) })
 	w.every(2*w.profile.LimitEvery, func() { w.pauseKey(some()) })
+	if w.profile.KeyEvery > 0 {
+		w.every(w.profile.KeyEvery, func() { w.rotateKey(some()) })
+		w.every(w.profile.KeyEvery, func() { w.expireKey(some()) })
+		w.every(w.profile.KeyEvery, func() { w.pauseKey(some()) })
+	}
 }
 
 // moveKey moves a key to another project of its account, or out of its project. After the move is confirmed, no proxy may admit a
@@ -51,7 +56,7 @@ func (w *world) moveKey(cust *customer) {
 	move := 0
 	c.writeTx("move key", rows{}, func(d *database) {
 		d.projects[k.hash] = to
-		change = d.change(wire.KeyUpdated, cust.name, k.hash)
+		change = d.changeKey(wire.KeyUpdated, cust.name, k.hash)
 		w.oracle.moves[k.hash] = append(w.oracle.moves[k.hash], to)
 		move = len(w.oracle.moves[k.hash]) - 1
 	}, func(ok bool) {

@@ -367,7 +367,7 @@ func (p *proxy) applyChange(c wire.KeyChange) {
 	}
 
 	for _, r := range p.running {
-		if r.key.hash == c.KeyHash && r.started {
+		if r.secret == c.KeyHash && r.started {
 			p.after(p.w.between(0, time.Second), func() { p.finish(r, min(r.cost, r.progress())) })
 		}
 	}

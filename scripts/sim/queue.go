@@ -125,9 +125,13 @@ func (q *accountQueue) dropUnused(now time.Duration) {
 	p.allQueues = slices.DeleteFunc(p.allQueues, func(other *accountQueue) bool { return other == q })
 }
 
-// covers reports whether idle units of pools in escrow mode cover the needs.
+// covers reports whether idle units of pools in escrow mode cover the needs, and are to be used for a while.
 func (q *accountQueue) covers(needs []wire.Need) bool {
 	for _, n := range needs {
+		until := q.p.w.oracle.idleUntil[poolOfSession{q.session, n.Pool}]
+		if until != 0 && q.p.wallMS() > until-time.Second.Milliseconds() {
+			return false
+		}
 		if at := q.queue.LeaseView(n.Pool); at.Central || at.Granted-at.Returned-at.Charged-at.Running < n.Amount {
 			return false
 		}

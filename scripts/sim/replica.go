@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"modelgateway/shared/apikey"
 	"modelgateway/shared/lease/allocator"
 	"modelgateway/shared/lease/rollback"
 	"modelgateway/shared/lease/session"
@@ -175,14 +176,14 @@ func (c *replica) commit(name string, commit rollback.Transaction, do func(d *da
 // maxChanges bounds the changes in one heartbeat response.
 const maxChanges = 4
 
-func (c *replica) load(cust *customer, k *key, reply func(wire.LoadKeyResponse)) {
+func (c *replica) load(cust *customer, k *key, secret apikey.Hash, reply func(wire.LoadKeyResponse)) {
 	var answer wire.LoadKeyResponse
 	c.tx("load", func(d *database) {
 		answer = wire.LoadKeyResponse{
 			V:            wire.Version,
 			Status:       wire.Done,
 			ReadRevision: d.mark.Revision,
-			Record:       d.keyRecord(cust, k),
+			Record:       d.keyRecord(cust, k, secret, c.w.wallMS()),
 		}
 	}, func(ok bool) {
 		if ok {
@@ -191,10 +192,11 @@ func (c *replica) load(cust *customer, k *key, reply func(wire.LoadKeyResponse))
 	})
 }
 
-// keyRecord returns the record of a key; nil if Postgres has lost the key.
-func (d *database) keyRecord(cust *customer, k *key) *wire.KeyRecord {
+// keyRecord returns the record of a key for one of its secrets; nil if Postgres has lost the key or the secret.
+func (d *database) keyRecord(cust *customer, k *key, secret apikey.Hash, nowMS int64) *wire.KeyRecord {
 	limit := k.limit
-	if d.pools[limit] == nil {
+	secretUntilMS, found := d.secretsOf(k.hash).until(secret, nowMS)
+	if d.pools[limit] == nil || !found {
 		return nil
 	}
 	if d.pools[limit].Unlimited {
@@ -208,9 +210,11 @@ func (d *database) keyRecord(cust *customer, k *key) *wire.KeyRecord {
 		SlotsPool:    cust.slots,
 		KeySlotsPool: d.slotsOf(k),
 		LimitPool:    limit,
-		Rules:        wire.KeyRules{Paused: d.paused[k.hash]},
-		ProjectID:    d.projects[k.hash],
-		Limits:       d.limitsFor(cust.name, d.projects[k.hash]),
+
+		SecretUntilMS: secretUntilMS,
+		Rules:         wire.KeyRules{Paused: d.paused[k.hash], ExpiresMS: d.expires[k.hash]},
+		ProjectID:     d.projects[k.hash],
+		Limits:        d.limitsFor(cust.name, d.projects[k.hash]),
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"modelgateway/shared/apikey"
 	"modelgateway/shared/lease"
 	"modelgateway/shared/lease/holder"
 	"modelgateway/shared/lease/session"
@@ -21,10 +22,12 @@ type customer struct {
 
 // request is one request of a client.
 type request struct {
-	id        [16]byte
-	p         *proxy
-	customer  *customer
-	key       *key
+	id       [16]byte
+	p        *proxy
+	customer *customer
+	key      *key
+	// secret is the one that the client has sent.
+	secret    apikey.Hash
 	amount    int64
 	cost      int64
 	duration  time.Duration
@@ -58,7 +61,12 @@ func (r *request) SessionValid() bool {
 }
 
 func (r *request) KeyCurrent() bool {
-	return r.record.Active && !r.record.Rules.Paused && r.p.w.rules.IsCurrent(&r.p.invalidations, r.version)
+	return r.p.mayUse(&r.record) && r.p.w.rules.IsCurrent(&r.p.invalidations, r.version)
+}
+
+// mayUse reports whether the record of a key says that it may be used now.
+func (p *proxy) mayUse(k *wire.KeyRecord) bool {
+	return p.w.rules.Keys.Reason(k, func() time.Time { return time.UnixMilli(p.wallMS()) }) == ""
 }
 
 func (r *request) ReserveSpool() error {
@@ -79,7 +87,9 @@ func (p *proxy) accept(r *request) {
 		}
 		return
 	}
-	r.p = p
+	if r.p = p; r.secret == (apikey.Hash{}) {
+		r.secret = p.w.secretOf(r.key)
+	}
 	p.w.stats.Requests++
 	p.lookup(r, 4)
 }
@@ -87,13 +97,13 @@ func (p *proxy) accept(r *request) {
 // lookup finds the record of the request's key.
 func (p *proxy) lookup(r *request, attempts int) {
 	w := p.w
-	if found := p.cache[r.key.hash]; found != nil && w.rules.IsCurrent(&p.invalidations, found.version) {
+	if found := p.cache[r.secret]; found != nil && w.rules.IsCurrent(&p.invalidations, found.version) {
 		r.record, r.version = found.record, found.version
 		p.admit(r)
 		return
 	}
 
-	if p.invalidations.Revoked(r.key.hash) || attempts == 0 {
+	if p.invalidations.Revoked(r.secret) || attempts == 0 {
 		return
 	}
 
@@ -102,10 +112,10 @@ func (p *proxy) lookup(r *request, attempts int) {
 		p,
 		"load",
 		callTimeout,
-		func(c *replica, reply func(wire.LoadKeyResponse)) { c.load(r.customer, r.key, reply) },
+		func(c *replica, reply func(wire.LoadKeyResponse)) { c.load(r.customer, r.key, r.secret, reply) },
 		func(a wire.LoadKeyResponse) {
 			reading := session.RecordVersion{
-				Hash:     r.key.hash,
+				Hash:     r.secret,
 				Account:  r.customer.name,
 				Revision: a.ReadRevision,
 				Session:  asked,
@@ -121,7 +131,7 @@ func (p *proxy) lookup(r *request, attempts int) {
 				return
 			}
 
-			p.cache[r.key.hash] = &cached{*a.Record, reading}
+			p.cache[r.secret] = &cached{*a.Record, reading}
 			r.record, r.version = *a.Record, reading
 			p.admit(r)
 		},
@@ -132,7 +142,7 @@ func (p *proxy) lookup(r *request, attempts int) {
 // admit admits a request, in the order of the protocol.
 func (p *proxy) admit(r *request) {
 	w := p.w
-	if !r.record.Active || r.record.Rules.Paused {
+	if !p.mayUse(&r.record) {
 		return
 	}
 

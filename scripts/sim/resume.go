@@ -5,7 +5,9 @@ import (
 	"slices"
 	"time"
 
+	"modelgateway/shared/apikey"
 	"modelgateway/shared/lease/checkpoint"
+	"modelgateway/shared/lease/holder"
 	"modelgateway/shared/lease/session"
 	"modelgateway/shared/wire"
 )
@@ -19,6 +21,8 @@ type ResumeRules struct {
 	Freshness func(window time.Duration, state checkpoint.Freshness, now session.Instant) (*session.Freshness, bool)
 	// Known returns the changes that the proxy knows.
 	Known func(p *proxy) (checkpoint.KnownChanges, bool)
+	// Idle returns the idle units of a queue that a checkpoint has.
+	Idle func(q *holder.Queue, zeroMS int64) []checkpoint.IdleUnits
 	// Add adds an event to what is consumed since the checkpoint.
 	Add func(c checkpoint.Consumption, account string, cost, reservation int64, since bool)
 	// ChecksMark means that the mark of the bucket of key records says at which revision a record was read.
@@ -30,6 +34,7 @@ func correctResume() *ResumeRules {
 		Void:       func(p *proxy) { p.disk.checkpoint = nil },
 		Freshness:  session.ResumeFreshness,
 		Known:      func(p *proxy) (checkpoint.KnownChanges, bool) { return p.history.Known(p.client.Applied()) },
+		Idle:       (*holder.Queue).IdleUnits,
 		Add:        checkpoint.Consumption.Add,
 		ChecksMark: true,
 	}
@@ -76,7 +81,7 @@ func (p *proxy) saveCheckpoint() {
 	}}
 
 	for _, account := range sortedKeys(p.queues) {
-		kept.Idle[account] = p.queues[account].queue.IdleUnits(p.zeroMS())
+		kept.Idle[account] = p.w.rules.Resume.Idle(p.queues[account].queue, p.zeroMS())
 	}
 
 	p.disk.checkpoint = kept
@@ -145,7 +150,7 @@ const bucketEvery = 500 * time.Millisecond
 // keyBucket is the bucket of key records: those at a revision in a cluster epoch.
 type keyBucket struct {
 	revision, epoch int64
-	records         map[string]wire.KeyRecord
+	records         map[apikey.Hash]wire.KeyRecord
 }
 
 // writeBucket copies the key records into the bucket.
@@ -156,11 +161,13 @@ func (c *replica) writeBucket() {
 
 	var copied keyBucket
 	c.tx("key records", func(d *database) {
-		copied = keyBucket{revision: d.mark.Revision, epoch: d.mark.Epoch, records: map[string]wire.KeyRecord{}}
+		copied = keyBucket{revision: d.mark.Revision, epoch: d.mark.Epoch, records: map[apikey.Hash]wire.KeyRecord{}}
 		for _, cust := range c.w.customers {
 			for _, k := range cust.keys {
-				if record := d.keyRecord(cust, k); record != nil {
-					copied.records[k.name] = *record
+				for _, secret := range d.secretsOf(k.hash).changed(wire.KeyRevoked, 0) {
+					if record := d.keyRecord(cust, k, secret, c.w.wallMS()); record != nil {
+						copied.records[secret] = *record
+					}
 				}
 			}
 		}
@@ -176,13 +183,13 @@ func (p *proxy) readBucket(r *request, asked int64) {
 	w := p.w
 	id := p.session
 	askChanges(&p.actor, func() bool { return p.minority }, func(*changeStream) keyBucket { return w.keys }, func(b keyBucket, ok bool) {
-		record, found := b.records[r.key.name]
+		record, found := b.records[r.secret]
 		if !ok || !found || id == 0 || b.epoch != w.oracle.epochs[id] {
 			return
 		}
 
 		reading := session.RecordVersion{
-			Hash:     r.key.hash,
+			Hash:     r.secret,
 			Account:  r.customer.name,
 			Revision: b.revision,
 			Session:  asked,
@@ -197,7 +204,7 @@ func (p *proxy) readBucket(r *request, asked int64) {
 		}
 
 		w.stats.count("key records read from the bucket")
-		p.cache[r.key.hash] = &cached{record, reading}
+		p.cache[r.secret] = &cached{record, reading}
 		r.record, r.version = record, reading
 		p.admit(r)
 	})
@@ -338,5 +345,15 @@ func resumeMutations() []Mutation {
 			}
 		}),
 		resume("a record of the bucket counts as new", 4000, func(r *ResumeRules) { r.ChecksMark = false }),
+		{"the checkpoint has no times", 400, func(r *Rules) {
+			r.Profile = resumeWindowsProfile
+			r.Resume.Idle = func(q *holder.Queue, zeroMS int64) []checkpoint.IdleUnits {
+				idle := q.IdleUnits(zeroMS)
+				for i := range idle {
+					idle[i].UntilMS = 0
+				}
+				return idle
+			}
+		}},
 	}
 }

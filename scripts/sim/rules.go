@@ -68,6 +68,8 @@ type Rules struct {
 
 	// Limits has the steps by which requests count in windows.
 	Limits *LimitRules
+	// Keys has the steps by which secrets and keys end.
+	Keys *KeyRules
 	// Resume has the steps by which a process continues in the session of an earlier one.
 	Resume *ResumeRules
 
@@ -111,6 +113,7 @@ func Correct() *Rules {
 		Changes:              correctFresh(),
 		Resume:               correctResume(),
 		Limits:               correctLimits(),
+		Keys:                 correctKeys(),
 		Exceeds:              allocator.Exceeds,
 		AddRequest:           (*allocator.Batcher).AddRequest,
 		Decide:               (*allocator.Batch).Decide,

@@ -57,6 +57,9 @@ func Run(seed uint64, rules *Rules, trace bool) Result {
 	profile.direct(r, rules.Profile)
 	if rare := rand.New(rand.NewPCG(seed, 0x6c696d)); rare.IntN(3) == 0 && !rules.Limits.Never { // the other worlds are as without limits
 		profile.LimitEvery = time.Second + time.Duration(rare.Int64N(int64(4*time.Second)))
+		if rare.IntN(4) == 0 {
+			profile.KeyEvery = profile.LimitEvery
+		}
 	}
 	return play(seed, r, profile, rules, trace)
 }
@@ -101,7 +104,7 @@ func play(seed uint64, r *rand.Rand, profile Profile, rules *Rules, trace bool) 
 // changes and faults.
 func (w *world) build() {
 	w.oracle = newOracle(w)
-	w.pg = newDatabase()
+	w.pg = newDatabase(w.rules.Keys)
 	w.pg.history = "first"
 	w.pg.serverIncarnation = "0/first"
 	f := w.profile

@@ -75,6 +75,8 @@ type world struct {
 	nextID    uint64
 	nextKey   int
 	nextLimit int64
+	// nextSecret is the number of the last secret of a rotation.
+	nextSecret int
 	// firstLimits is the number of the last limit that was there from the beginning.
 	firstLimits int64
 	// retired are revoked keys that clients still use.

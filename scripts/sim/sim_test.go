@@ -42,7 +42,7 @@ func TestInvariantsHold(t *testing.T) {
 		"messages of another process", "messages beyond the bounds", "requests aborted at once", "lease requests that top up idle units",
 		"windows of the period first_use", "windows of the period fixed", "windows of the period forever", "requests moved to another window", nearTheEnd,
 		"limits added", "limits removed", "limits changed", "limits raised until a time", "raises that ended",
-		"keys moved", "pauses of keys confirmed",
+		"keys moved", "pauses of keys confirmed", "keys rotated", "expiries of keys confirmed",
 		"Postgres away for long", "bus away for long", "replicas stopped for long", "machines of replicas suspended for long",
 	} {
 		if total.Faults[what] == 0 {

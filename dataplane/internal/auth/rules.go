@@ -49,18 +49,10 @@ type Use interface {
 
 // Usable returns nil if the key may be used now, as far as its record says, or an InactiveError.
 func (k *Key) Usable() error {
-	switch {
-	case !k.Active:
-		return &InactiveError{Key: k, Reason: pulse.ReasonKeyInactive}
-	case k.SecretUntilMS != 0 && time.Now().UnixMilli() >= k.SecretUntilMS:
-		return &InactiveError{Key: k, Reason: pulse.ReasonKeyRotated}
-	case k.Rules.Paused:
-		return &InactiveError{Key: k, Reason: pulse.ReasonKeyPaused}
-	case k.Rules.ExpiresMS != 0 && k.Rules.Expired(time.Now()):
-		return &InactiveError{Key: k, Reason: pulse.ReasonKeyExpired}
-	default:
-		return nil
+	if reason := pulse.KeyReason(&k.KeyRecord, time.Now); reason != "" {
+		return &InactiveError{Key: k, Reason: reason}
 	}
+	return nil
 }
 
 // Permits returns nil if the rules of the key allow a use, or an InactiveError or a ModelError.
