@@ -32,7 +32,6 @@ func (u *Usage) bounds() error {
 	name("provider", u.Provider)
 	name("route", u.Route)
 	name("credential", u.Credential)
-	name("status", string(u.Status))
 	name("rule", u.Rule)
 	name("doubt", u.Doubt)
 	name("video_job", u.VideoJob)

@@ -49,7 +49,11 @@ func TestEventsBeyondWhatIsStoredAreRefused(t *testing.T) {
 		refused{func(e *event.Usage) { e.Provider = long }, "provider has 513 bytes"},
 		refused{func(e *event.Usage) { e.Route = long }, "route has 513 bytes"},
 		refused{func(e *event.Usage) { e.Credential = long }, "credential has 513 bytes"},
-		refused{func(e *event.Usage) { e.Status = event.Status(long) }, "status has 513 bytes"},
+		refused{func(e *event.Usage) { e.Status = event.Status(long) }, "unknown status"},
+		refused{func(e *event.Usage) { e.Status = "refused" }, `unknown status "refused"`},
+		refused{func(e *event.Usage) { e.Status = "" }, `unknown status ""`},
+		refused{func(e *event.Usage) { e.Reservation = event.MaxCost + 1 }, "reservation 1000000000000001 is above"},
+		refused{func(e *event.Usage) { e.Reservation = math.MaxInt64 }, "is above"},
 		refused{func(e *event.Usage) { e.Rule = long }, "rule has 513 bytes"},
 		refused{func(e *event.Usage) { e.Doubt = long }, "doubt has 513 bytes"},
 		refused{func(e *event.Usage) { e.VideoJob = long }, "video_job has 513 bytes"},
@@ -75,6 +79,7 @@ func TestEventsBeyondWhatIsStoredAreRefused(t *testing.T) {
 
 	honest := full()
 	honest.Usage.Output, honest.Usage.ServiceTier, honest.FirstByteMS = 1<<32, "priority", 1<<40
+	honest.Reservation = event.MaxCost
 	honest.Model, honest.Limits, honest.Attempts = strings.Repeat("m", 512), make([]int64, 9), make([]event.Attempt, event.MaxAttempts)
 	if err := honest.Validate(); err != nil {
 		t.Errorf("an event at the bounds: %v", err)

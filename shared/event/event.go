@@ -25,8 +25,8 @@ import (
 // Version is the version that this build writes.
 const Version = 1
 
-// MaxCost is the maximum cost of one event. A greater cost is a bug of the
-// proxy. The bound keeps sums of costs from overflowing.
+// MaxCost is the maximum cost and reservation of one event. A greater one is a bug
+// of the proxy. The bound keeps sums of them from overflowing.
 const MaxCost = 1_000_000 * money.Unit
 
 // Status is the outcome of a request.
@@ -229,14 +229,17 @@ func (u *Usage) Check() (IDs, error) {
 	if u.Cost < 0 || u.Reservation < 0 {
 		errs = append(errs, fmt.Errorf("event: cost %d or reservation %d is negative", u.Cost, u.Reservation))
 	}
-	if u.Cost > MaxCost {
-		errs = append(errs, fmt.Errorf("event: cost %d is above %d", u.Cost, MaxCost))
+	if u.Cost > MaxCost || u.Reservation > MaxCost {
+		errs = append(errs, fmt.Errorf("event: cost %d or reservation %d is above %d", u.Cost, u.Reservation, MaxCost))
 	}
 	if err := u.PriceMultiplier.Validate(); err != nil {
 		errs = append(errs, err)
 	}
-	if u.Model == "" || u.Status == "" {
-		errs = append(errs, errors.New("event: model or status is missing"))
+	if u.Model == "" {
+		errs = append(errs, errors.New("event: model is missing"))
+	}
+	if !u.Status.Valid() {
+		errs = append(errs, fmt.Errorf("event: unknown status %.50q", string(u.Status)))
 	}
 	errs = append(errs, u.bounds())
 

@@ -171,7 +171,7 @@ func TestValidateRejectsInvalidEvents(t *testing.T) {
 		{"valid", func(*event.Usage) {}, ""},
 		{"nothing used", func(e *event.Usage) { *e = least() }, ""},
 		{"maximum cost", func(e *event.Usage) { e.Cost = event.MaxCost }, ""},
-		{"maximum reservation", func(e *event.Usage) { e.Reservation = math.MaxInt64 }, ""},
+		{"maximum reservation", func(e *event.Usage) { e.Reservation = event.MaxCost }, ""},
 		{"no version", func(e *event.Usage) { e.V = 0 }, "version 0"},
 		{"later version", func(e *event.Usage) { e.V = event.Version + 1 }, "version"},
 		{"no request", func(e *event.Usage) { e.RequestID = "" }, "req_"},
@@ -183,8 +183,8 @@ func TestValidateRejectsInvalidEvents(t *testing.T) {
 		{"negative cost", func(e *event.Usage) { e.Cost = -1 }, "negative"},
 		{"negative reservation", func(e *event.Usage) { e.Reservation = math.MinInt64 }, "negative"},
 		{"cost above the maximum", func(e *event.Usage) { e.Cost = event.MaxCost + 1 }, "above"},
-		{"no model", func(e *event.Usage) { e.Model = "" }, "model or status"},
-		{"no status", func(e *event.Usage) { e.Status = "" }, "model or status"},
+		{"no model", func(e *event.Usage) { e.Model = "" }, "model is missing"},
+		{"no status", func(e *event.Usage) { e.Status = "" }, "unknown status"},
 	}
 	for _, tt := range tests {
 		e := full()
@@ -197,8 +197,8 @@ func TestValidateRejectsInvalidEvents(t *testing.T) {
 		}
 	}
 	var empty event.Usage
-	if err := empty.Validate(); err == nil || strings.Count(err.Error(), "\n") != 5 {
-		t.Errorf("an empty event: got %v; want all six errors", err)
+	if err := empty.Validate(); err == nil || strings.Count(err.Error(), "\n") != 6 {
+		t.Errorf("an empty event: got %v; want all seven errors", err)
 	}
 }
 

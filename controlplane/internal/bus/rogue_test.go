@@ -136,9 +136,13 @@ func TestUsageOfASessionOfAnotherProxyIsQuarantined(t *testing.T) {
 	}
 }
 
-// freeUsage returns a message with events without a cost.
+// freeUsage returns a message with events without a cost, of a model that it makes if there is none.
 func (p *env) freeUsage(seqs ...int64) []byte {
 	p.t.Helper()
+	version := p.queryInt(`with made as (
+			insert into models (id, enabled, type, public, spec, revision) values ('model', true, 'text', true, '{}', 1) on conflict do nothing returning id
+		), priced as (insert into model_prices (model_id, sheet, effective_from) select id, '{}', now() from made returning version)
+		select coalesce((select version from priced), (select version from model_prices where model_id = 'model'))`)
 	var batch event.Batch
 	if err := json.Unmarshal(p.usage(seqs...), &batch); err != nil {
 		p.t.Fatal(err)
@@ -147,7 +151,7 @@ func (p *env) freeUsage(seqs ...int64) []byte {
 		var e event.Usage
 		err := json.Unmarshal(raw, &e)
 		if err == nil {
-			e.Cost = 0
+			e.Cost, e.Model, e.PriceVersion = 0, "model", int64(version)
 			batch.Events[i], err = json.Marshal(e)
 		}
 		if err != nil {

@@ -21,7 +21,7 @@ func TestProviderCostIsTheSumOverTheCalls(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 4))
 	now := time.Now()
-	facts := &pricedFacts{prices: map[string][]settle.ProviderPrice{}}
+	facts := &pricedFacts{prices: map[string][]settle.ProviderPrice{}, sheets: map[int64]settle.PriceVersion{0: {Model: "m", Sheet: &price.Sheet{}}}}
 	const routes, priced = 5, 3 // the others have no price
 	for i := range priced {
 		sheet := &price.Sheet{Rates: price.Rates{price.Input: 1 + random.Int64N(1e10), price.Output: 1 + random.Int64N(1e11)}}

@@ -273,6 +273,19 @@ func (s *Settler) checkCosts(ctx context.Context, items []Item) error {
 	return nil
 }
 
+// checkModel returns why an event does not name the model of its price version, or an empty string. Also one that costs nothing must: each
+// name would be a row of the roll-ups.
+func checkModel(e *event.Usage, model string, sheet *price.Sheet) string {
+	switch {
+	case sheet == nil:
+		return fmt.Sprintf("there is no price version %d", e.PriceVersion)
+	case model != e.Model:
+		return fmt.Sprintf("price version %d is of another model", e.PriceVersion)
+	default:
+		return ""
+	}
+}
+
 // checkCost returns why an event's cost is not the price of its usage, or an
 // empty string. sheet is nil if the price version does not exist.
 func checkCost(e *event.Usage, model string, sheet *price.Sheet) string {
@@ -283,14 +296,16 @@ func checkCost(e *event.Usage, model string, sheet *price.Sheet) string {
 		if e.Cost != 0 {
 			return fmt.Sprintf("cost %s although the billing rule is %s", e.Cost, e.Rule)
 		}
-		if tier := e.Usage.ServiceTier; tier != "" && tier != price.DefaultTier && (sheet == nil || !sheet.HasServiceTier(tier)) {
+		if reason := checkModel(e, model, sheet); reason != "" {
+			return reason
+		}
+		if tier := e.Usage.ServiceTier; tier != "" && tier != price.DefaultTier && !sheet.HasServiceTier(tier) {
 			return fmt.Sprintf("price version %d has no service tier %q", e.PriceVersion, tier) // each would be a row of the roll-ups
 		}
 		return ""
-	case sheet == nil:
-		return fmt.Sprintf("there is no price version %d", e.PriceVersion)
-	case model != e.Model:
-		return fmt.Sprintf("price version %d is of another model", e.PriceVersion)
+	}
+	if reason := checkModel(e, model, sheet); reason != "" {
+		return reason
 	}
 
 	cost, err := price.Cost(&e.Usage, sheet)

@@ -1,7 +1,6 @@
 package settle_test
 
 import (
-	"strings"
 	"testing"
 
 	"modelgateway/controlplane/internal/settle"
@@ -28,14 +27,39 @@ func TestFreeRequestsNameAServiceTierOfTheirPrice(t *testing.T) {
 		{3, "flex", false},
 		{3, "tier_1", true},
 		{4, "flex", true},
-		{4, "", false},
+		{4, "", true},
 	} {
 		item := settled(t, facts, event.Usage{
 			V: event.Version, RequestID: ident.Request.New(), Session: 1, Seq: 1, AccountID: ident.Account.New(), KeyID: ident.Key.New(),
 			Model: "m", Status: event.Failed, Rule: event.RuleNone, PriceVersion: tt.version, Usage: price.Usage{ServiceTier: tt.tier},
 		})
-		if refused := strings.Contains(item.QuarantineReason, "has no service tier"); refused != tt.refused {
+		if refused := item.QuarantineReason != ""; refused != tt.refused {
 			t.Errorf("price version %d, service tier %q: got %q", tt.version, tt.tier, item.QuarantineReason)
+		}
+	}
+}
+
+// A request that costs nothing is of the model of its price version, too: otherwise a faulty proxy could make a row of the roll-ups for each
+// name that it invents.
+func TestFreeRequestsNameTheModelOfTheirPrice(t *testing.T) {
+	t.Parallel()
+	facts := &pricedFacts{sheets: map[int64]settle.PriceVersion{3: {Model: "m", Sheet: &price.Sheet{}}}}
+	for _, tt := range []struct {
+		model   string
+		version int64
+		want    string
+	}{
+		{"m", 3, ""},
+		{"invented", 3, "price version 3 is of another model"},
+		{"m", 4, "there is no price version 4"},
+		{"m", 0, "there is no price version 0"},
+	} {
+		item := settled(t, facts, event.Usage{
+			V: event.Version, RequestID: ident.Request.New(), Session: 1, Seq: 1, AccountID: ident.Account.New(), KeyID: ident.Key.New(),
+			Model: tt.model, Status: event.Failed, Rule: event.RuleNone, PriceVersion: tt.version,
+		})
+		if item.QuarantineReason != tt.want {
+			t.Errorf("model %s of price version %d: got %q; want %q", tt.model, tt.version, item.QuarantineReason, tt.want)
 		}
 	}
 }

@@ -79,7 +79,8 @@ func TestEventsThatAProxyCannotHaveReportedAreQuarantined(t *testing.T) {
 	}{
 		"honest":                     {func(*event.Usage) {}, ""},
 		"with a multiplier":          {func(e *event.Usage) { e.PriceMultiplier, e.Cost = 500_000, 10 }, ""},
-		"nothing billable":           {func(e *event.Usage) { e.Usage, e.Cost, e.Rule, e.PriceVersion = price.Usage{}, 0, event.RuleNone, 0 }, ""},
+		"nothing billable":           {func(e *event.Usage) { e.Usage, e.Cost, e.Rule = price.Usage{}, 0, event.RuleNone }, ""},
+		"free, of an invented model": {func(e *event.Usage) { e.Usage, e.Cost, e.Rule, e.Model = price.Usage{}, 0, event.RuleNone, "invented" }, "is of another model"},
 		"thinking beyond the limit":  {func(e *event.Usage) { e.MaxInput, e.MaxOutput = 10, 1 }, ""},
 		"too dear":                   {func(e *event.Usage) { e.Cost = 21 }, "differs from"},
 		"too cheap":                  {func(e *event.Usage) { e.Cost = 19 }, "differs from"},
