@@ -170,6 +170,12 @@ func TestFactsGiveFindings(t *testing.T) {
 		{"raise to less", func(w *world) {
 			w.postgres.UselessLimits = []diagnosis.UselessLimit{{ID: "lim_1", Problem: diagnosis.LowRaise}}
 		}, "warning limits raise"},
+		{"limit below any cost", func(w *world) {
+			w.postgres.UselessLimits = []diagnosis.UselessLimit{{ID: "lim_1", Problem: diagnosis.LowAmount}}
+		}, "warning limits low"},
+		{"balance below any cost", func(w *world) {
+			w.postgres.UselessLimits = []diagnosis.UselessLimit{{ID: "acc_1", Problem: diagnosis.LowAmount, OfAccount: true}}
+		}, "warning limits low"},
 		{"tools without a price", func(w *world) { w.postgres.UnpricedTools = []diagnosis.UnpricedTools{{Model: "m", Calls: 3}} }, "warning catalog tool_price"},
 		{"credential refused", func(w *world) {
 			w.fleet.RefusedCredentials = []fleet.RefusedCredential{{Provider: "p", Credential: "main", Reason: wire.KeyRejected}}

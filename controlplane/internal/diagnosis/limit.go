@@ -3,14 +3,14 @@ package diagnosis
 // MaxUselessLimits bounds UselessLimits.
 const MaxUselessLimits = 50
 
-// UselessLimit is a limit or a key that lets no request through, or that applies to none.
+// UselessLimit is a limit, a key or a balance that lets no request through, or that applies to none.
 type UselessLimit struct {
 	// ID is that of the limit or the key.
 	ID string
 	// Problem is one of the constants.
 	Problem string
-	// OfKey means that it is a key: its spend limit or its models are meant.
-	OfKey bool
+	// OfKey means that it is a key: its spend limit or its models are meant. OfAccount means that it is the balance of an account.
+	OfKey, OfAccount bool
 }
 
 // The problems of limits.
@@ -21,6 +21,8 @@ const (
 	NoModel = "models"
 	// LowRaise: it is raised to less than its amount.
 	LowRaise = "raise"
+	// LowAmount: the amount is less than the smallest request with any of its models costs.
+	LowAmount = "low"
 )
 
 // checkLimits reports the limits and keys that can hardly be meant as they are.
@@ -35,6 +37,13 @@ func checkLimits(useless []UselessLimit) []Finding {
 			add.check(true, Warning, "amount", l.ID, "the amount of the limit is 0",
 				"Every request that it applies to is refused with 403.",
 				"If that is meant, pause the keys or suspend the account; otherwise set an amount: `gwctl limits update`.")
+		case l.Problem == LowAmount && l.OfAccount:
+			add.check(true, Warning, "low", l.ID, "the balance of the account covers no request: each model that it may use costs more",
+				"Every request is refused with 402.", "Book more (`gwctl payments create`), or grant a model that costs less.")
+		case l.Problem == LowAmount:
+			add.check(true, Warning, "low", l.ID, "the amount covers no request: each model that it allows costs more",
+				"Every request that it applies to is refused with 403.",
+				"Set a higher amount (`gwctl keys update`, `gwctl limits update`), or allow a model that costs less.")
 		case l.Problem == LowRaise:
 			add.check(true, Warning, "raise", l.ID, "the limit is raised to less than its amount",
 				"Until the raise ends, requests are refused that the amount would let through.",

@@ -158,12 +158,12 @@ func (s *Diagnosis) limits(ctx context.Context, facts *diagnosis.Postgres) error
 		return err
 	}
 	for _, row := range useless {
-		kind := ident.Limit
-		if row.Kind == "key" {
-			kind = ident.Key
-		}
+		kind := map[string]ident.Kind{"key": ident.Key, "limit": ident.Limit, "account": ident.Account}[row.Kind]
 		facts.UselessLimits = append(facts.UselessLimits, diagnosis.UselessLimit{
-			ID: kind.Format(row.ID), Problem: row.Problem, OfKey: kind == ident.Key,
+			ID:        kind.Format(row.ID),
+			Problem:   row.Problem,
+			OfKey:     kind == ident.Key,
+			OfAccount: kind == ident.Account,
 		})
 	}
 	return nil

@@ -156,6 +156,80 @@ func TestDiagnoseUselessLimits(t *testing.T) {
 	}
 }
 
+// Amounts that the smallest request with any allowed model exceeds are found: a model of images for 40, one of text for 2 a token of input
+// and output, and one of video for 9 a second. The account of multiplied pays a tenth.
+func TestDiagnoseAmountsThatCoverNoRequest(t *testing.T) {
+	t.Parallel()
+	db := postgres.Wrap(pgtest.New(t))
+	exec := func(sql string, args ...any) {
+		t.Helper()
+		if _, err := db.Pool().Exec(t.Context(), sql, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(`insert into models (id, type, spec, revision, enabled, public) values ('image', 'image', '{}', 1, true, 'yes'),
+		('text', 'text', '{}', 1, true, 'no'), ('video', 'video', '{}', 1, true, 'yes')`)
+	exec(`insert into model_prices (model_id, sheet, effective_from) values ('image', '{"images": [{"price": 1}]}', now()),
+		('image', '{"images": [{"size": "large", "price": 80}, {"price": 40}]}', now()), ('video', '{"seconds": [{"price": 9}]}', now()),
+		('text', '{"rates": {"input": 500000, "output": 1500000}}', now())`)
+	plain, granted, multiplied := ident.New(), ident.New(), ident.New()
+	exec(`insert into accounts (id, name, max_concurrent_requests, revision, status, price_multiplier) values ($1, 'p', 1, 1, 'active', 1000000),
+		($2, 'g', 1, 1, 'active', 1000000), ($3, 'm', 1, 1, 'active', 100000)`, plain, granted, multiplied)
+	exec("insert into model_grants (account_id, model_id) values ($1, 'text')", granted)
+	want, number := map[diagnosis.UselessLimit]bool{}, 0
+	key := func(account ident.UUID, low bool, models string, amount int) {
+		id := ident.New()
+		number++
+		exec("insert into api_keys (id, account_id, name, lookup_hash, revision, models, spend_limit) values ($1, $2, '', sha256($3::text::bytea), 1, $4, $5)",
+			id, account, strconv.Itoa(number), models, amount)
+		if low {
+			want[diagnosis.UselessLimit{ID: ident.Key.Format(id), Problem: diagnosis.LowAmount, OfKey: true}] = true
+		}
+	}
+	key(plain, true, "[]", 8)
+	key(plain, false, "[]", 9)
+	key(plain, true, `["im*"]`, 39)
+	key(plain, false, `["im*"]`, 40)
+	key(granted, false, "[]", 2)
+	key(granted, true, "[]", 1)
+	key(granted, true, `["video"]`, 2)
+	key(multiplied, false, `["image"]`, 4)
+	key(multiplied, true, `["image"]`, 3)
+	limit := func(low bool, amount, raisedTo int) {
+		id := ident.New()
+		number++
+		exec(`insert into limits (number, id, account_id, period, revision, amount, name, raised_to, raised_until)
+			values ($1, $2, $3, 'day', 1, $4, '', nullif($5, 0), case when $5 > 0 then now() + interval '1 hour' end)`, number, id, plain, amount, raisedTo)
+		if low {
+			want[diagnosis.UselessLimit{ID: ident.Limit.Format(id), Problem: diagnosis.LowAmount}] = true
+		}
+	}
+	limit(true, 8, 0)
+	limit(false, 9, 0)
+	limit(false, 8, 9)
+	balance := func(account ident.UUID, low bool, total, settled int) {
+		exec("insert into pools (kind, account_id, total, free, settled) values (1, $1, $2, $2 - $3, $3)", account, total, settled)
+		if low {
+			want[diagnosis.UselessLimit{ID: ident.Account.Format(account), Problem: diagnosis.LowAmount, OfAccount: true}] = true
+		}
+	}
+	balance(plain, true, 8, 0)
+	balance(granted, false, 10, 9) // it was used
+	balance(multiplied, false, 1, 0)
+
+	facts, err := leasestore.NewDiagnosis(db).Diagnose(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[diagnosis.UselessLimit]bool{}
+	for _, l := range facts.UselessLimits {
+		got[l] = true
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("amounts that cover no request, -want +got:\n%s", diff)
+	}
+}
+
 // An empty database is diagnosed as one that was not migrated.
 func TestDiagnoseEmptyDatabase(t *testing.T) {
 	t.Parallel()

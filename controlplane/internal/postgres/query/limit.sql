@@ -117,8 +117,16 @@ order by number;
 
 -- name: UselessLimits :many
 -- Limits and keys that let no request through or that apply to none, of active accounts and keys that work: amounts of nothing ("amount"),
--- models of which the account may use none ("models"), and raises to less than the amount ("raise").
-with working as (
+-- models of which the account may use none ("models"), raises to less than the amount ("raise"), and amounts below the cost of the smallest
+-- request with any of the models ("low"): an image, a second of video, or a token of input and output. So are balances that were never used.
+with priced as (
+    select m.id, m.public, least(
+        (select min((u ->> 'price')::bigint) from jsonb_array_elements(coalesce(p.sheet -> 'images', '[]') || coalesce(p.sheet -> 'seconds', '[]')) as u),
+        case when p.sheet ? 'rates' then (coalesce((p.sheet -> 'rates' ->> 'input')::numeric, 0) + coalesce((p.sheet -> 'rates' ->> 'output')::numeric, 0)) / 1000000 end) as cost
+    from models m
+    cross join lateral (select v.sheet from model_prices v where v.model_id = m.id order by v.version desc limit 1) as p
+    where m.enabled and m.deleted_at is null
+), working as (
     select k.* from api_keys k join accounts a on a.id = k.account_id
     where a.status = 'active' and k.revoked_at is null and not k.paused and (k.expires_at is null or k.expires_at > now())
 ), in_force as (
@@ -139,5 +147,23 @@ with working as (
     where case when l.raised then l.raised_to = 0 or l.raised_to < l.amount else l.amount = 0 end
     union all
     select 'key', k.id, 'amount' from working k where k.spend_limit = 0
+    union all
+    select o.kind, o.id, 'low'
+    from (
+        select 'limit' as kind, l.id, l.account_id, l.models, case when l.raised then l.raised_to else l.amount end as amount from in_force l
+        union all
+        select 'key', k.id, k.account_id, k.models, k.spend_limit from working k
+        union all
+        select 'account', b.account_id, b.account_id, '[]', b.total from pools b
+        where b.kind = 1 and b.key_id is null and b.settled = 0 and exists (select from working k where k.account_id = b.account_id)
+    ) as o
+    join accounts a on a.id = o.account_id
+    where o.amount > 0 and o.amount < 100 * (select max(p.cost) from priced p) -- the others are not compared with each model
+        and o.amount < (
+            select min(p.cost * coalesce((nullif(a.model_multipliers ->> p.id, '0'))::numeric, nullif(a.price_multiplier, 0), 1000000) / 1000000)
+            from priced p
+            where (p.public or exists (select from model_grants g where g.account_id = o.account_id and g.model_id = p.id))
+                and (jsonb_array_length(o.models) = 0 or exists (select from jsonb_array_elements_text(o.models) as t (name)
+                    where p.id = t.name or t.name like '%*' and starts_with(p.id, left(t.name, -1)))))
 )
 select kind::text, id, problem::text from wrong order by kind, id, problem limit @max_rows;
