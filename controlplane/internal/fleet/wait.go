@@ -61,8 +61,10 @@ type target struct {
 func (w *Waiter) Wait(ctx context.Context, changes propagation.Changes) (Applied, error) {
 	t := target{catalogRev: changes.CatalogRev}
 	if changes.Key != nil {
-		t.rev = changes.Key.Revision
-		t.waiting, t.known = w.confirm(ctx, *changes.Key)
+		t.rev, t.known = changes.Key.Revision, changes.Effective
+		if !changes.Effective {
+			t.waiting, t.known = w.confirm(ctx, *changes.Key)
+		}
 	}
 
 	if changes.Empty() {

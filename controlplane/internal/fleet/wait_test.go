@@ -75,6 +75,25 @@ func TestWaitEndsWhenEverySessionOfEveryLiveProxyHasTheCatalog(t *testing.T) {
 	})
 }
 
+// A change that its service has announced until it was effective is not announced again.
+func TestAnEffectiveKeyChangeIsNotAnnouncedAgain(t *testing.T) {
+	t.Parallel()
+	store := &proxies{began: time.Now(), at: func(time.Duration) []fleet.Proxy { return []fleet.Proxy{live(1, "a", 8, 4)} }}
+	w := fleet.NewWaiter(store, announced(func(c wire.KeyChange) (propagation.Confirmation, error) {
+		t.Errorf("announced %+v", c)
+		return propagation.Confirmation{Effective: true}, nil
+	}), slog.New(slog.DiscardHandler))
+	var changes propagation.Changes
+	changes.AddAnnounced(&wire.KeyChange{Revision: 9}, &propagation.Confirmation{Effective: true})
+	got, err := w.Wait(t.Context(), changes)
+	if diff := cmp.Diff(fleet.Applied{By: []string{"a"}}, got); diff != "" || err != nil {
+		t.Errorf("%v\n%s", err, diff)
+	}
+	if changes.AddKey(&wire.KeyChange{Revision: 10}); changes.Effective {
+		t.Error("a change that was not announced counts as effective")
+	}
+}
+
 func TestAConfirmedKeyChangeNeedsNoHeartbeat(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

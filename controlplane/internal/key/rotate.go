@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"modelgateway/controlplane/internal/etag"
+	"modelgateway/controlplane/internal/propagation"
 	"modelgateway/controlplane/internal/validation"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/wire"
@@ -53,8 +54,10 @@ type NewSecret struct {
 type Rotated struct {
 	Key  Key
 	Text string
-	// Change is the change that proxies have to apply; nil if the key was rotated before by the same rotation.
-	Change *wire.KeyChange
+	// Change is the change that proxies have to apply, and Confirmation the state of its propagation; nil if the key was rotated before by
+	// the same rotation.
+	Change       *wire.KeyChange
+	Confirmation propagation.Confirmation
 }
 
 // Rotate gives a key a new secret. The current one stays valid for the overlap;
@@ -83,13 +86,14 @@ func (s *Service) Rotate(ctx context.Context, id ID, r Rotation) (Rotated, error
 		return Rotated{}, err
 	}
 
+	rotated := Rotated{Key: k, Text: text, Change: change}
 	if change != nil {
 		confirming, cancel := context.WithTimeout(ctx, s.cfg.ConfirmTimeout)
 		defer cancel()
-		s.announce(confirming, id, *change)
+		rotated.Confirmation = s.announce(confirming, id, *change)
 	}
 
-	return Rotated{k, text, change}, nil
+	return rotated, nil
 }
 
 // secret returns the stored form of a text.

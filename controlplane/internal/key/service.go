@@ -282,8 +282,9 @@ func (s *Service) open(id ID, sealed vault.Sealed) (string, error) {
 // Updated is the result of Patch.
 type Updated struct {
 	Key Key
-	// Change is the change that proxies have to apply; nil if they need not apply any.
-	Change *wire.KeyChange
+	// Change is the change that proxies have to apply, and Confirmation the state of its propagation; nil if they need not apply any.
+	Change       *wire.KeyChange
+	Confirmation propagation.Confirmation
 }
 
 // Patch changes a key. A new limit is announced; proxies that do not confirm it
@@ -309,8 +310,7 @@ func (s *Service) Patch(ctx context.Context, id ID, p Patch) (Updated, error) {
 
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConfirmTimeout)
 	defer cancel()
-	s.announce(ctx, id, *change)
-	return Updated{after, change}, nil
+	return Updated{after, change, s.announce(ctx, id, *change)}, nil
 }
 
 // Revocation is a revoked key with the state of the propagation of its revocation.

@@ -123,7 +123,7 @@ func (h *Handlers) UpdateKey(ctx context.Context, call *gen.Call, r gen.UpdateKe
 		return nil, err
 	}
 
-	call.Changes.AddKey(updated.Change)
+	call.Changes.AddAnnounced(updated.Change, &updated.Confirmation)
 	call.ETag = updated.Key.Tag()
 	return gen.UpdateKey200JSONResponse(keyView(&updated.Key)), nil
 }
@@ -174,7 +174,7 @@ func (h *Handlers) RotateKey(ctx context.Context, call *gen.Call, r gen.RotateKe
 		return nil, err
 	}
 
-	call.Changes.AddKey(rotated.Change)
+	call.Changes.AddAnnounced(rotated.Change, &rotated.Confirmation)
 	call.ETag = rotated.Key.Tag()
 	return gen.RotateKey200JSONResponse{Key: keyView(&rotated.Key), Secret: rotated.Text}, nil
 }
@@ -190,7 +190,7 @@ func (h *Handlers) RevokeKey(ctx context.Context, call *gen.Call, r gen.RevokeKe
 		return nil, err
 	}
 
-	call.Changes.AddKey(&revoked.Change)
+	call.Changes.AddAnnounced(&revoked.Change, &revoked.Confirmation)
 	confirmed := revoked.Confirmation
 	view := gen.Revocation{
 		Effective:   confirmed.Effective,
