@@ -3933,12 +3933,15 @@ type RequestLine struct {
 	Model       *string `json:"model,omitempty"`
 
 	// Outcome completed, failed, client_gone, refused or maintenance.
-	Outcome      string  `json:"outcome"`
-	OutputTokens *int64  `json:"output_tokens,omitempty"`
-	ProviderID   *string `json:"provider_id,omitempty"`
-	Proxy        string  `json:"proxy"`
-	RequestID    string  `json:"request_id"`
-	RouteID      *string `json:"route_id,omitempty"`
+	Outcome      string `json:"outcome"`
+	OutputTokens *int64 `json:"output_tokens,omitempty"`
+
+	// ProjectID The project that the key was in.
+	ProjectID  *string `json:"project_id,omitempty"`
+	ProviderID *string `json:"provider_id,omitempty"`
+	Proxy      string  `json:"proxy"`
+	RequestID  string  `json:"request_id"`
+	RouteID    *string `json:"route_id,omitempty"`
 
 	// Short What a refused request lacked. Amounts are money; of `slots` and `video_jobs` they are counts.
 	Short  *Short `json:"short,omitempty"`
@@ -5477,7 +5480,7 @@ type GetMarginParams struct {
 	// AccountID Only of this account.
 	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
 
-	// ProjectID Only of this project.
+	// ProjectID Only of this project; `none` with `account_id`: of no project.
 	ProjectID *string `form:"project_id,omitempty" json:"project_id,omitempty"`
 
 	// KeyID Only of this API key.
@@ -5519,7 +5522,7 @@ type ExportMarginParams struct {
 	// AccountID Only of this account.
 	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
 
-	// ProjectID Only of this project.
+	// ProjectID Only of this project; `none` with `account_id`: of no project.
 	ProjectID *string `form:"project_id,omitempty" json:"project_id,omitempty"`
 
 	// KeyID Only of this API key.
@@ -5938,6 +5941,9 @@ type TailRequestsParams struct {
 	// AccountID Only of this account.
 	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
 
+	// ProjectID Only with keys of this project; `none`: with keys of no project.
+	ProjectID *string `form:"project_id,omitempty" json:"project_id,omitempty"`
+
 	// KeyID Only with this key.
 	KeyID *string `form:"key_id,omitempty" json:"key_id,omitempty"`
 
@@ -6039,7 +6045,7 @@ type ListUsageParams struct {
 	// AccountID Only of this account.
 	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
 
-	// ProjectID Only of this project.
+	// ProjectID Only of this project; `none` with `account_id`: of no project.
 	ProjectID *string `form:"project_id,omitempty" json:"project_id,omitempty"`
 
 	// KeyID Only of this API key.
@@ -6093,7 +6099,7 @@ type ExportUsageParams struct {
 	// AccountID Only of this account.
 	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
 
-	// ProjectID Only of this project.
+	// ProjectID Only of this project; `none` with `account_id`: of no project.
 	ProjectID *string `form:"project_id,omitempty" json:"project_id,omitempty"`
 
 	// KeyID Only of this API key.
@@ -6137,7 +6143,7 @@ type GetUsageTotalsParams struct {
 	// AccountID Only of this account.
 	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
 
-	// ProjectID Only of this project.
+	// ProjectID Only of this project; `none` with `account_id`: of no project.
 	ProjectID *string `form:"project_id,omitempty" json:"project_id,omitempty"`
 
 	// KeyID Only of this API key.

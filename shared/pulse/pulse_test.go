@@ -49,11 +49,11 @@ var golden = []struct {
 }{
 	{"report_full", report()},
 	{"report_least", pulse.Report{V: 1, Proxy: "proxy-1", Process: "process", UptimeMS: 0}},
-	{"tail_full", pulse.Tail{V: 1, ID: "tail", Filter: pulse.Filter{Account: "a", Key: "k", Model: "m", Route: "r", Code: "c", Class: 4}, Closed: true}},
+	{"tail_full", pulse.Tail{V: 1, ID: "tail", Filter: pulse.Filter{Account: "a", Project: "p", Key: "k", Model: "m", Route: "r", Code: "c", Class: 4}, Closed: true}},
 	{"tail_least", pulse.Tail{V: 1, ID: "tail"}},
 	{"lines_full", pulse.Lines{V: 1, ID: "tail", Dropped: 3, Lines: []pulse.Line{{
 		EndedMS: 1_795_000_000_000, RequestID: "req_1", Method: "POST", Endpoint: "/v1/chat/completions", Status: 200, Outcome: "completed", Code: "c", Account: "a",
-		Key: "k", Model: "m", Stream: true, End: "completed", Provider: "prv_1", Route: "rte_1", Attempts: 2, DurationUS: 1, UpstreamUS: 2, FirstByteUS: 3,
+		Project: "p", Key: "k", Model: "m", Stream: true, End: "completed", Provider: "prv_1", Route: "rte_1", Attempts: 2, DurationUS: 1, UpstreamUS: 2, FirstByteUS: 3,
 		Charged: true, InputTokens: 4, OutputTokens: 5, CostNano: 6, Short: short,
 	}}}},
 	{"lines_least", pulse.Lines{V: 1, ID: "tail", Lines: []pulse.Line{{RequestID: "req_1", Method: "GET", Status: 401, Outcome: "refused"}}}},
@@ -91,18 +91,29 @@ func TestGoldenMessagesAreEncodedAndDecodedAlike(t *testing.T) {
 
 func TestFilterSelectsRequestsThatMatchAllItsMembers(t *testing.T) {
 	t.Parallel()
-	line := pulse.Line{Account: "a", Key: "k", Model: "m", Route: "r", Code: "c", Status: 429}
+	line := pulse.Line{Account: "a", Project: "p", Key: "k", Model: "m", Route: "r", Code: "c", Status: 429}
 	for _, f := range []pulse.Filter{
-		{}, {Account: "a"}, {Key: "k"}, {Model: "m"}, {Route: "r"}, {Code: "c"}, {Class: 4}, {Account: "a", Key: "k", Model: "m", Route: "r", Code: "c", Class: 4},
+		{}, {Account: "a"}, {Project: "p"}, {Key: "k"}, {Model: "m"}, {Route: "r"}, {Code: "c"}, {Class: 4}, {Account: "a", Key: "k", Model: "m", Route: "r", Code: "c", Class: 4},
 	} {
 		if !f.Matches(&line) {
 			t.Errorf("%+v does not select the request", f)
 		}
 	}
-	for _, f := range []pulse.Filter{{Account: "b"}, {Key: "b"}, {Model: "b"}, {Route: "b"}, {Code: "b"}, {Class: 5}, {Account: "a", Class: 2}} {
+	for _, f := range []pulse.Filter{{Account: "b"}, {Project: "b"}, {Project: pulse.NoProject}, {Key: "b"}, {Model: "b"}, {Route: "b"}, {Code: "b"}, {Class: 5}, {Account: "a", Class: 2}} {
 		if f.Matches(&line) {
 			t.Errorf("%+v selects the request", f)
 		}
+	}
+}
+
+func TestFilterSelectsRequestsWithoutAProject(t *testing.T) {
+	t.Parallel()
+	f := pulse.Filter{Project: pulse.NoProject}
+	if !f.Matches(&pulse.Line{Account: "a", Key: "k"}) {
+		t.Error("a request with a key in no project is not selected")
+	}
+	if f.Matches(&pulse.Line{Status: 401}) {
+		t.Error("a request without a key is selected")
 	}
 }
 

@@ -30,6 +30,8 @@ type Tail struct {
 // Filter selects requests. A request is selected if it matches all members that are not empty.
 type Filter struct {
 	Account string `json:"account,omitempty"`
+	// Project is an id, or NoProject.
+	Project string `json:"project,omitempty"`
 	Key     string `json:"key,omitempty"`
 	Model   string `json:"model,omitempty"`
 	Route   string `json:"route,omitempty"`
@@ -38,10 +40,21 @@ type Filter struct {
 	Class int `json:"class,omitempty"`
 }
 
+// NoProject selects the requests with keys that are in no project.
+const NoProject = "none"
+
+// inProject reports whether the line is of a wanted project.
+func (f *Filter) inProject(l *Line) bool {
+	if f.Project == NoProject {
+		return l.Project == "" && l.Key != ""
+	}
+	return f.Project == "" || f.Project == l.Project
+}
+
 // Matches reports whether a line is selected.
 func (f *Filter) Matches(l *Line) bool {
 	same := func(wanted, found string) bool { return wanted == "" || wanted == found }
-	return same(f.Account, l.Account) && same(f.Key, l.Key) && same(f.Model, l.Model) && same(f.Route, l.Route) && same(f.Code, l.Code) &&
+	return same(f.Account, l.Account) && f.inProject(l) && same(f.Key, l.Key) && same(f.Model, l.Model) && same(f.Route, l.Route) && same(f.Code, l.Code) &&
 		(f.Class == 0 || f.Class == l.Status/100)
 }
 
@@ -65,6 +78,7 @@ type Line struct {
 	Outcome    string `json:"outcome"`
 	Code       string `json:"code,omitempty"`
 	Account    string `json:"account,omitempty"`
+	Project    string `json:"project,omitempty"`
 	Key        string `json:"key,omitempty"`
 	Model      string `json:"model,omitempty"`
 	Stream     bool   `json:"stream,omitempty"`

@@ -10,6 +10,9 @@ import (
 	"modelgateway/controlplane/internal/console/kit"
 )
 
+// noProject is the filter for what is in no project.
+const noProject = "none"
+
 // owners are the filters that take an account, a project or a key.
 var owners = []struct {
 	field, noun string
@@ -78,7 +81,7 @@ func problemsOf(in *kit.Request, err error) []adminclient.FieldError {
 func findOwners(in *kit.Request) error {
 	for _, owner := range owners {
 		text := in.Text(owner.field)
-		if text == "" || !in.May(kit.Read) {
+		if text == "" || !in.May(kit.Read) || owner.field == "project_id" && text == noProject {
 			continue
 		}
 		if id := owner.id.FindString(text); id != "" {

@@ -62,6 +62,16 @@ func TestProjectsAreFoundByName(t *testing.T) {
 			t.Errorf("usage of %s: got %d %s", text, answer.StatusCode, page)
 		}
 	}
+	for _, path := range []string{"/console/usage?", "/console/requests?"} {
+		answer, page := b.Get(path + "project_id=none&account_id=" + a.ID)
+		if answer.StatusCode != http.StatusOK || !strings.Contains(page, `name="project_id" value="none"`) {
+			t.Errorf("%s of no project: got %d %s", path, answer.StatusCode, page)
+		}
+		answer, page = b.Get(path + "project_id=none")
+		if answer.StatusCode != http.StatusBadRequest || !strings.Contains(page, "can be none only beside account_id") {
+			t.Errorf("%s of no project of any account: got %d %s", path, answer.StatusCode, page)
+		}
+	}
 	for _, id := range []string{made.Value.ID, "lim_0192f0c1d2e37a4b8c5d6e7f8091a2b7"} {
 		if answer, _ := b.Post("/console/search", "q", id); answer.StatusCode != http.StatusSeeOther || !strings.HasSuffix(answer.Header.Get("Location"), id) {
 			t.Errorf("the search for %s: got %d to %q", id, answer.StatusCode, answer.Header.Get("Location"))

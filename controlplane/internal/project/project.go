@@ -34,6 +34,12 @@ const (
 // ID identifies a project. Its text form is "prj_…".
 type ID ident.UUID
 
+// None stands in a filter for what is in no project; it is the id of none. NoneText is its text.
+var None = ID{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+
+// NoneText is how a filter asks for None.
+const NoneText = "none"
+
 // ParseID parses the text form. It returns ErrNotFound for any other text.
 func ParseID(text string) (ID, error) {
 	u, err := ident.Project.Parse(text)

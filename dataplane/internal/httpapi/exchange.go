@@ -270,7 +270,7 @@ func (s *Server) record(x *exchange) {
 		Upstream:  x.upstream,
 	}
 	if x.key != nil {
-		q.AccountID, q.KeyID = x.key.AccountID, x.key.KeyID
+		q.AccountID, q.ProjectID, q.KeyID = x.key.AccountID, x.key.ProjectID, x.key.KeyID
 	}
 
 	s.Metrics.RecordRequest(&q)

@@ -106,6 +106,12 @@ func TestReportHasTheTotalsByRoute(t *testing.T) {
 func TestTailHasALineForEachFinishedRequest(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, jsonAnswer(http.StatusOK, chatJSON))
+	g.plane.set(func(p *controlPlane) {
+		hash := g.hasher.Hash(g.key)
+		record := p.records[hash]
+		record.ProjectID = "prj_1"
+		p.records[hash] = record
+	})
 	lines := make(chan pulse.Line, 10)
 	g.tails.Follow(pulse.Tail{ID: "all"}, func(l pulse.Lines) {
 		for _, line := range l.Lines {
@@ -116,7 +122,7 @@ func TestTailHasALineForEachFinishedRequest(t *testing.T) {
 	g.post("/v1/chat/completions", `{"model":"text","messages":[]}`)
 	event := g.spool.next(t)
 	want := pulse.Line{
-		RequestID: event.RequestID, Method: "POST", Endpoint: "/v1/chat/completions", Status: 200, Outcome: "completed", Account: theAccount, Key: "key_1", Model: "text",
+		RequestID: event.RequestID, Method: "POST", Endpoint: "/v1/chat/completions", Status: 200, Outcome: "completed", Account: theAccount, Project: "prj_1", Key: "key_1", Model: "text",
 		Provider: "prv_0", Route: "rte_0_text", Attempts: 1, Charged: true, InputTokens: event.Usage.Input, OutputTokens: event.Usage.Output, CostNano: int64(event.Cost),
 	}
 	got := <-lines

@@ -19,7 +19,11 @@ func TestLiveViewStreamsRequestsAsTheyEnd(t *testing.T) {
 	if answer, page := b.Get("/console/live?model=a%26b"); answer.StatusCode != http.StatusOK || !strings.Contains(page, `data-stream="/console/live/stream?model=a%26b"`) {
 		t.Errorf("the page: got %d %s", answer.StatusCode, page)
 	}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.URL+"/console/live/stream", nil)
+	if _, page := b.Get("/console/live?project_id=none"); !strings.Contains(page, `data-stream="/console/live/stream?project_id=none"`) ||
+		!strings.Contains(page, `name="project_id" value="none"`) || !strings.Contains(page, "--project-id=none") && !strings.Contains(page, "--project-id none") {
+		t.Errorf("the page of no project: got %s", page)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.URL+"/console/live/stream?project_id=none", nil)
 	servertest.Check(t, err)
 	answer, err := b.Client.Do(r)
 	servertest.Check(t, err)

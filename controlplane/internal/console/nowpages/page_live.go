@@ -8,10 +8,10 @@ import (
 )
 
 // liveFilter is what a live view shows; empty members match everything.
-type liveFilter struct{ AccountID, KeyID, Model, Route, StatusClass, Code string }
+type liveFilter struct{ AccountID, ProjectID, KeyID, Model, Route, StatusClass, Code string }
 
 func filterOf(r *kit.Request) liveFilter {
-	return liveFilter{r.Text("account_id"), r.Text("key_id"), r.Text("model"), r.Text("route"), r.Text("status_class"), r.Text("code")}
+	return liveFilter{r.Text("account_id"), r.Text("project_id"), r.Text("key_id"), r.Text("model"), r.Text("route"), r.Text("status_class"), r.Text("code")}
 }
 
 // Query is the query of the addresses of the page and of its stream.
@@ -19,6 +19,8 @@ func (f *liveFilter) Query() string {
 	return kit.Query(
 		"account_id",
 		f.AccountID,
+		"project_id",
+		f.ProjectID,
 		"key_id",
 		f.KeyID,
 		"model",
@@ -39,8 +41,8 @@ func showLive(r *kit.Request) (*kit.Page, error) {
 		Template: "live",
 		Title:    "Live",
 		Data:     &f,
-		Command: kit.Command("requests tail", "--account-id", f.AccountID, "--key-id", f.KeyID, "--model", f.Model, "--route", f.Route,
-			"--status-class", f.StatusClass, "--code", f.Code),
+		Command: kit.Command("requests tail", "--account-id", f.AccountID, "--project-id", f.ProjectID, "--key-id", f.KeyID,
+			"--model", f.Model, "--route", f.Route, "--status-class", f.StatusClass, "--code", f.Code),
 	}, nil
 }
 
@@ -49,6 +51,7 @@ func streamLive(r *kit.Request) (*kit.Page, error) {
 	f := filterOf(r)
 	params := &adminclient.TailRequestsParams{
 		AccountID: kit.Optional(f.AccountID),
+		ProjectID: kit.Optional(f.ProjectID),
 		KeyID:     kit.Optional(f.KeyID),
 		Model:     kit.Optional(f.Model),
 		Route:     kit.Optional(f.Route),

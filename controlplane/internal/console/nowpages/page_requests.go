@@ -14,12 +14,12 @@ import (
 
 // requestFilter are the values of the filter bar, as they were entered.
 type requestFilter struct {
-	AccountID, KeyID, Model, Status, Provider, Route, Credential, Format, Stream, Estimated, MinCost, Prefix, From, To string
+	AccountID, ProjectID, KeyID, Model, Status, Provider, Route, Credential, Format, Stream, Estimated, MinCost, Prefix, From, To string
 }
 
 // More reports whether one of the rarer filters is used, so that they are not folded away.
 func (f *requestFilter) More() bool {
-	return f.KeyID+f.Provider+f.Route+f.Credential+f.Format+f.Stream+f.Estimated+f.MinCost+f.Prefix != ""
+	return f.ProjectID+f.KeyID+f.Provider+f.Route+f.Credential+f.Format+f.Stream+f.Estimated+f.MinCost+f.Prefix != ""
 }
 
 // Any reports whether there is a filter.
@@ -30,6 +30,7 @@ func (f *requestFilter) Any() bool {
 func readFilter(r *kit.Request) requestFilter {
 	return requestFilter{
 		r.Text("account_id"),
+		r.Text("project_id"),
 		r.Text("key_id"),
 		r.Text("model"),
 		r.Text("status"),
@@ -49,6 +50,7 @@ func readFilter(r *kit.Request) requestFilter {
 func (f *requestFilter) params() (*adminclient.ListUsageParams, error) {
 	params := &adminclient.ListUsageParams{
 		AccountID:       kit.Optional(f.AccountID),
+		ProjectID:       kit.Optional(f.ProjectID),
 		KeyID:           kit.Optional(f.KeyID),
 		Model:           kit.Optional(f.Model),
 		Provider:        kit.Optional(f.Provider),
@@ -85,6 +87,8 @@ func (f *requestFilter) command(name string) string {
 		name,
 		"--account-id",
 		f.AccountID,
+		"--project-id",
+		f.ProjectID,
 		"--key-id",
 		f.KeyID,
 		"--model",
@@ -190,7 +194,7 @@ func exportRequests(r *kit.Request) (*kit.Page, error) {
 	format := adminclient.ExportFormatCSV
 	export, err := r.API.ExportUsage(r.Context(), &adminclient.ExportUsageParams{
 		AccountID: params.AccountID,
-		ProjectID: kit.Optional(r.Text("project_id")),
+		ProjectID: params.ProjectID,
 		KeyID:     params.KeyID,
 		Model:     params.Model,
 		From:      params.From,

@@ -48,7 +48,7 @@ function code(text, href) {
 // was short.
 function refusals(r) {
   const query = new URLSearchParams();
-  for (const name of ["account_id", "key_id", "code"]) if (r[name]) query.set(name, r[name]);
+  for (const name of ["account_id", "project_id", "key_id", "code"]) if (r[name]) query.set(name, r[name]);
   return `/console/refusals?${query}`;
 }
 
@@ -62,6 +62,7 @@ function show(r) {
   cell(row, "Request", code(r.request_id, r.outcome === "refused" ? refusals(r) : `/console/requests/${encodeURIComponent(r.request_id)}`));
   cell(row, "Model", r.model ?? "");
   cell(row, "Account", r.account_id ? code(r.account_id, `/console/accounts/${encodeURIComponent(r.account_id)}`) : "");
+  cell(row, "Project", r.project_id ? code(r.project_id, `/console/projects/${encodeURIComponent(r.project_id)}`) : "");
   cell(row, "Route", r.route_id ? code(r.route_id) : "");
   cell(row, "First byte", took(r.first_byte_us), true);
   cell(row, "Took", took(r.duration_us), true);

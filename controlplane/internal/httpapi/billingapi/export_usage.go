@@ -32,7 +32,7 @@ func (h *Handlers) ExportUsage(ctx context.Context, _ *gen.Call, r gen.ExportUsa
 		Limit: exportPage,
 	}
 	q.AccountID, q.KeyID = convert.ReadOwner(&invalid, r.Params.AccountID, r.Params.KeyID)
-	q.ProjectID = convert.ReadProject(&invalid, r.Params.ProjectID)
+	q.ProjectID = convert.ReadProjectOrNone(&invalid, r.Params.ProjectID, q.AccountID)
 	convert.CheckTimeRange(&invalid, convert.Value(r.Params.From), convert.Value(r.Params.To))
 
 	if r.Params.Cursor != nil && *r.Params.Cursor != "" {

@@ -77,7 +77,7 @@ func marginQuery(params *gen.GetMarginParams) (*margin.Query, error) {
 		invalid.Add("by", "cannot be %q", q.By)
 	}
 	q.AccountID, q.KeyID = convert.ReadOwner(&invalid, params.AccountID, params.KeyID)
-	q.ProjectID = convert.ReadProject(&invalid, params.ProjectID)
+	q.ProjectID = convert.ReadProjectOrNone(&invalid, params.ProjectID, q.AccountID)
 	if err := invalid.Err(); err != nil {
 		return nil, err
 	}

@@ -66,6 +66,13 @@ func TestUsageOfAProject(t *testing.T) {
 		if diff := cmp.Diff(want[1:], got.Value.Data); diff != "" {
 			t.Errorf("totals %s, of the project (-want +got):\n%s", name, diff)
 		}
+		params.ProjectID, params.AccountID = new("none"), &a.ID
+		if got, err = servertest.Answered(b.API.GetUsageTotals(t.Context(), &params)); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want[:1], got.Value.Data); diff != "" {
+			t.Errorf("totals %s, of no project (-want +got):\n%s", name, diff)
+		}
 	}
 
 	statement, err := servertest.Answered(b.API.GetStatement(t.Context(), a.ID, &adminclient.GetStatementParams{From: &today, To: &tomorrow, GroupBy: group}))
@@ -76,6 +83,21 @@ func TestUsageOfAProject(t *testing.T) {
 	csv, body := b.Send("Bearer "+servertest.BootstrapToken, http.MethodGet, "/admin/v1/usage/export?format=csv&project_id="+shop, "", "")
 	if csv.StatusCode != http.StatusOK || strings.Count(body, "req_") != 1 || !strings.Contains(body, k.ID+","+shop+",demo-chat") {
 		t.Errorf("export: got %s", body)
+	}
+	unassigned, err := servertest.Answered(b.API.ListUsage(t.Context(), &adminclient.ListUsageParams{AccountID: &a.ID, ProjectID: new("none")}))
+	servertest.Check(t, err)
+	if len(unassigned.Value.Data) != 2 || strings.Contains(string(unassigned.Body), inside) {
+		t.Errorf("listed of no project: got %s", unassigned.Body)
+	}
+	csv, body = b.Send("Bearer "+servertest.BootstrapToken, http.MethodGet, "/admin/v1/usage/export?format=csv&project_id=none&account_id="+a.ID, "", "")
+	if csv.StatusCode != http.StatusOK || strings.Count(body, "req_") != 2 || strings.Contains(body, shop) {
+		t.Errorf("export of no project: got %s", body)
+	}
+	for _, path := range []string{"/admin/v1/usage", "/admin/v1/usage/totals", "/admin/v1/usage/export"} {
+		answer, body := b.Send("Bearer "+servertest.BootstrapToken, http.MethodGet, path+"?project_id=none", "", "")
+		if answer.StatusCode != http.StatusBadRequest || !strings.Contains(body, "account_id") {
+			t.Errorf("%s of no project of any account: got %d %s", path, answer.StatusCode, body)
+		}
 	}
 	unknown := "prj_00000000000070008000000000000000"
 	none, err := servertest.Answered(b.API.GetUsageTotals(t.Context(), &adminclient.GetUsageTotalsParams{ProjectID: &unknown}))

@@ -59,7 +59,7 @@ func totalQuery(params *gen.GetUsageTotalsParams, p *convert.Page) (usage.TotalQ
 		To:    convert.ReadDay(&invalid, "to", params.To),
 	}
 	q.AccountID, q.KeyID = convert.ReadOwner(&invalid, params.AccountID, params.KeyID)
-	q.ProjectID = convert.ReadProject(&invalid, params.ProjectID)
+	q.ProjectID = convert.ReadProjectOrNone(&invalid, params.ProjectID, q.AccountID)
 	convert.CheckTimeRange(&invalid, q.From, q.To)
 	q.Zone = readZone(&invalid, params.TimeZone)
 

@@ -60,7 +60,7 @@ func usageQuery(params *gen.ListUsageParams) (usage.Query, error) {
 	var invalid validation.Errors
 	q := usage.Query{Model: convert.Text(params.Model), From: convert.Value(params.From), To: convert.Value(params.To)}
 	q.AccountID, q.KeyID = convert.ReadOwner(&invalid, params.AccountID, params.KeyID)
-	q.ProjectID = convert.ReadProject(&invalid, params.ProjectID)
+	q.ProjectID = convert.ReadProjectOrNone(&invalid, params.ProjectID, q.AccountID)
 	convert.CheckTimeRange(&invalid, q.From, q.To)
 	q.Status, q.Provider, q.Route = event.Status(convert.Value(params.Status)), convert.Text(params.Provider), convert.Text(params.Route)
 	q.Credential = convert.Text(params.Credential)

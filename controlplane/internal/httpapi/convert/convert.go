@@ -130,6 +130,17 @@ func ReadProject(invalid *validation.Errors, text *string) (id project.ID) {
 	return id
 }
 
+// ReadProjectOrNone is like ReadProject. The text "none" of a filter stands for what is in no project of an account.
+func ReadProjectOrNone(invalid *validation.Errors, text *string, of account.ID) project.ID {
+	if text == nil || *text != project.NoneText {
+		return ReadProject(invalid, text)
+	}
+	if of == (account.ID{}) {
+		invalid.Add("project_id", "can be none only beside account_id")
+	}
+	return project.None
+}
+
 // NotStorable is the detail of a field error for text that is not Storable.
 const NotStorable = "must be UTF-8 without the character U+0000"
 

@@ -3355,12 +3355,15 @@ type RequestLine struct {
 	Model       *string `json:"model,omitempty"`
 
 	// Outcome completed, failed, client_gone, refused or maintenance.
-	Outcome      string  `json:"outcome"`
-	OutputTokens *int64  `json:"output_tokens,omitempty"`
-	ProviderID   *string `json:"provider_id,omitempty"`
-	Proxy        string  `json:"proxy"`
-	RequestID    string  `json:"request_id"`
-	RouteID      *string `json:"route_id,omitempty"`
+	Outcome      string `json:"outcome"`
+	OutputTokens *int64 `json:"output_tokens,omitempty"`
+
+	// ProjectID The project that the key was in.
+	ProjectID  *string `json:"project_id,omitempty"`
+	ProviderID *string `json:"provider_id,omitempty"`
+	Proxy      string  `json:"proxy"`
+	RequestID  string  `json:"request_id"`
+	RouteID    *string `json:"route_id,omitempty"`
 
 	// Short What a refused request lacked. Amounts are money; of `slots` and `video_jobs` they are counts.
 	Short  *Short `json:"short,omitempty"`
@@ -4812,7 +4815,7 @@ type GetMarginParams struct {
 	// AccountID Only of this account.
 	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
 
-	// ProjectID Only of this project.
+	// ProjectID Only of this project; `none` with `account_id`: of no project.
 	ProjectID *string `form:"project_id,omitempty" json:"project_id,omitempty"`
 
 	// KeyID Only of this API key.
@@ -4854,7 +4857,7 @@ type ExportMarginParams struct {
 	// AccountID Only of this account.
 	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
 
-	// ProjectID Only of this project.
+	// ProjectID Only of this project; `none` with `account_id`: of no project.
 	ProjectID *string `form:"project_id,omitempty" json:"project_id,omitempty"`
 
 	// KeyID Only of this API key.
@@ -5273,6 +5276,9 @@ type TailRequestsParams struct {
 	// AccountID Only of this account.
 	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
 
+	// ProjectID Only with keys of this project; `none`: with keys of no project.
+	ProjectID *string `form:"project_id,omitempty" json:"project_id,omitempty"`
+
 	// KeyID Only with this key.
 	KeyID *string `form:"key_id,omitempty" json:"key_id,omitempty"`
 
@@ -5374,7 +5380,7 @@ type ListUsageParams struct {
 	// AccountID Only of this account.
 	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
 
-	// ProjectID Only of this project.
+	// ProjectID Only of this project; `none` with `account_id`: of no project.
 	ProjectID *string `form:"project_id,omitempty" json:"project_id,omitempty"`
 
 	// KeyID Only of this API key.
@@ -5428,7 +5434,7 @@ type ExportUsageParams struct {
 	// AccountID Only of this account.
 	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
 
-	// ProjectID Only of this project.
+	// ProjectID Only of this project; `none` with `account_id`: of no project.
 	ProjectID *string `form:"project_id,omitempty" json:"project_id,omitempty"`
 
 	// KeyID Only of this API key.
@@ -5472,7 +5478,7 @@ type GetUsageTotalsParams struct {
 	// AccountID Only of this account.
 	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
 
-	// ProjectID Only of this project.
+	// ProjectID Only of this project; `none` with `account_id`: of no project.
 	ProjectID *string `form:"project_id,omitempty" json:"project_id,omitempty"`
 
 	// KeyID Only of this API key.
@@ -9531,6 +9537,7 @@ func (h handlers) TailRequests(c echo.Context) error {
 		var r TailRequestsRequestObject
 		in := input{c: c}
 		in.query("account_id", true, &r.Params.AccountID)
+		in.query("project_id", true, &r.Params.ProjectID)
 		in.query("key_id", true, &r.Params.KeyID)
 		in.query("model", true, &r.Params.Model)
 		in.query("route", true, &r.Params.Route)

@@ -157,6 +157,7 @@ func (h *Handlers) TailRequests(ctx context.Context, _ *gen.Call, r gen.TailRequ
 	p := r.Params
 	filter := pulse.Filter{
 		Account: convert.Text(p.AccountID),
+		Project: convert.Text(p.ProjectID),
 		Key:     convert.Text(p.KeyID),
 		Model:   convert.Text(p.Model),
 		Route:   convert.Text(p.Route),
@@ -233,6 +234,7 @@ func lineView(l *traffic.Line) gen.RequestLine {
 		Outcome:    l.Outcome,
 		Code:       convert.Optional(l.Code),
 		AccountID:  convert.Optional(l.Account),
+		ProjectID:  convert.Optional(l.Project),
 		KeyID:      convert.Optional(l.Key),
 		Model:      convert.Optional(l.Model),
 		Stream:     l.Stream,

@@ -109,9 +109,9 @@ func TestTailShowsRequestsAsTheyEnd(t *testing.T) {
 	t.Parallel()
 	p := setupTraffic(t)
 	p.report("one")
-	response, events := p.open("/admin/v1/requests/tail?account_id=acc_1&key_id=key_1&model=m&route=rte_1&status_class=4&code=insufficient_quota", "application/x-ndjson")
+	response, events := p.open("/admin/v1/requests/tail?account_id=acc_1&project_id=prj_1&key_id=key_1&model=m&route=rte_1&status_class=4&code=insufficient_quota", "application/x-ndjson")
 	handle, asked := <-p.opened, <-p.asked
-	want := pulse.Filter{Account: "acc_1", Key: "key_1", Model: "m", Route: "rte_1", Class: 4, Code: "insufficient_quota"}
+	want := pulse.Filter{Account: "acc_1", Project: "prj_1", Key: "key_1", Model: "m", Route: "rte_1", Class: 4, Code: "insufficient_quota"}
 	if asked.Filter != want || asked.Closed || asked.ID == "" {
 		t.Errorf("the proxies were asked for %+v; want %+v", asked, want)
 	}
@@ -128,7 +128,7 @@ func TestTailShowsRequestsAsTheyEnd(t *testing.T) {
 	}
 	handle("one", &pulse.Lines{ID: asked.ID, Lines: []pulse.Line{{
 		EndedMS: 1_772_528_400_000, RequestID: "req_1", Method: "POST", Endpoint: "/v1/chat/completions", Status: 402, Outcome: "refused", Code: "insufficient_quota",
-		Account: "acc_1", Key: "key_1", Model: "m", DurationUS: 850, Short: &pulse.Short{
+		Account: "acc_1", Project: "prj_1", Key: "key_1", Model: "m", DurationUS: 850, Short: &pulse.Short{
 			Pool: pulse.Limit, Reason: "limit_insufficient", Wanted: 1_300_000, Free: 200_000, Scope: limit.Project, LimitID: "lim_1", ResetsMS: 1_775_001_600_000,
 		},
 	}}})
@@ -139,7 +139,7 @@ func TestTailShowsRequestsAsTheyEnd(t *testing.T) {
 	}, e.Request.Short); diff != "" {
 		t.Errorf("short (-want +got):\n%s", diff)
 	}
-	if r := e.Request; r.Proxy != "one" || r.RequestID != "req_1" || r.Status != 402 || *r.AccountID != "acc_1" || r.Cost != nil || r.RouteID != nil {
+	if r := e.Request; r.Proxy != "one" || r.RequestID != "req_1" || r.Status != 402 || *r.AccountID != "acc_1" || *r.ProjectID != "prj_1" || r.Cost != nil || r.RouteID != nil {
 		t.Errorf("request: %+v", e.Request)
 	}
 	flood := &pulse.Lines{ID: asked.ID, Dropped: 5}

@@ -12,7 +12,7 @@ with calls as (
     from usage_records r
     where r.request_id >= @floor::uuid and r.request_id < @ceiling::uuid
         and (sqlc.narg('account_id')::uuid is null or r.account_id = sqlc.narg('account_id'))
-        and (sqlc.narg('project_id')::uuid is null or r.project_id = sqlc.narg('project_id'))
+        and (sqlc.narg('project_id')::uuid is null or r.project_id = sqlc.narg('project_id') or sqlc.narg('project_id') = 'ffffffff-ffff-ffff-ffff-ffffffffffff' and r.project_id is null)
         and (sqlc.narg('key_id')::uuid is null or r.key_id = sqlc.narg('key_id'))
         and (@model::text = '' or r.model = @model)
         and (@provider::text = '' or r.provider = @provider)
@@ -31,7 +31,7 @@ with calls as (
     where r.attempts is not null and a -> 'usage' is not null
         and r.request_id >= @floor::uuid and r.request_id < @ceiling::uuid
         and (sqlc.narg('account_id')::uuid is null or r.account_id = sqlc.narg('account_id'))
-        and (sqlc.narg('project_id')::uuid is null or r.project_id = sqlc.narg('project_id'))
+        and (sqlc.narg('project_id')::uuid is null or r.project_id = sqlc.narg('project_id') or sqlc.narg('project_id') = 'ffffffff-ffff-ffff-ffff-ffffffffffff' and r.project_id is null)
         and (sqlc.narg('key_id')::uuid is null or r.key_id = sqlc.narg('key_id'))
         and (@model::text = '' or r.model = @model)
         and (@provider::text = '' or a ->> 'provider' = @provider)

@@ -130,7 +130,7 @@ select * from (
         cache_write_30m bigint, cache_write_12h bigint, cache_write_other bigint, output bigint, reasoning bigint, audio_in bigint, audio_out bigint,
         image_in bigint, image_out bigint, images bigint, seconds bigint, server_tool_requests bigint, service_tier text)
     where r.account_id = @of_account and r.key_id in (select k.id from api_keys k where k.account_id = @of_account and (@any_key::boolean or k.id = @of_key))
-        and (@of_model::text = '' or r.model = @of_model) and (@any_project::boolean or r.project_id = @of_project::uuid)
+        and (@of_model::text = '' or r.model = @of_model) and (@any_project::boolean or coalesce(r.project_id, '00000000-0000-0000-0000-000000000000') = @of_project::uuid)
         and case when @booked::boolean then r.settled_at >= @from_moment::timestamptz and r.settled_at < @to_moment::timestamptz
             else r.request_id >= @from_id::uuid and r.request_id < @to_id::uuid end
     group by 1, 2, 3, 4, 5, 6

@@ -14,7 +14,7 @@ select * from usage_records
 where request_id >= @floor and request_id < @ceiling
     and (sqlc.narg('key_id')::uuid is null or key_id = sqlc.narg('key_id'))
     and (sqlc.narg('account_id')::uuid is null or account_id = sqlc.narg('account_id'))
-    and (sqlc.narg('project_id')::uuid is null or project_id = sqlc.narg('project_id'))
+    and (sqlc.narg('project_id')::uuid is null or project_id = sqlc.narg('project_id') or sqlc.narg('project_id') = 'ffffffff-ffff-ffff-ffff-ffffffffffff' and project_id is null)
     and (@model::text = '' or model = @model)
     and (@status::text = '' or status = @status)
     and ((@provider::text = '' or provider = @provider) and (@route::text = '' or route = @route) and (@credential::text = '' or credential = @credential)
@@ -38,7 +38,7 @@ where request_id = any(array(
     cross join lateral (
         select u.request_id from usage_records u
         where u.key_id = k.id and u.request_id >= @floor and u.request_id < @ceiling
-            and (sqlc.narg('project_id')::uuid is null or u.project_id = sqlc.narg('project_id'))
+            and (sqlc.narg('project_id')::uuid is null or u.project_id = sqlc.narg('project_id') or sqlc.narg('project_id') = 'ffffffff-ffff-ffff-ffff-ffffffffffff' and u.project_id is null)
             and (@model::text = '' or u.model = @model)
             and (@status::text = '' or u.status = @status)
             and ((@provider::text = '' or u.provider = @provider) and (@route::text = '' or u.route = @route) and (@credential::text = '' or u.credential = @credential)
@@ -115,7 +115,7 @@ where request_id = any(array(
     cross join lateral (
         select u.request_id from usage_records u
         where u.key_id = k.id and u.request_id > @after and u.request_id < @ceiling and (@model::text = '' or u.model = @model)
-            and (sqlc.narg('project_id')::uuid is null or u.project_id = sqlc.narg('project_id'))
+            and (sqlc.narg('project_id')::uuid is null or u.project_id = sqlc.narg('project_id') or sqlc.narg('project_id') = 'ffffffff-ffff-ffff-ffff-ffffffffffff' and u.project_id is null)
         order by u.request_id
         limit @row_limit
     ) as r
@@ -129,6 +129,6 @@ order by request_id;
 select * from usage_records
 where key_id = @key_id and (sqlc.narg('account_id')::uuid is null or account_id = sqlc.narg('account_id'))
     and request_id > @after and request_id < @ceiling and (@model::text = '' or model = @model)
-    and (sqlc.narg('project_id')::uuid is null or project_id = sqlc.narg('project_id'))
+    and (sqlc.narg('project_id')::uuid is null or project_id = sqlc.narg('project_id') or sqlc.narg('project_id') = 'ffffffff-ffff-ffff-ffff-ffffffffffff' and project_id is null)
 order by request_id
 limit @row_limit;

@@ -24,7 +24,7 @@ with calls as (
     from usage_records r
     where r.request_id >= $4::uuid and r.request_id < $5::uuid
         and ($6::uuid is null or r.account_id = $6)
-        and ($7::uuid is null or r.project_id = $7)
+        and ($7::uuid is null or r.project_id = $7 or $7 = 'ffffffff-ffff-ffff-ffff-ffffffffffff' and r.project_id is null)
         and ($8::uuid is null or r.key_id = $8)
         and ($9::text = '' or r.model = $9)
         and ($10::text = '' or r.provider = $10)
@@ -43,7 +43,7 @@ with calls as (
     where r.attempts is not null and a -> 'usage' is not null
         and r.request_id >= $4::uuid and r.request_id < $5::uuid
         and ($6::uuid is null or r.account_id = $6)
-        and ($7::uuid is null or r.project_id = $7)
+        and ($7::uuid is null or r.project_id = $7 or $7 = 'ffffffff-ffff-ffff-ffff-ffffffffffff' and r.project_id is null)
         and ($8::uuid is null or r.key_id = $8)
         and ($9::text = '' or r.model = $9)
         and ($10::text = '' or a ->> 'provider' = $10)

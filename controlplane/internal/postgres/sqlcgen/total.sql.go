@@ -771,7 +771,7 @@ select day, account_id, project_id, key_id, model, service_tier, requests, estim
         cache_write_30m bigint, cache_write_12h bigint, cache_write_other bigint, output bigint, reasoning bigint, audio_in bigint, audio_out bigint,
         image_in bigint, image_out bigint, images bigint, seconds bigint, server_tool_requests bigint, service_tier text)
     where r.account_id = $11 and r.key_id in (select k.id from api_keys k where k.account_id = $11 and ($12::boolean or k.id = $13))
-        and ($14::text = '' or r.model = $14) and ($15::boolean or r.project_id = $16::uuid)
+        and ($14::text = '' or r.model = $14) and ($15::boolean or coalesce(r.project_id, '00000000-0000-0000-0000-000000000000') = $16::uuid)
         and case when $3::boolean then r.settled_at >= $17::timestamptz and r.settled_at < $18::timestamptz
             else r.request_id >= $19::uuid and r.request_id < $20::uuid end
     group by 1, 2, 3, 4, 5, 6

@@ -80,7 +80,7 @@ where request_id = any(array(
     cross join lateral (
         select u.request_id from usage_records u
         where u.key_id = k.id and u.request_id > $1 and u.request_id < $2 and ($3::text = '' or u.model = $3)
-            and ($4::uuid is null or u.project_id = $4)
+            and ($4::uuid is null or u.project_id = $4 or $4 = 'ffffffff-ffff-ffff-ffff-ffffffffffff' and u.project_id is null)
         order by u.request_id
         limit $5
     ) as r
@@ -164,7 +164,7 @@ const exportKeyUsage = `-- name: ExportKeyUsage :many
 select request_id, session_id, seq, account_id, key_id, project_id, model, format, provider, route, credential, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts, provider_cost, provider_price_version from usage_records
 where key_id = $1 and ($2::uuid is null or account_id = $2)
     and request_id > $3 and request_id < $4 and ($5::text = '' or model = $5)
-    and ($6::uuid is null or project_id = $6)
+    and ($6::uuid is null or project_id = $6 or $6 = 'ffffffff-ffff-ffff-ffff-ffffffffffff' and project_id is null)
 order by request_id
 limit $7
 `
@@ -446,7 +446,7 @@ where request_id = any(array(
     cross join lateral (
         select u.request_id from usage_records u
         where u.key_id = k.id and u.request_id >= $1 and u.request_id < $2
-            and ($3::uuid is null or u.project_id = $3)
+            and ($3::uuid is null or u.project_id = $3 or $3 = 'ffffffff-ffff-ffff-ffff-ffffffffffff' and u.project_id is null)
             and ($4::text = '' or u.model = $4)
             and ($5::text = '' or u.status = $5)
             and (($6::text = '' or u.provider = $6) and ($7::text = '' or u.route = $7) and ($8::text = '' or u.credential = $8)
@@ -635,7 +635,7 @@ select request_id, session_id, seq, account_id, key_id, project_id, model, forma
 where request_id >= $1 and request_id < $2
     and ($3::uuid is null or key_id = $3)
     and ($4::uuid is null or account_id = $4)
-    and ($5::uuid is null or project_id = $5)
+    and ($5::uuid is null or project_id = $5 or $5 = 'ffffffff-ffff-ffff-ffff-ffffffffffff' and project_id is null)
     and ($6::text = '' or model = $6)
     and ($7::text = '' or status = $7)
     and (($8::text = '' or provider = $8) and ($9::text = '' or route = $9) and ($10::text = '' or credential = $10)

@@ -138,6 +138,14 @@ func addCall(s *margin.Sums, c *call) {
 	}
 }
 
+// filterOf returns the filter that finds the calls of a project, or of none.
+func filterOf(of ident.UUID) project.ID {
+	if of.IsZero() {
+		return project.None
+	}
+	return project.ID(of)
+}
+
 func expectedReport(calls []call, q *margin.Query) margin.Report {
 	var report margin.Report
 	lines := map[[2]string]*margin.Line{}
@@ -145,7 +153,7 @@ func expectedReport(calls []call, q *margin.Query) margin.Report {
 	for i := range calls {
 		c := &calls[i]
 		if c.at.Before(starts[0]) || !c.at.Before(starts[len(starts)-1]) || q.AccountID != (account.ID{}) && q.AccountID != account.ID(c.account) ||
-			q.KeyID != (key.ID{}) && q.KeyID != key.ID(c.key) || q.ProjectID != (project.ID{}) && q.ProjectID != project.ID(c.project) ||
+			q.KeyID != (key.ID{}) && q.KeyID != key.ID(c.key) || q.ProjectID != (project.ID{}) && q.ProjectID != filterOf(c.project) ||
 			q.Model != "" && q.Model != c.model || q.Provider != "" && q.Provider != c.provider || q.Route != "" && q.Route != c.route ||
 			q.Credential != "" && q.Credential != c.credential {
 			continue
@@ -185,7 +193,7 @@ func TestMarginIsTheSumOverTheCalls(t *testing.T) {
 		q := margin.Query{By: margin.All[random.IntN(len(margin.All))], From: first.AddDate(0, 0, random.IntN(2)-1), To: first.AddDate(0, 0, 1+random.IntN(2)), Limit: 1 + random.IntN(5)}
 		of := calls[random.IntN(len(calls))]
 		for _, filter := range []func(){
-			func() { q.AccountID = account.ID(of.account) }, func() { q.KeyID = key.ID(of.key) }, func() { q.ProjectID = project.ID(of.project) },
+			func() { q.AccountID = account.ID(of.account) }, func() { q.KeyID = key.ID(of.key) }, func() { q.ProjectID = filterOf(of.project) },
 			func() { q.Model = of.model }, func() { q.Provider = of.provider }, func() { q.Route = of.route }, func() { q.Credential = of.credential },
 			func() { q.Zone = tokyo },
 		} {

@@ -75,6 +75,14 @@ func projectOrNil(id project.ID) *ident.UUID {
 	return &u
 }
 
+// ofProject returns the id by which the roll-ups have the usage of a project: zero for that of none.
+func ofProject(id project.ID) ident.UUID {
+	if id == project.None {
+		return ident.UUID{}
+	}
+	return ident.UUID(id)
+}
+
 // accountOf returns an account, or that of a project if no account is given. ok is false if the project does not exist.
 func (s *Usage) accountOf(ctx context.Context, given account.ID, of project.ID) (owner account.ID, ok bool, err error) {
 	if given != (account.ID{}) || of == (project.ID{}) {

@@ -31,10 +31,10 @@ type Request struct {
 	TraceID  string // empty if the request is not traced
 	Method   string
 	Endpoint string
-	// AccountID and KeyID are empty if the key is unknown.
-	AccountID, KeyID string
-	Model            string
-	Stream           bool
+	// AccountID and KeyID are empty if the key is unknown, ProjectID also if it is in none.
+	AccountID, ProjectID, KeyID string
+	Model                       string
+	Stream                      bool
 	// Provider and Route are those of the last call; empty if there was none. Attempts counts the calls.
 	Provider, Route string
 	Attempts        int
@@ -143,6 +143,7 @@ func (r *Request) Line() *pulse.Line {
 		Outcome:     r.Outcome,
 		Code:        string(r.Code),
 		Account:     r.AccountID,
+		Project:     r.ProjectID,
 		Key:         r.KeyID,
 		Model:       r.Model,
 		Stream:      r.Stream,
