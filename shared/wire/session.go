@@ -2,6 +2,7 @@ package wire
 
 import (
 	"math"
+	"slices"
 
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/limit"
@@ -153,6 +154,19 @@ type KeyChange struct {
 	// Before, in a pushed change of a key that has several secrets, is the change before it, of another hash: both were committed
 	// together. So a proxy needs no heartbeat for it.
 	Before *KeyChange `json:"before,omitempty"`
+}
+
+// All returns the changes that were committed together, each without the others: those before c in their order, then c.
+func (c KeyChange) All() []KeyChange {
+	all := []KeyChange{c}
+	for before := c.Before; before != nil; before = before.Before {
+		all = append(all, *before)
+	}
+	slices.Reverse(all)
+	for i := range all {
+		all[i].Before = nil
+	}
+	return all
 }
 
 // MayReduce reports whether a pool of the account may have fewer units since: its

@@ -141,18 +141,19 @@ func (a *announcement) round(ctx context.Context) error {
 	return nil
 }
 
-// append appends the change to the stream of changes, if that has not succeeded yet.
+// append appends the change to the stream of changes, if that has not succeeded yet. The stream gets each of the changes that were
+// committed together on its own: one of a secret that it does not have would be unknown to a proxy that no push reaches.
 func (a *announcement) append(ctx context.Context) {
 	if a.stored {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	alone := a.change
-	alone.Before = nil // the stream gets each change on its own
-	if err := a.service.cfg.Append(ctx, alone); err != nil {
-		a.service.log.DebugContext(ctx, "the stream of changes does not take a change yet", slog.Any("error", err))
-		return
+	for _, one := range a.change.All() {
+		if err := a.service.cfg.Append(ctx, one); err != nil {
+			a.service.log.DebugContext(ctx, "the stream of changes does not take a change yet", slog.Any("error", err))
+			return
+		}
 	}
 	a.stored = true
 }

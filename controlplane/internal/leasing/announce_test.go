@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"modelgateway/controlplane/internal/propagation"
+	"modelgateway/shared/apikey"
 	"modelgateway/shared/lease/session"
 	"modelgateway/shared/wire"
 	"modelgateway/shared/wire/checkwire"
@@ -224,7 +225,11 @@ func TestChangeIsToldWhilePostgresDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 10 * time.Second
-		change := wire.KeyChange{Revision: 7, Kind: wire.KeyRevoked}
+		// The key has an older secret that is valid for its overlap.
+		older := wire.KeyChange{Revision: 6, Kind: wire.KeyRevoked, KeyHash: apikey.Hash{1}}
+		alone := wire.KeyChange{Revision: 7, Kind: wire.KeyRevoked, KeyHash: apikey.Hash{2}}
+		change := alone
+		change.Before = &older
 		store, pusher := newFakeStore(0, 0), &fakePusher{}
 		store.silent = true
 		began := time.Now()
@@ -242,7 +247,7 @@ func TestChangeIsToldWhilePostgresDoesNotAnswer(t *testing.T) {
 		if err != nil || got.Effective || got.Bound != 0 || time.Since(began) != limit {
 			t.Errorf("got %+v, %v after %v; want neither effective nor a bound", got, err, time.Since(began))
 		}
-		if pusher.pushes == 0 || !slices.Equal(appended, []wire.KeyChange{change}) {
+		if pusher.pushes == 0 || !slices.Equal(appended, []wire.KeyChange{older, alone}) {
 			t.Errorf("%d pushes, appended %v; want both", pusher.pushes, appended)
 		}
 	})

@@ -39,24 +39,16 @@ func (c *ChangeLog) ApplyPushed(change wire.KeyChange, apply func(wire.KeyChange
 	if c.session == 0 {
 		return wire.Ack{}, false
 	}
-	if applyAll(change, apply) > c.applied {
+	all := change.All()
+	for _, one := range all {
+		apply(one)
+	}
+	if all[0].PreviousRevision > c.applied {
 		c.gaps[change.Revision] = true
 		return wire.Ack{}, false
 	}
 	c.applied = max(c.applied, change.Revision)
 	return c.ack(), true
-}
-
-// applyAll applies a change with those before it that were pushed with it, the first one first. It returns the revision of the change
-// before all of them.
-func applyAll(change wire.KeyChange, apply func(wire.KeyChange)) (previous int64) {
-	previous = change.PreviousRevision
-	if change.Before != nil {
-		previous = applyAll(*change.Before, apply)
-		change.Before = nil
-	}
-	apply(change)
-	return previous
 }
 
 func (c *ChangeLog) ack() wire.Ack {

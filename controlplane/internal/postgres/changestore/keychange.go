@@ -9,8 +9,8 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// maxBefore bounds the changes that are pushed with the last one. A key that was rotated more often is revoked with a heartbeat of each
-// proxy.
+// maxBefore bounds the changes that are pushed with the last one. Those of a key that was rotated more often and is revoked are the
+// newest, since older secrets have ended; each proxy confirms its revocation after a heartbeat.
 const maxBefore = 16
 
 // InsertKeyChange writes a change of a key, or of an account if key is nil, at a revision.
@@ -37,12 +37,13 @@ func InsertKeyChange(
 	}
 
 	var before *wire.KeyChange
-	for _, row.LookupHash = range hashes {
-		inserted, err := insertChange(ctx, q, row, row.LookupHash)
+	for i, hash := range hashes {
+		row.LookupHash = hash
+		inserted, err := insertChange(ctx, q, row, hash)
 		if err != nil {
 			return wire.KeyChange{}, err
 		}
-		if len(hashes) <= maxBefore {
+		if len(hashes)-i <= maxBefore {
 			inserted.Before, before = before, &inserted
 		}
 		if row.Revision, err = q.TakeRevision(ctx); err != nil {
