@@ -268,11 +268,8 @@ func (c *toolCheck) tool(tool []byte, depth int) *apierr.Error {
 		return nil
 	}
 
-	if c.tools.checkFunc != nil {
-		if refused := c.tools.checkFunc(tool); refused != nil {
-			refused.Param = c.path.String() + "." + refused.Param
-			return refused
-		}
+	if refused := c.members(tool); refused != nil {
+		return refused
 	}
 
 	definition, isDefined := jsonspan.Find(tool, "definition")
@@ -312,6 +309,18 @@ func (c *toolCheck) tool(tool []byte, depth int) *apierr.Error {
 	}
 
 	return nil
+}
+
+// members checks the members of a definition that the model offers.
+func (c *toolCheck) members(tool []byte) *apierr.Error {
+	if c.tools.checkFunc == nil {
+		return nil
+	}
+	refused := c.tools.checkFunc(tool)
+	if refused != nil {
+		refused.Param = c.path.String() + "." + refused.Param
+	}
+	return refused
 }
 
 // checkChoice refuses a choice of tools none of which the model offers, or that demands a call although no tool is left.

@@ -104,7 +104,7 @@ func TestOnlyImagesAreCounted(t *testing.T) {
 		} {
 			a := newAnswer(t, catalogkv.Images, "")
 			var got result
-			complete := false
+			var complete bool
 			if how == "streamed" {
 				got = answerStream(a, []byte(text), oneRead)
 				complete = got.OK

@@ -100,15 +100,12 @@ const (
 // for the text.
 func reasonOf(body []byte) (code, message string) {
 	raw, _ := jsonspan.Find(body, "error")
-	switch jsonspan.KindOf(raw) {
-	case jsonspan.KindString:
-		message = jsonspan.FindText(body, "error")
-	case jsonspan.KindObject:
-		value, _ := jsonspan.Find(raw, "code")
-		if code = jsonspan.FindText(raw, "code"); jsonspan.KindOf(value) == jsonspan.KindNumber {
+	text, isText := jsonspan.Text(nil, raw)
+	if message = string(text); !isText {
+		code, message = jsonspan.FindText(raw, "code"), jsonspan.FindText(raw, "message")
+		if value, _ := jsonspan.Find(raw, "code"); jsonspan.KindOf(value) == jsonspan.KindNumber {
 			code = string(value)
 		}
-		message = jsonspan.FindText(raw, "message")
 	}
 
 	for _, name := range []string{"failure_reason", "fail_reason", "error_message", "message"} {
