@@ -698,7 +698,8 @@ create table provider_bills (
     parts jsonb not null default '[]'
 );
 
--- No reference to the bill: checking a million of them takes longer than to write the lines. Both are written and removed together.
+-- No reference to the bill: the lines are written while their file is read, and the bill at the end. Lines without a bill are of an import
+-- under way, or of one that did not end; these are removed after an hour.
 create table provider_bill_lines (
     bill_id uuid not null,
     number bigint not null,

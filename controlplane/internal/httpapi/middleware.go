@@ -24,6 +24,9 @@ const (
 	maxBody      = 1 << 20
 	maxCatalog   = 16 << 20
 	maxPriceList = 8 << 20
+
+	// uploadTime bounds how long the body of importBill is read.
+	uploadTime = 10 * time.Minute
 )
 
 // requestKind is the prefix of the ids of admin requests.
@@ -110,6 +113,8 @@ func limitBody(next echo.HandlerFunc) echo.HandlerFunc {
 			limit = maxPriceList
 		case strings.HasSuffix(c.Path(), "/bills"):
 			limit = providerbill.MaxFile
+			// Its lines are stored while it is read, which may take longer than the body of any other operation.
+			_ = http.NewResponseController(c.Response()).SetReadDeadline(time.Now().Add(uploadTime)) // within the console there is none
 		}
 		r := c.Request()
 		if r.ContentLength > limit {

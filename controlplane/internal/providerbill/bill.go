@@ -5,6 +5,7 @@
 package providerbill
 
 import (
+	"crypto/sha256"
 	"time"
 
 	"modelgateway/shared/money"
@@ -45,6 +46,8 @@ type Content struct {
 	// FirstDay and LastDay are the days of the first and the last line. EndsAt is when the last line ends: the end of the last day,
 	// unless the file has times.
 	FirstDay, LastDay, EndsAt time.Time
+	// Hash is the SHA-256 of what is unpacked, so that the same bill is the same whether it was packed or not.
+	Hash [sha256.Size]byte
 	// Lines is the number of the lines for usage, WithRequest of those that name a request.
 	Lines, WithRequest int64
 	// Billed is the sum of the lines. Other is the sum of what is no charge for usage: taxes, fees, credits and discounts.

@@ -3,6 +3,7 @@ package providerbill
 import (
 	"bytes"
 	"compress/gzip"
+	"crypto/sha256"
 	"errors"
 	"io"
 	"iter"
@@ -123,6 +124,7 @@ func TestFormats(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got, lines := read(t, test.text)
+			test.want.Hash = got.Hash // a test of its own compares hashes
 			if diff := cmp.Diff(&test.want, got); diff != "" {
 				t.Errorf("bill (-want +got):\n%s", diff)
 			}
@@ -150,11 +152,15 @@ func TestPackedBillIsTheSameBill(t *testing.T) {
 	if _, lines := read(t, packed); len(lines) != 2 {
 		t.Errorf("got %d lines; want 2", len(lines))
 	}
-	first, err := Hash(strings.NewReader(plain))
-	second, errPacked := Hash(strings.NewReader(packed))
-	other, errOther := Hash(strings.NewReader(plain + "x"))
-	if err = errors.Join(err, errPacked, errOther); err != nil || first != second || first == other {
-		t.Errorf("hashes %x, %x and %x, %v; want two that are equal", first, second, other, err)
+	first, _ := read(t, plain)
+	second, _ := read(t, packed)
+	other, _ := read(t, plain+"\n")
+	if first.Hash != sha256.Sum256([]byte(plain)) || first.Hash != second.Hash || first.Hash == other.Hash {
+		t.Errorf("hashes %x, %x and %x; want two that are equal", first.Hash, second.Hash, other.Hash)
+	}
+	report, _ := read(t, anthropicCost+"\n")
+	if report.Hash != sha256.Sum256([]byte(anthropicCost+"\n")) {
+		t.Errorf("the hash of a report is %x; want that of all of it", report.Hash)
 	}
 }
 

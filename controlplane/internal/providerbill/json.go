@@ -12,12 +12,6 @@ import (
 	"modelgateway/controlplane/internal/validation"
 )
 
-// page is a page of a report of OpenAI or Anthropic: buckets of a day each.
-type page struct {
-	Data    []bucket `json:"data"`
-	HasMore *bool    `json:"has_more"`
-}
-
 // bucket is a day of a report.
 type bucket struct {
 	// StartTime and EndTime are in Unix seconds, StartingAt and EndingAt in RFC 3339.
@@ -73,26 +67,43 @@ func readObject(text []byte, into any) error {
 	return json.Unmarshal(text, into)
 }
 
+// report is a report in JSON while it is read: pages, one after another. No more than a bucket of it is held in memory.
+type report struct {
+	*json.Decoder
+	bounded *boundedReader
+}
+
+// next reads the next value, which has a bounded length.
+func (r *report) next(into any) error {
+	r.bounded.leftOfRecord = maxBucket
+	return r.Decode(into) //nolint:wrapcheck // readJSON adds the place
+}
+
 // readJSON reads the pages of a report, one after another.
 func (b *reading) readJSON(in io.Reader) error {
-	decoder := json.NewDecoder(&boundedReader{r: in, left: maxReport, leftOfRecord: maxReport})
+	bounded := &boundedReader{r: in, left: maxReport, leftOfRecord: maxBucket}
+	r := &report{json.NewDecoder(bounded), bounded}
 	more := false
 	for n := 1; ; n++ {
-		var p page
-		err := decoder.Decode(&p)
+		start, err := r.Token()
 		if errors.Is(err, io.EOF) && n > 1 {
 			break
 		}
+		place := fmt.Sprintf("page %d", n)
+		if err == nil && start != json.Delim('{') {
+			err = errNoPage
+		}
 		if err != nil {
-			return asInvalid(fmt.Sprintf("page %d", n), err)
+			return asInvalid(place, err)
 		}
-		if p.HasMore == nil {
-			return validation.New(fmt.Sprintf("page %d", n), "has no has_more: it is no page of a report of costs or usage")
+		hasMore, err := b.readPage(r, n)
+		if err != nil {
+			return asInvalid(place, err)
 		}
-		more = *p.HasMore
-		if err := b.addPage(n, &p); err != nil {
-			return err
+		if hasMore == nil {
+			return validation.New(place, "has no has_more: it is no page of a report of costs or usage")
 		}
+		more = *hasMore
 	}
 	if more {
 		return validation.New(file, "ends before the last page: get the pages until has_more is false, and put them one after another")
@@ -100,28 +111,72 @@ func (b *reading) readJSON(in io.Reader) error {
 	return nil
 }
 
-func (b *reading) addPage(n int, p *page) error {
-	for i := range p.Data {
-		bucket := &p.Data[i]
-		place := fmt.Sprintf("page %d, data[%d]", n, i)
-		begins, until := time.Unix(bucket.StartTime, 0), time.Unix(bucket.EndTime, 0)
-		if bucket.StartingAt != "" {
-			var err, errEnd error
-			begins, err = time.Parse(time.RFC3339, bucket.StartingAt)
-			until, errEnd = time.Parse(time.RFC3339, bucket.EndingAt)
-			if err = errors.Join(err, errEnd); err != nil {
-				return validation.New(place, "has starting_at or ending_at that is no time in RFC 3339")
-			}
+var errNoPage = errors.New("is no page of a report of costs or usage")
+
+// readPage reads the members of a page: buckets of a day each, and whether there are more pages.
+func (b *reading) readPage(r *report, n int) (hasMore *bool, err error) {
+	for r.More() {
+		name, err := r.Token()
+		if err != nil {
+			return nil, err
 		}
-		if !until.After(begins) || until.Sub(begins) > 24*time.Hour {
-			return validation.New(place, "is no day: get the report with buckets of a day or less")
+		switch name {
+		case "data":
+			err = b.readBuckets(r, n)
+		case "has_more":
+			err = r.next(&hasMore)
+		default:
+			var other json.RawMessage
+			err = r.next(&other)
 		}
-		for k := range bucket.Results {
-			b.number++
-			b.at = fmt.Sprintf("%s.results[%d]", place, k)
-			if err := b.addResult(dayOf(begins, b.zone), until, &bucket.Results[k]); err != nil {
-				return err
-			}
+		if err != nil {
+			return nil, err
+		}
+	}
+	_, err = r.Token() // the end of the page
+	return hasMore, err
+}
+
+func (b *reading) readBuckets(r *report, n int) error {
+	switch start, err := r.Token(); {
+	case err != nil:
+		return err
+	case start == nil: // null
+		return nil
+	case start != json.Delim('['):
+		return errNoPage
+	}
+	for i := 0; r.More(); i++ {
+		var day bucket
+		if err := r.next(&day); err != nil {
+			return err
+		}
+		if err := b.addBucket(fmt.Sprintf("page %d, data[%d]", n, i), &day); err != nil {
+			return err
+		}
+	}
+	_, err := r.Token() // the end of the list
+	return err
+}
+
+func (b *reading) addBucket(place string, day *bucket) error {
+	begins, until := time.Unix(day.StartTime, 0), time.Unix(day.EndTime, 0)
+	if day.StartingAt != "" {
+		var err, errEnd error
+		begins, err = time.Parse(time.RFC3339, day.StartingAt)
+		until, errEnd = time.Parse(time.RFC3339, day.EndingAt)
+		if err = errors.Join(err, errEnd); err != nil {
+			return validation.New(place, "has starting_at or ending_at that is no time in RFC 3339")
+		}
+	}
+	if !until.After(begins) || until.Sub(begins) > 24*time.Hour {
+		return validation.New(place, "is no day: get the report with buckets of a day or less")
+	}
+	for k := range day.Results {
+		b.number++
+		b.at = fmt.Sprintf("%s.results[%d]", place, k)
+		if err := b.addResult(dayOf(begins, b.zone), until, &day.Results[k]); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -1,7 +1,6 @@
 package providerbill
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -51,7 +50,6 @@ type Bill struct {
 	Options
 	Content
 	ID         ident.UUID
-	Hash       [sha256.Size]byte
 	ImportedAt time.Time
 	ImportedBy string
 	// AcceptedAt is nil until somebody has accepted what is open, for a reason.
@@ -134,9 +132,11 @@ type Store interface { //nolint:interfacebloat // one store keeps all of a bill,
 	Gateway(ctx context.Context, provider string) (currency string, keptFrom time.Time, known bool, err error)
 	// Find returns the bill of a file, or ErrNotFound.
 	Find(ctx context.Context, hash [sha256.Size]byte) (*Bill, error)
-	// Add stores a bill with the lines that read passes on, in one transaction. read fills the bill. It may be called again. If the
-	// file was imported in the meantime, Add returns ErrImported.
+	// Add stores the lines that read passes on, while it is called, and then the bill that read has filled. Lines whose bill is not
+	// stored have no effect, and are removed. If the file was imported in the meantime, Add returns ErrImported.
 	Add(ctx context.Context, bill *Bill, read func(add func(*Line) error) error) error
+	// RemoveUnfinished removes lines without a bill that an import has left which ended with its process.
+	RemoveUnfinished(ctx context.Context) error
 	// Get returns a bill, or ErrNotFound; List those before one, the newest first.
 	Get(ctx context.Context, id ident.UUID) (*Bill, error)
 	List(ctx context.Context, before ident.UUID, limit int) ([]Bill, error)
@@ -177,7 +177,7 @@ type DifferenceQuery struct {
 type Service struct {
 	store Store
 	now   func() time.Time
-	// turn is held while a file is imported: it is in memory.
+	// turn is held while a file is imported: many at once would keep others from Postgres.
 	turn chan struct{}
 }
 
@@ -202,33 +202,15 @@ func (s *Service) Import(ctx context.Context, id ident.UUID, file io.Reader, opt
 	if err := options.check(known); err != nil {
 		return nil, false, err
 	}
-	content, err := io.ReadAll(io.LimitReader(file, MaxFile+1))
-	if err != nil {
-		return nil, false, err
-	}
-	if len(content) > MaxFile {
-		return nil, false, ErrTooLarge
-	}
-	hash, err := Hash(bytes.NewReader(content))
-	if err != nil {
-		return nil, false, err
-	}
-	if found, err := s.same(ctx, hash, options); !errors.Is(err, ErrNotFound) {
-		return found, false, err
-	}
-
 	bill := &Bill{
 		Options:    *options,
 		ID:         id,
-		Hash:       hash,
 		ImportedAt: s.now(),
 		ImportedBy: actor,
 	}
-	err = s.store.Add(ctx, bill, func(add func(*Line) error) error {
-		return bill.read(content, currency, keptFrom, add)
-	})
-	if errors.Is(err, ErrImported) { // by another replica at the same time
-		found, err := s.same(ctx, hash, options)
+	err = s.store.Add(ctx, bill, func(add func(*Line) error) error { return s.read(ctx, bill, file, currency, keptFrom, add) })
+	if errors.Is(err, ErrImported) { // before, or by another replica at the same time
+		found, err := s.same(ctx, bill.Hash, options)
 		return found, false, err
 	}
 	if err != nil {
@@ -298,16 +280,35 @@ func (b *Bill) zone() (*time.Location, error) {
 	return zone, nil
 }
 
-// read reads the content of the bill.
-func (b *Bill) read(content []byte, currency string, keptFrom time.Time, add func(*Line) error) error {
+// read reads the content of a bill from its file, once. It returns ErrImported if there is such a bill.
+func (s *Service) read(
+	ctx context.Context, b *Bill, file io.Reader, currency string, keptFrom time.Time, add func(*Line) error,
+) error {
 	zone, err := b.zone()
 	if err != nil {
 		return err
 	}
-	found, err := Read(bytes.NewReader(content), zone, add)
-	if err != nil {
+	sent := &upload{r: file, left: MaxFile}
+	found, err := Read(sent, zone, add)
+	switch {
+	case sent.err != nil:
+		return sent.err
+	case err != nil:
 		return err
 	}
+	b.Content = *found
+	switch _, err := s.store.Find(ctx, b.Hash); {
+	case err == nil:
+		return ErrImported
+	case !errors.Is(err, ErrNotFound):
+		return err
+	}
+	return b.check(currency, keptFrom)
+}
+
+// check checks the content of the bill.
+func (b *Bill) check(currency string, keptFrom time.Time) error {
+	found := &b.Content
 	switch {
 	case b.Options.Format != "" && b.Options.Format != found.Format:
 		return validation.New("format", "is %s, but the file is %s", b.Options.Format, found.Format)
@@ -323,7 +324,6 @@ func (b *Bill) read(content []byte, currency string, keptFrom time.Time, add fun
 	if found.EndsAt.After(b.ImportedAt) {
 		found.EndsAt = b.ImportedAt
 	}
-	b.Content = *found
 	return nil
 }
 
@@ -353,8 +353,12 @@ func (s *Service) Compare(ctx context.Context, id ident.UUID) error {
 // compareInterval is how often a bill is compared again: usage may be settled late.
 const compareInterval = 12 * time.Hour
 
-// CompareDue compares the bills whose comparison is old. A bill keeps its last one when usage records of its days are dropped.
+// CompareDue compares the bills whose comparison is old, and removes what imports have left that did not end. A bill keeps its last
+// comparison when usage records of its days are dropped.
 func (s *Service) CompareDue(ctx context.Context) error {
+	if err := s.store.RemoveUnfinished(ctx); err != nil {
+		return err
+	}
 	due, err := s.store.Due(ctx, s.now().Add(-compareInterval))
 	for _, id := range due {
 		if err = s.Compare(ctx, id); err != nil && !errors.Is(err, ErrNotFound) { // deleted in the meantime

@@ -16,13 +16,15 @@ import (
 	"modelgateway/controlplane/internal/validation"
 )
 
-// The bounds of a bill. A report in JSON is held in memory page by page, a table row by row.
+// The bounds of a bill. A report in JSON is held in memory day by day, a table row by row.
 const (
 	// MaxFile bounds the file as it is sent, in bytes.
 	MaxFile = 64 << 20
-	// maxText, maxReport and maxRecord bound what is unpacked: all of it, a report in JSON, and a row of a table.
+	// maxText, maxReport, maxBucket and maxRecord bound what is unpacked: all of it, a report in JSON, a day of one with what its decoder
+	// reads ahead, which is as much again, and a row of a table.
 	maxText   = 1 << 30
 	maxReport = 32 << 20
+	maxBucket = 8 << 20
 	maxRecord = 1 << 20
 	// maxLines bounds the lines for usage, maxGroups how many different days, models and credentials they are about.
 	maxLines  = 3_000_000
@@ -38,20 +40,6 @@ const (
 // file names the whole file in an error.
 const file = "file"
 
-// Hash returns the SHA-256 of the content of a file: of what is unpacked, so that the same bill is the same whether it was packed or
-// not.
-func Hash(r io.Reader) ([sha256.Size]byte, error) {
-	text, err := unpack(r, maxText)
-	if err != nil {
-		return [sha256.Size]byte{}, err
-	}
-	hash := sha256.New()
-	if _, err := io.Copy(hash, text); err != nil {
-		return [sha256.Size]byte{}, asInvalid(file, err)
-	}
-	return [sha256.Size]byte(hash.Sum(nil)), nil
-}
-
 // unpack returns the content of a file, and an error after a number of bytes.
 func unpack(r io.Reader, limit int64) (io.Reader, error) {
 	in := bufio.NewReader(r)
@@ -66,14 +54,33 @@ func unpack(r io.Reader, limit int64) (io.Reader, error) {
 	return &boundedReader{r: unpacked, left: limit, leftOfRecord: limit}, nil
 }
 
-// Read reads a bill and passes each line for usage on. Its format is known by its content; it may be packed with gzip. Days and times
-// without a zone are of the given one. What is wrong with the file is a validation error with its place.
+// upload is the file as it is sent. It keeps its own error, which is nothing that is wrong with the file.
+type upload struct {
+	r    io.Reader
+	left int64
+	err  error
+}
+
+func (u *upload) Read(p []byte) (int, error) {
+	n, err := u.r.Read(p)
+	if u.left -= int64(n); u.left < 0 {
+		n, err = 0, ErrTooLarge
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		u.err = err
+	}
+	return n, err
+}
+
+// Read reads a bill once and passes each line for usage on. Its format is known by its content; it may be packed with gzip. Days and
+// times without a zone are of the given one. What is wrong with the file is a validation error with its place.
 func Read(r io.Reader, zone *time.Location, add func(*Line) error) (*Content, error) {
 	text, err := unpack(r, maxText)
 	if err != nil {
 		return nil, err
 	}
-	in := bufio.NewReader(text)
+	hash := sha256.New()
+	in := bufio.NewReader(io.TeeReader(text, hash))
 	if err := known(in); err != nil {
 		return nil, err
 	}
@@ -92,6 +99,7 @@ func Read(r io.Reader, zone *time.Location, add func(*Line) error) (*Content, er
 	if err != nil {
 		return nil, err
 	}
+	hash.Sum(bill.Hash[:0])
 	return bill.Content, bill.end()
 }
 

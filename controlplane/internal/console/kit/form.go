@@ -91,6 +91,7 @@ func (f *Field) Secret() bool {
 // Input is what a person has sent with a form.
 type Input struct {
 	values url.Values
+	files  map[string][]byte
 	key    string
 	match  string
 }
@@ -99,7 +100,7 @@ type Input struct {
 func (in *Input) Text(name string) string { return strings.TrimSpace(in.values.Get(name)) }
 
 // File returns the content of a file to the byte.
-func (in *Input) File(name string) []byte { return []byte(in.values.Get(name)) }
+func (in *Input) File(name string) []byte { return in.files[name] }
 
 // Checked returns the value of a field of the kind "check".
 func Checked(yes bool) string {
@@ -326,6 +327,7 @@ func read(r *Request) (*Input, error) {
 		return in, nil
 	}
 
+	in.files = map[string][]byte{}
 	for name, files := range r.MultipartForm.File {
 		if len(files) == 0 || files[0].Size == 0 {
 			continue
@@ -334,12 +336,13 @@ func read(r *Request) (*Input, error) {
 		if err != nil {
 			return nil, err //nolint:wrapcheck // the console logs it with the path
 		}
-		text, err := io.ReadAll(file)
+		text := make([]byte, files[0].Size)
+		_, err = io.ReadFull(file, text)
 		_ = file.Close()
 		if err != nil {
 			return nil, err
 		}
-		in.values.Set(name, string(text))
+		in.files[name] = text
 	}
 
 	return in, nil

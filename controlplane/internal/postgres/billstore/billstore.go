@@ -86,20 +86,31 @@ func auditedOf(b *providerbill.Bill) audited {
 	return audited{b.Name, b.Provider, fmt.Sprintf("%x", b.Hash), b.Lines, b.AcceptedAs}
 }
 
+// Add writes the lines in transactions of their own, because their file comes as slowly as it is sent. The bill makes them valid.
 func (s *Store) Add(ctx context.Context, bill *providerbill.Bill, read func(add func(*providerbill.Line) error) error) error {
-	err := s.db.InTx(ctx, func(tx pgx.Tx) error {
-		lines := lineCopy{
-			ctx:  ctx,
-			tx:   tx,
-			bill: bill.ID,
+	lines := lineCopy{ctx: ctx, db: s.db, bill: bill.ID}
+	err := read(lines.add)
+	if err == nil {
+		err = lines.flush()
+	}
+	refused := err != nil
+	if !refused {
+		err = s.insert(ctx, bill)
+		refused = errors.Is(err, providerbill.ErrImported) // after another error it is not known whether the bill was stored
+	}
+	if refused && lines.copied {
+		if removal := s.removeLines(ctx, bill.ID); removal != nil { // RemoveUnfinished will do it
+			err = errors.Join(err, removal)
 		}
-		if err := read(lines.add); err != nil {
-			return err
-		}
-		if err := lines.flush(); err != nil {
-			return err
-		}
+	}
+	if refused && lines.err == nil {
+		return err // of the file, or of its upload
+	}
+	return postgres.Translate("add a bill", err)
+}
 
+func (s *Store) insert(ctx context.Context, bill *providerbill.Bill) error {
+	return s.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
 		n, err := q.InsertBill(ctx, sqlcgen.InsertBillParams{
 			ID:          bill.ID,
@@ -130,7 +141,30 @@ func (s *Store) Add(ctx context.Context, bill *providerbill.Bill, read func(add 
 		}
 		return changestore.InsertAudit(ctx, q, "bill.import", billID(bill.ID), nil, auditedOf(bill))
 	})
-	return postgres.Translate("add a bill", err)
+}
+
+// cleanTimeout bounds the removal of the lines of a file that was refused, also if its client has left.
+const cleanTimeout = 30 * time.Second
+
+func (s *Store) removeLines(ctx context.Context, bill ident.UUID) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTimeout)
+	defer cancel()
+	return s.db.InTx(ctx, func(tx pgx.Tx) error { return sqlcgen.New(tx).DeleteBillLines(ctx, bill) })
+}
+
+// unfinishedAfter is the age at which lines without a bill are of no import under way.
+const unfinishedAfter = time.Hour
+
+// RemoveUnfinished implements providerbill.Store.
+func (s *Store) RemoveUnfinished(ctx context.Context) error {
+	before := postgres.LowestID(time.Now().Add(-unfinishedAfter))
+	left, err := s.db.Queries().UnfinishedBills(ctx, before)
+	for _, id := range left {
+		if err = s.removeLines(ctx, id); err != nil {
+			break
+		}
+	}
+	return postgres.Translate("remove the lines of unfinished imports", err)
 }
 
 func (s *Store) Delete(ctx context.Context, id ident.UUID) (found bool, err error) {
@@ -218,6 +252,7 @@ func toBill(r *sqlcgen.ProviderBill, err error) (*providerbill.Bill, error) {
 			FirstDay:    r.FirstDay.Time,
 			LastDay:     r.LastDay.Time,
 			EndsAt:      r.EndsAt,
+			Hash:        [sha256.Size]byte(r.Sha256),
 			Lines:       r.Lines,
 			WithRequest: r.WithRequest,
 			Billed:      providerbill.Amount{Nano: money.Nano(r.Billed)},
@@ -225,7 +260,6 @@ func toBill(r *sqlcgen.ProviderBill, err error) (*providerbill.Bill, error) {
 			Step:        money.Nano(r.Step),
 		},
 		ID:         r.ID,
-		Hash:       [sha256.Size]byte(r.Sha256),
 		ImportedAt: r.ImportedAt,
 		ImportedBy: r.ImportedBy,
 		AcceptedAt: r.AcceptedAt,

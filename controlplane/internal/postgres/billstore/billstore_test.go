@@ -120,9 +120,6 @@ func TestRefusedFileLeavesNothing(t *testing.T) {
 	if _, _, err := w.importFile("day,amount\n2020-01-01,1\n", nil); !errors.Is(err, providerbill.ErrRecordsDropped) {
 		t.Errorf("a bill of days without records: %v", err)
 	}
-	if _, _, err := w.importFile(strings.Repeat("x", providerbill.MaxFile+1), nil); !errors.Is(err, providerbill.ErrTooLarge) {
-		t.Errorf("a file that is too large: %v", err)
-	}
 	left := storetest.Scalar[int](w, "select (select count(*) from provider_bills) + (select count(*) from provider_bill_lines)")
 	if left != 0 {
 		t.Errorf("%d rows are left", left)

@@ -26,6 +26,17 @@ delete from provider_bills where id = @id;
 -- name: DeleteBillLines :exec
 delete from provider_bill_lines where bill_id = @bill_id;
 
+-- name: UnfinishedBills :many
+-- The ids below a bound of bills that have lines and do not exist. Each step of the recursion reads one entry of the index.
+with recursive ids as (
+    (select l.bill_id from provider_bill_lines l where l.bill_id < @before::uuid order by l.bill_id limit 1)
+    union all
+    select (select l.bill_id from provider_bill_lines l where l.bill_id > ids.bill_id and l.bill_id < @before order by l.bill_id limit 1)
+    from ids where ids.bill_id is not null
+)
+select ids.bill_id::uuid as id from ids
+where ids.bill_id is not null and not exists (select from provider_bills b where b.id = ids.bill_id);
+
 -- name: AcceptBill :execrows
 update provider_bills set accepted_at = clock_timestamp(), accepted_by = @accepted_by, accepted_as = @accepted_as where id = @id;
 

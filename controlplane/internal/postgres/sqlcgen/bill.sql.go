@@ -487,3 +487,35 @@ func (q *Queries) SetBillComparison(ctx context.Context, arg SetBillComparisonPa
 	}
 	return result.RowsAffected(), nil
 }
+
+const unfinishedBills = `-- name: UnfinishedBills :many
+with recursive ids as (
+    (select l.bill_id from provider_bill_lines l where l.bill_id < $1::uuid order by l.bill_id limit 1)
+    union all
+    select (select l.bill_id from provider_bill_lines l where l.bill_id > ids.bill_id and l.bill_id < $1 order by l.bill_id limit 1)
+    from ids where ids.bill_id is not null
+)
+select ids.bill_id::uuid as id from ids
+where ids.bill_id is not null and not exists (select from provider_bills b where b.id = ids.bill_id)
+`
+
+// The ids below a bound of bills that have lines and do not exist. Each step of the recursion reads one entry of the index.
+func (q *Queries) UnfinishedBills(ctx context.Context, before ident.UUID) ([]ident.UUID, error) {
+	rows, err := q.db.Query(ctx, unfinishedBills, before)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ident.UUID
+	for rows.Next() {
+		var id ident.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
