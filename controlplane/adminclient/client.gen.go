@@ -5350,6 +5350,9 @@ type ExportLedgerParams struct {
 	// AccountID Only of this account.
 	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
 
+	// Kind Only entries of transactions of this kind.
+	Kind *TransactionKind `form:"kind,omitempty" json:"kind,omitempty"`
+
 	// From Booked at or after this time.
 	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
 

@@ -35,6 +35,7 @@ type Entry struct {
 // EntryQuery selects entries in a fixed order. Zero members select all.
 type EntryQuery struct {
 	AccountID account.ID
+	Kind      Kind
 	// From and To bound the booking time: From ≤ booked < To.
 	From time.Time
 	To   time.Time

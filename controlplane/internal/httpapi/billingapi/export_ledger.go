@@ -25,7 +25,16 @@ func (h *Handlers) ExportLedger(ctx context.Context, _ *gen.Call, r gen.ExportLe
 	}
 
 	var invalid validation.Errors
-	q := ledger.EntryQuery{From: convert.Value(r.Params.From), To: until(r.Params.To), Limit: exportPage}
+	kind, err := readKind(r.Params.Kind)
+	if err != nil {
+		return nil, err
+	}
+	q := ledger.EntryQuery{
+		Kind:  kind,
+		From:  convert.Value(r.Params.From),
+		To:    until(r.Params.To),
+		Limit: exportPage,
+	}
 	q.AccountID, _ = convert.ReadOwner(&invalid, r.Params.AccountID, nil)
 	convert.CheckTimeRange(&invalid, convert.Value(r.Params.From), convert.Value(r.Params.To))
 

@@ -101,10 +101,26 @@ var usageHeader = slices.Concat([]any{
 	"reservation",
 	"currency",
 	"video_job",
-}, kindColumns(), []any{"size", "quality", "service_tier"})
+	"failed_calls",
+}, kindColumns(), []any{
+	"size",
+	"quality",
+	"service_tier",
+	"secondary_kind",
+	"secondary_model",
+	"secondary_input",
+	"secondary_cached_input",
+	"secondary_cache_write_5m",
+	"secondary_cache_write_1h",
+	"secondary_image_in",
+	"secondary_output",
+	"secondary_reasoning",
+	"secondary_image_out",
+	"secondary_images",
+})
 
 // providerHeader names the further columns for those who may see what requests cost the operator.
-var providerHeader = []any{"provider_cost", "provider_price_version"}
+var providerHeader = []any{"provider_cost", "provider_price_version", "failed_calls_cost"}
 
 // kindColumns names the columns of the kinds of usage.
 func kindColumns() []any {
@@ -121,6 +137,15 @@ func providerCell(r *usage.Record) any {
 		return ""
 	}
 	return spreadsheet.Raw(r.ProviderCost.String())
+}
+
+// failedCell is empty if no call that failed has a known cost.
+func failedCell(r *usage.Record) any {
+	cost, known := r.FailedCallsCost()
+	if !known {
+		return ""
+	}
+	return spreadsheet.Raw(cost.String())
 }
 
 func versionCell(version int64) any {
@@ -159,14 +184,32 @@ func usageRow(w *spreadsheet.Writer, r *usage.Record, currency string, provider 
 		spreadsheet.Raw(r.Reservation.String()),
 		currency,
 		r.VideoJob,
+		spreadsheet.Int(int64(r.FailedCalls())),
 	)
 	for _, count := range u.Counts() {
 		cells = append(cells, spreadsheet.Int(*count))
 	}
 
-	cells = append(cells, u.Size, u.Quality, u.ServiceTier)
+	second := &u.Secondary
+	cells = append(
+		cells,
+		u.Size,
+		u.Quality,
+		u.ServiceTier,
+		second.Kind,
+		second.Model,
+		spreadsheet.Int(second.Input),
+		spreadsheet.Int(second.CachedInput),
+		spreadsheet.Int(second.CacheWrite5m),
+		spreadsheet.Int(second.CacheWrite1h),
+		spreadsheet.Int(second.ImageIn),
+		spreadsheet.Int(second.Output),
+		spreadsheet.Int(second.Reasoning),
+		spreadsheet.Int(second.ImageOut),
+		spreadsheet.Int(second.Images),
+	)
 	if provider {
-		cells = append(cells, providerCell(r), versionCell(r.ProviderPriceVersion))
+		cells = append(cells, providerCell(r), versionCell(r.ProviderPriceVersion), failedCell(r))
 	}
 
 	w.Row(cells...)

@@ -4685,6 +4685,9 @@ type ExportLedgerParams struct {
 	// AccountID Only of this account.
 	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
 
+	// Kind Only entries of transactions of this kind.
+	Kind *TransactionKind `form:"kind,omitempty" json:"kind,omitempty"`
+
 	// From Booked at or after this time.
 	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
 
@@ -8893,6 +8896,7 @@ func (h handlers) ExportLedger(c echo.Context) error {
 		var r ExportLedgerRequestObject
 		in := input{c: c}
 		in.query("account_id", true, &r.Params.AccountID)
+		in.query("kind", true, &r.Params.Kind)
 		in.query("from", true, &r.Params.From)
 		in.query("to", true, &r.Params.To)
 		in.query("cursor", true, &r.Params.Cursor)

@@ -51,6 +51,7 @@ func (s *Ledger) entries(ctx context.Context, query *ledger.EntryQuery) ([]sqlcg
 		AfterMoment: query.From,
 		AfterID:     ident.UUID(query.After),
 		AfterLine:   int32(query.AfterLine),
+		Kind:        string(query.Kind),
 		RowLimit:    int32(query.Limit),
 	}
 	if query.After != (ledger.ID{}) {
@@ -69,6 +70,7 @@ func (s *Ledger) accountEntries(ctx context.Context, query *ledger.EntryQuery) (
 		ToMoment:   query.To,
 		AfterID:    ident.UUID(query.After),
 		AfterLine:  int32(query.AfterLine),
+		Kind:       string(query.Kind),
 		RowLimit:   int32(query.Limit),
 	})
 	rows := make([]sqlcgen.ExportLedgerRow, len(own))

@@ -41,7 +41,7 @@ select created_at from ledger_transactions where id = @id;
 select t.id, t.kind, t.reference, t.reason, t.actor, t.created_at, t.request_id, t.credit_id, t.effective_at, e.line, e.ledger_account, e.account_id, e.amount
 from ledger_transactions t
 join ledger_entries e on e.transaction_id = t.id
-where t.created_at >= @from_moment and t.created_at < @to_moment
+where t.created_at >= @from_moment and t.created_at < @to_moment and (@kind::text = '' or t.kind = @kind)
     and (t.created_at, t.id) >= (@after_moment::timestamptz, @after_id::uuid)
     and (t.created_at, t.id, e.line) > (@after_moment::timestamptz, @after_id::uuid, @after_line::integer)
 order by t.created_at, t.id, e.line
@@ -52,7 +52,7 @@ limit @row_limit;
 select t.id, t.kind, t.reference, t.reason, t.actor, t.created_at, t.request_id, t.credit_id, t.effective_at, e.line, e.ledger_account, e.account_id, e.amount
 from ledger_entries e
 join ledger_transactions t on t.id = e.transaction_id
-where e.account_id = @account_id::uuid and t.created_at >= @from_moment and t.created_at < @to_moment
+where e.account_id = @account_id::uuid and t.created_at >= @from_moment and t.created_at < @to_moment and (@kind::text = '' or e.kind = @kind)
     and e.transaction_id >= @after_id::uuid
     and (e.transaction_id, e.line) > (@after_id::uuid, @after_line::integer)
 order by e.account_id, e.transaction_id, e.line

@@ -75,17 +75,18 @@ const exportAccountLedger = `-- name: ExportAccountLedger :many
 select t.id, t.kind, t.reference, t.reason, t.actor, t.created_at, t.request_id, t.credit_id, t.effective_at, e.line, e.ledger_account, e.account_id, e.amount
 from ledger_entries e
 join ledger_transactions t on t.id = e.transaction_id
-where e.account_id = $1::uuid and t.created_at >= $2 and t.created_at < $3
-    and e.transaction_id >= $4::uuid
-    and (e.transaction_id, e.line) > ($4::uuid, $5::integer)
+where e.account_id = $1::uuid and t.created_at >= $2 and t.created_at < $3 and ($4::text = '' or e.kind = $4)
+    and e.transaction_id >= $5::uuid
+    and (e.transaction_id, e.line) > ($5::uuid, $6::integer)
 order by e.account_id, e.transaction_id, e.line
-limit $6
+limit $7
 `
 
 type ExportAccountLedgerParams struct {
 	AccountID  ident.UUID
 	FromMoment time.Time
 	ToMoment   time.Time
+	Kind       string
 	AfterID    ident.UUID
 	AfterLine  int32
 	RowLimit   int32
@@ -113,6 +114,7 @@ func (q *Queries) ExportAccountLedger(ctx context.Context, arg ExportAccountLedg
 		arg.AccountID,
 		arg.FromMoment,
 		arg.ToMoment,
+		arg.Kind,
 		arg.AfterID,
 		arg.AfterLine,
 		arg.RowLimit,
@@ -153,16 +155,17 @@ const exportLedger = `-- name: ExportLedger :many
 select t.id, t.kind, t.reference, t.reason, t.actor, t.created_at, t.request_id, t.credit_id, t.effective_at, e.line, e.ledger_account, e.account_id, e.amount
 from ledger_transactions t
 join ledger_entries e on e.transaction_id = t.id
-where t.created_at >= $1 and t.created_at < $2
-    and (t.created_at, t.id) >= ($3::timestamptz, $4::uuid)
-    and (t.created_at, t.id, e.line) > ($3::timestamptz, $4::uuid, $5::integer)
+where t.created_at >= $1 and t.created_at < $2 and ($3::text = '' or t.kind = $3)
+    and (t.created_at, t.id) >= ($4::timestamptz, $5::uuid)
+    and (t.created_at, t.id, e.line) > ($4::timestamptz, $5::uuid, $6::integer)
 order by t.created_at, t.id, e.line
-limit $6
+limit $7
 `
 
 type ExportLedgerParams struct {
 	FromMoment  time.Time
 	ToMoment    time.Time
+	Kind        string
 	AfterMoment time.Time
 	AfterID     ident.UUID
 	AfterLine   int32
@@ -190,6 +193,7 @@ func (q *Queries) ExportLedger(ctx context.Context, arg ExportLedgerParams) ([]E
 	rows, err := q.db.Query(ctx, exportLedger,
 		arg.FromMoment,
 		arg.ToMoment,
+		arg.Kind,
 		arg.AfterMoment,
 		arg.AfterID,
 		arg.AfterLine,
