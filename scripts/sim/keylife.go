@@ -159,6 +159,9 @@ func (w *world) rotateKey(cust *customer) {
 	var change wire.KeyChange
 	var made *keySecrets
 	c.writeTx("rotate key", rows{}, func(d *database) {
+		if made = nil; d.revoked[k.hash] != 0 { // as key.Rotation.check says
+			return
+		}
 		untilMS := int64(0)
 		if overlap > 0 {
 			untilMS = w.wallMS() + overlap.Milliseconds()
@@ -173,7 +176,7 @@ func (w *world) rotateKey(cust *customer) {
 		w.oracle.ends.secrets[k.hash] = append(all, next)
 		w.oracle.ends.keys[next] = k.hash
 	}, func(ok bool) {
-		if !ok {
+		if !ok || made == nil {
 			return
 		}
 		w.stats.count("keys rotated")
