@@ -208,7 +208,7 @@ func TestDiagnoseAmountsThatCoverNoRequest(t *testing.T) {
 	limit(false, 9, 0)
 	limit(false, 8, 9)
 	balance := func(account ident.UUID, low bool, total, settled int) {
-		exec("insert into pools (kind, account_id, total, free, settled) values (1, $1, $2, $2 - $3, $3)", account, total, settled)
+		exec("insert into pools (kind, account_id, total, free, settled) values (1, $1, $2, $3, $4)", account, total, total-settled, settled)
 		if low {
 			want[diagnosis.UselessLimit{ID: ident.Account.Format(account), Problem: diagnosis.LowAmount, OfAccount: true}] = true
 		}
