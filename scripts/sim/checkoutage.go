@@ -135,7 +135,8 @@ func (w *world) checkIdleInOutage() {
 func (w *world) unlimitedKey(p *proxy, c *customer) *key {
 	for _, k := range c.keys {
 		found := p.cache[w.pg.secretsOf(k.hash).current]
-		if found == nil || !p.mayUse(&found.record) || found.record.Rules.ExpiresMS != 0 || !w.rules.IsCurrent(&p.invalidations, found.version) {
+		if found == nil || !p.mayUse(&found.record) || found.record.Rules.ExpiresMS != 0 ||
+			!w.rules.IsCurrent(&p.invalidations, found.version) {
 			continue
 		}
 		if found.record.LimitPool == 0 && found.record.KeySlotsPool == 0 {

@@ -54,8 +54,8 @@ func (f *Filter) inProject(l *Line) bool {
 // Matches reports whether a line is selected.
 func (f *Filter) Matches(l *Line) bool {
 	same := func(wanted, found string) bool { return wanted == "" || wanted == found }
-	return same(f.Account, l.Account) && f.inProject(l) && same(f.Key, l.Key) && same(f.Model, l.Model) && same(f.Route, l.Route) && same(f.Code, l.Code) &&
-		(f.Class == 0 || f.Class == l.Status/100)
+	return same(f.Account, l.Account) && f.inProject(l) && same(f.Key, l.Key) && same(f.Model, l.Model) &&
+		same(f.Route, l.Route) && same(f.Code, l.Code) && (f.Class == 0 || f.Class == l.Status/100)
 }
 
 // Lines are the lines of one proxy since its last message.

@@ -49,12 +49,12 @@ type leasedRequest struct {
 func (w *expiryWorld) outstanding() money.Nano { return money.Nano(w.pool.Outstanding()) }
 
 // due reports whether the expiry of a credit is not booked yet.
-func (w *expiryWorld) due() (any bool) {
+func (w *expiryWorld) due() (some bool) {
 	for _, c := range w.all {
 		c.Due = !c.ExpiresAt.IsZero() && !c.ExpiresAt.After(w.now)
-		any = any || c.Due && c.usable() > 0
+		some = some || c.Due && c.usable() > 0
 	}
-	return any
+	return some
 }
 
 // book books what has expired. The ledger gets no more than what no lease holds.

@@ -11,7 +11,15 @@ import (
 type liveFilter struct{ AccountID, ProjectID, KeyID, Model, Route, StatusClass, Code string }
 
 func filterOf(r *kit.Request) liveFilter {
-	return liveFilter{r.Text("account_id"), r.Text("project_id"), r.Text("key_id"), r.Text("model"), r.Text("route"), r.Text("status_class"), r.Text("code")}
+	return liveFilter{
+		r.Text("account_id"),
+		r.Text("project_id"),
+		r.Text("key_id"),
+		r.Text("model"),
+		r.Text("route"),
+		r.Text("status_class"),
+		r.Text("code"),
+	}
 }
 
 // Query is the query of the addresses of the page and of its stream.
