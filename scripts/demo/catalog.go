@@ -105,7 +105,8 @@ func models() []adminclient.CatalogModel {
 	cheap.CacheWrite5M, cheap.CacheWrite1H = new("2.25"), new("3.60")
 	dear.CacheWrite5M, dear.CacheWrite1H = new("4.50"), new("7.20")
 	fast := textPrice("0.12", "0.03", "0.48")
-	preview := text(previewModel, "Demo Preview", textPrice("5.00", "1.25", "20.00"), route("sim", "sim-preview@out=200", 0, chat, textPrice("3.50", "0.90", "14.00")))
+	simulated := route("sim", "sim-preview@out=200", 0, chat, textPrice("3.50", "0.90", "14.00"))
+	preview := text(previewModel, "Demo Preview", textPrice("5.00", "1.25", "20.00"), simulated)
 	preview.Public = new(false)
 
 	return []adminclient.CatalogModel{

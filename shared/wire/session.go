@@ -157,8 +157,8 @@ type KeyChange struct {
 }
 
 // All returns the changes that were committed together, each without the others: those before c in their order, then c.
-func (c KeyChange) All() []KeyChange {
-	all := []KeyChange{c}
+func (c *KeyChange) All() []KeyChange {
+	all := []KeyChange{*c}
 	for before := c.Before; before != nil; before = before.Before {
 		all = append(all, *before)
 	}

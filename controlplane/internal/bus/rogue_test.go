@@ -151,7 +151,7 @@ func (p *env) freeUsage(seqs ...int64) []byte {
 		var e event.Usage
 		err := json.Unmarshal(raw, &e)
 		if err == nil {
-			e.Cost, e.Model, e.PriceVersion = 0, "model", int64(version)
+			e.Cost, e.Model, e.PriceVersion = 0, "model", version
 			batch.Events[i], err = json.Marshal(e)
 		}
 		if err != nil {

@@ -185,15 +185,17 @@ func (a *announcement) readActive(ctx context.Context) error {
 	return nil
 }
 
-// recordRevocation records the change outside of Postgres if it is a revocation.
-// It returns false if that failed.
+// recordRevocation records the change outside of Postgres if it is a revocation, for every secret of the key: if a rotation
+// is lost with the commits of Postgres, an older secret is the current one again. It returns false if that failed.
 func (a *announcement) recordRevocation(ctx context.Context) bool {
 	if a.change.Kind != wire.KeyRevoked {
 		return true
 	}
-	if err := a.service.pusher.RecordRevocation(ctx, a.change); err != nil {
-		a.service.log.WarnContext(ctx, "recording a revocation outside of Postgres failed", slog.Any("error", err))
-		return false
+	for _, one := range a.change.All() {
+		if err := a.service.pusher.RecordRevocation(ctx, one); err != nil {
+			a.service.log.WarnContext(ctx, "recording a revocation outside of Postgres failed", slog.Any("error", err))
+			return false
+		}
 	}
 	return true
 }

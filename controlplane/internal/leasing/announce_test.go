@@ -29,6 +29,8 @@ type fakePusher struct {
 	fails   error
 	pushes  int
 	stopped int
+	// recorded has the hashes whose revocation was recorded.
+	recorded []apikey.Hash
 	// check answers a check of a provider.
 	check func(q checkwire.Request, answer func(string, checkwire.Response))
 }
@@ -37,7 +39,10 @@ func (p *fakePusher) Connected() bool { return true }
 
 func (p *fakePusher) Recall(wire.SessionID, wire.Recall) error { return nil }
 
-func (p *fakePusher) RecordRevocation(context.Context, wire.KeyChange) error { return nil }
+func (p *fakePusher) RecordRevocation(_ context.Context, c wire.KeyChange) error {
+	p.recorded = append(p.recorded, c.KeyHash)
+	return nil
+}
 
 func (p *fakePusher) AskReserved(context.Context, wire.ReservedRequest, func(string, wire.ReservedResponse)) (func(), error) {
 	return nil, errPush
@@ -249,6 +254,10 @@ func TestChangeIsToldWhilePostgresDoesNotAnswer(t *testing.T) {
 		}
 		if pusher.pushes == 0 || !slices.Equal(appended, []wire.KeyChange{older, alone}) {
 			t.Errorf("%d pushes, appended %v; want both", pusher.pushes, appended)
+		}
+		// If the rotation is lost with the commits of Postgres, the older secret is the current one again.
+		if !slices.Equal(pusher.recorded, []apikey.Hash{older.KeyHash, alone.KeyHash}) {
+			t.Errorf("recorded the revocations of %v; want both secrets", pusher.recorded)
 		}
 	})
 }

@@ -80,7 +80,7 @@ func TestPersonFindsWhereMoneyWasLost(t *testing.T) {
 	}
 	w.SQL(
 		"insert into providers (id, name, spec, revision) values ('prv_1', 'Acme', '{}', 1)",
-		"insert into models (id, type, enabled, public, spec, revision) values ('example-small', 'text', true, true, '{}', 1)",
+		"insert into models (id, enabled, type, public, spec, revision) values ('example-small', true, 'text', true, '{}', 1)",
 		"insert into routes (id, model_id, provider_id, spec) values ('rte_bad', 'example-small', 'prv_1', '{}')",
 	)
 	for by, want := range map[string]string{

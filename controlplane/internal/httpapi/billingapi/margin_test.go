@@ -100,7 +100,7 @@ func TestMarginNamesWhatItsLinesAreAbout(t *testing.T) {
 	b.fillCosts(k, time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -1))
 	for _, known := range []string{
 		"insert into providers (id, name, spec, revision) values ('prv_1', 'Acme', '{}', 1)",
-		"insert into models (id, type, enabled, public, spec, revision) values ('model-1', 'text', true, true, '{}', 1)",
+		"insert into models (id, enabled, type, public, spec, revision) values ('model-1', true, 'text', true, '{}', 1)",
 		"insert into routes (id, model_id, provider_id, spec) values ('rte_bad', 'model-1', 'prv_1', '{}')",
 	} {
 		_, err := b.DB.Pool().Exec(t.Context(), known)

@@ -331,11 +331,9 @@ func (s *Keys) Revoke(ctx context.Context, id key.ID) (revoked key.Key, c wire.K
 		}
 
 		if row.RevokedAt != nil {
-			first, err := q.RevocationOfKey(ctx, row.ID)
-			if err != nil {
+			if c, err = changestore.Revocation(ctx, q, &row); err != nil {
 				return err
 			}
-			c = changestore.NewKeyChange(first.Revision, first.PreviousRevision, wire.KeyRevoked, row.AccountID, row.LookupHash)
 			revoked, err = withKeyFigures(ctx, q, &row)
 			return err
 		}

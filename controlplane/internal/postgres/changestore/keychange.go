@@ -2,6 +2,7 @@ package changestore
 
 import (
 	"context"
+	"fmt"
 
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/shared/apikey"
@@ -36,25 +37,47 @@ func InsertKeyChange(
 		return wire.KeyChange{}, err
 	}
 
-	var before *wire.KeyChange
-	for i, hash := range hashes {
-		row.LookupHash = hash
-		inserted, err := insertChange(ctx, q, row, hash)
+	var changes []wire.KeyChange
+	for _, row.LookupHash = range append(hashes, key.LookupHash) {
+		if len(changes) > 0 {
+			if row.Revision, err = q.TakeRevision(ctx); err != nil {
+				return wire.KeyChange{}, err
+			}
+		}
+		change, err := insertChange(ctx, q, row, row.LookupHash)
 		if err != nil {
 			return wire.KeyChange{}, err
 		}
-		if len(hashes)-i <= maxBefore {
-			inserted.Before, before = before, &inserted
-		}
-		if row.Revision, err = q.TakeRevision(ctx); err != nil {
-			return wire.KeyChange{}, err
-		}
+		changes = append(changes, change)
 	}
 
-	row.LookupHash = key.LookupHash
-	last, err := insertChange(ctx, q, row, key.LookupHash)
-	last.Before = before
-	return last, err
+	return together(changes), nil
+}
+
+// together returns the last of the changes that were committed together, with the newest of the others.
+func together(changes []wire.KeyChange) wire.KeyChange {
+	changes = changes[max(len(changes)-1-maxBefore, 0):]
+	for i := 1; i < len(changes); i++ {
+		changes[i].Before = &changes[i-1]
+	}
+	return changes[len(changes)-1]
+}
+
+// Revocation returns the revocation of a key that is revoked, as InsertKeyChange has returned it.
+func Revocation(ctx context.Context, q *sqlcgen.Queries, key *sqlcgen.ApiKey) (wire.KeyChange, error) {
+	rows, err := q.RevocationsOfKey(ctx, key.ID)
+	if err != nil {
+		return wire.KeyChange{}, fmt.Errorf("revocations of key: %w", err)
+	}
+	if len(rows) == 0 {
+		return wire.KeyChange{}, fmt.Errorf("key %s is revoked without a change", key.ID)
+	}
+
+	changes := make([]wire.KeyChange, len(rows))
+	for i, row := range rows {
+		changes[i] = NewKeyChange(row.Revision, row.PreviousRevision, wire.KeyRevoked, key.AccountID, row.LookupHash)
+	}
+	return together(changes), nil
 }
 
 func insertChange(ctx context.Context, q *sqlcgen.Queries, row sqlcgen.InsertKeyChangeParams, hash []byte) (wire.KeyChange, error) {

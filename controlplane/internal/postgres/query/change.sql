@@ -5,10 +5,9 @@ select @revision::bigint, coalesce(max(c.revision), 0), @kind, sqlc.narg('key_id
 from key_changes c
 returning revision, previous_revision;
 
--- name: RevocationOfKey :one
--- The last of the revocations of the key's hashes, which is that of its own hash: a proxy that has applied it has applied
--- the others.
-select revision, previous_revision from key_changes where key_id = @key_id::uuid and kind = 'key_revoked' order by revision desc limit 1;
+-- name: RevocationsOfKey :many
+-- The revocations of the key's hashes. The last is that of its own hash: a proxy that has applied it has applied the others.
+select revision, previous_revision, lookup_hash from key_changes where key_id = @key_id::uuid and kind = 'key_revoked' order by revision;
 
 -- name: InsertAudit :exec
 insert into audit_log (actor, action, object, before, after, request_id)

@@ -159,20 +159,33 @@ func (q *Queries) ListAudit(ctx context.Context, arg ListAuditParams) ([]AuditLo
 	return items, nil
 }
 
-const revocationOfKey = `-- name: RevocationOfKey :one
-select revision, previous_revision from key_changes where key_id = $1::uuid and kind = 'key_revoked' order by revision desc limit 1
+const revocationsOfKey = `-- name: RevocationsOfKey :many
+select revision, previous_revision, lookup_hash from key_changes where key_id = $1::uuid and kind = 'key_revoked' order by revision
 `
 
-type RevocationOfKeyRow struct {
+type RevocationsOfKeyRow struct {
 	Revision         int64
 	PreviousRevision int64
+	LookupHash       []byte
 }
 
-// The last of the revocations of the key's hashes, which is that of its own hash: a proxy that has applied it has applied
-// the others.
-func (q *Queries) RevocationOfKey(ctx context.Context, keyID ident.UUID) (RevocationOfKeyRow, error) {
-	row := q.db.QueryRow(ctx, revocationOfKey, keyID)
-	var i RevocationOfKeyRow
-	err := row.Scan(&i.Revision, &i.PreviousRevision)
-	return i, err
+// The revocations of the key's hashes. The last is that of its own hash: a proxy that has applied it has applied the others.
+func (q *Queries) RevocationsOfKey(ctx context.Context, keyID ident.UUID) ([]RevocationsOfKeyRow, error) {
+	rows, err := q.db.Query(ctx, revocationsOfKey, keyID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RevocationsOfKeyRow
+	for rows.Next() {
+		var i RevocationsOfKeyRow
+		if err := rows.Scan(&i.Revision, &i.PreviousRevision, &i.LookupHash); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
