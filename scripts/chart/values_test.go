@@ -50,6 +50,22 @@ func TestValuesAreDescribed(t *testing.T) {
 	}
 }
 
+// The programs start with the bounds themselves.
+func TestSettingsAtTheirBoundsAreRendered(t *testing.T) {
+	t.Parallel()
+	for _, values := range []string{
+		`{"controlplane":{"config":{"session":{"window":"1s"},"postgres":{"statement_timeout":"1s"},"webhook":{"timeout":"1ns","disable_after":"1h"},"archive":{"usage_retention_months":0}}},
+		  "dataplane":{"config":{"api":{"body_timeout":"1ns","max_connections":1,"min_rate":1},"lease":{"outage_target":"0s"},"spool":{"max_events":100}}}}`,
+		`{"controlplane":{"config":{"session":{"window":"5m"},"webhook":{"timeout":"45s"}}},"dataplane":{"config":{"lease":{"outage_target":"24h"}}}}`,
+	} {
+		cmd := tool(t, "helm", withValues("-", "template", "release", chartDir)...)
+		cmd.Stdin = strings.NewReader(values)
+		if _, err := output(cmd); err != nil {
+			t.Errorf("%s: %v", values, err)
+		}
+	}
+}
+
 // Values that would break a release, or contain a secret, are refused.
 func TestInvalidValuesAreRefused(t *testing.T) {
 	t.Parallel()
@@ -118,6 +134,19 @@ func TestInvalidValuesAreRefused(t *testing.T) {
 		{"body budget below the least", `{"dataplane":{"api":{"bodyBudget":"64Mi"}}}`, "dataplane.api.bodyBudget is less than 80Mi"},
 		{"body budget above the memory", `{"dataplane":{"api":{"bodyBudget":"4Gi"}}}`, "of which bodies may take 4096 MiB"},
 		{"drain of more than an hour", `{"dataplane":{"drainTimeoutSeconds":5000}}`, "at '/dataplane/drainTimeoutSeconds'"},
+		{"sessions that are too short", `{"controlplane":{"config":{"session":{"window":"1ms"}}}}`, "controlplane.config.session.window is 1ms; the least is 1s"},
+		{"sessions that are too long", `{"controlplane":{"config":{"session":{"window":"5m0.5s"}}}}`, "controlplane.config.session.window is 5m0.5s; the most is 5m"},
+		{"statements without time", `{"controlplane":{"config":{"postgres":{"statement_timeout":"999ms"}}}}`, "the least is 1s"},
+		{"deliveries without time", `{"controlplane":{"config":{"webhook":{"timeout":"0s"}}}}`, "the least is 1ns"},
+		{"deliveries that take too long", `{"controlplane":{"config":{"webhook":{"timeout":"46s"}}}}`, "the most is 45s"},
+		{"endpoints that may not fail", `{"controlplane":{"config":{"webhook":{"disable_after":"59m"}}}}`, "the least is 1h"},
+		{"usage kept for less than nothing", `{"controlplane":{"config":{"archive":{"usage_retention_months":-1}}}}`, "the least is 0"},
+		{"audit kept for less than nothing", `{"controlplane":{"archive":{"existingClaim":"a"},"config":{"archive":{"audit_retention_months":-1}}}}`, "the least is 0"},
+		{"bodies without time", `{"dataplane":{"config":{"api":{"body_timeout":"0s"}}}}`, "the least is 1ns"},
+		{"no connection", `{"dataplane":{"config":{"api":{"max_connections":0}}}}`, "the least is 1"},
+		{"bodies at no rate", `{"dataplane":{"config":{"api":{"min_rate":0}}}}`, "the least is 1"},
+		{"outages of more than a day", `{"dataplane":{"config":{"lease":{"outage_target":"24h1s"}}}}`, "the most is 24h"},
+		{"spool of few events", `{"dataplane":{"config":{"spool":{"max_events":99}}}}`, "dataplane.config.spool.max_events is 99; the least is 100"},
 		{"client secret among settings", `{"controlplane":{"config":{"console":{"oidc":{"client_secret":"x"}}}}}`, "console.oidc.client_secret is a secret"},
 		{"too few connections", `{"controlplane":{"postgres":{"maxConnections":3}}}`, "at '/controlplane/postgres/maxConnections'"},
 	} {

@@ -228,11 +228,52 @@ key_file: {{ include "modelgateway.secretsDir" . }}/tls.key
 {{- if not (include "modelgateway.config.fits" (list $type $value)) }}
 {{- fail (printf "%s is %v; the setting is a %s" $path $value $type) }}
 {{- end }}
+{{- include "modelgateway.config.bound" (list $path $type $value) }}
 {{- else if kindIs "map" $value }}
 {{- include "modelgateway.config.refuse" (dict "set" $set "more" $value "known" $.known "root" $.root "key" (printf "%s." $key)) }}
 {{- else }}
 {{- fail (printf "%s is %v; it is a section of settings" $path $value) }}
 {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The least and the most that the programs start with, as their validation has it, of settings that the chart does not set itself. */}}
+{{- define "modelgateway.config.bounds" -}}
+controlplane.config.archive.audit_retention_months: ["0"]
+controlplane.config.archive.usage_retention_months: ["0"]
+controlplane.config.postgres.statement_timeout: [1s]
+controlplane.config.session.window: [1s, 5m]
+controlplane.config.webhook.disable_after: [1h]
+controlplane.config.webhook.timeout: [1ns, 45s]
+dataplane.config.api.body_timeout: [1ns]
+dataplane.config.api.max_connections: ["1"]
+dataplane.config.api.min_rate: ["1"]
+dataplane.config.lease.outage_target: [0s, 24h]
+dataplane.config.spool.max_events: ["100"]
+{{- end }}
+
+{{/* Fails at a setting beyond its bounds. Takes (list path type value). */}}
+{{- define "modelgateway.config.bound" -}}
+{{- $path := index . 0 }}
+{{- $type := index . 1 }}
+{{- $value := include "modelgateway.config.number" (list $type (index . 2)) | float64 }}
+{{- range $i, $bound := get (include "modelgateway.config.bounds" . | fromYaml) $path | default list }}
+{{- $number := include "modelgateway.config.number" (list $type $bound) | float64 }}
+{{- if and (eq $i 0) (lt $value $number) }}
+{{- fail (printf "%s is %v; the least is %s" $path (index $ 2) $bound) }}
+{{- else if and (eq $i 1) (gt $value $number) }}
+{{- fail (printf "%s is %v; the most is %s" $path (index $ 2) $bound) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The number of a setting, in seconds if it is a duration. Takes (list type value). */}}
+{{- define "modelgateway.config.number" -}}
+{{- if eq (first .) "time.Duration" }}
+{{- $zero := toDate "2006-01-02" "2000-01-01" }}
+{{- (($zero | mustDateModify (last .)).Sub $zero).Seconds }}
+{{- else }}
+{{- last . }}
 {{- end }}
 {{- end }}
 
