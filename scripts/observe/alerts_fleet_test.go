@@ -96,6 +96,11 @@ var fleetAlertTests = []alertTest{
 		{`mgw_provider_attempts_total{provider="two",outcome="rate_limit",pod="a"}`, "0+3x21", "0+0x21"},
 		{`mgw_maintenance_active{scope="provider",id="one",pod="a"}`, "1+0x21", "1+0x21"},
 	}, []firing{{"provider=two", "two answers 100% of the calls with a rate limit."}}},
+	{"MgwErrorsUnknown", "125m", []history{
+		{`mgw_provider_attempts_total{provider="one",outcome="other_client",pod="a"}`, "0+1x125", "0+1x125"},
+		{`mgw_provider_attempts_total{provider="two",outcome="other_client",pod="a"}`, "0+1x125", "0+0x125"},
+		{`mgw_maintenance_active{scope="provider",id="one",pod="a"}`, "1+0x125", "1+0x125"},
+	}, []firing{{"provider=two", "100% of the answers of two are errors without a rule in the classifier."}}},
 
 	{"MgwNotReady", "6m", []history{
 		{`mgw_ready{job="dataplane",instance="a"}`, "0+0x6", "0+0x6"},

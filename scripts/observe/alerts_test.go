@@ -79,6 +79,13 @@ var alertTests = []alertTest{
 		{`mgw_usage_doubts_total{provider="one",reason="interrupted",pod="a"}`, "0+9x80", "0+9x80"},
 		{`mgw_provider_attempts_total{provider="one",outcome="ok",pod="a"}`, "0+100x80", "0+100x80"},
 	}, []firing{{"provider=one", "2% of the answers of one are charged by an estimate."}}},
+	{"MgwUsageEstimated", "80m", []history{ // an operator has closed one provider, and only its alerts are silent
+		{`mgw_usage_doubts_total{provider="one",reason="missing",pod="a"}`, "0+2x80", "0+2x80"},
+		{`mgw_provider_attempts_total{provider="one",outcome="ok",pod="a"}`, "0+100x80", "0+100x80"},
+		{`mgw_usage_doubts_total{provider="two",reason="missing",pod="a"}`, "0+2x80", "0+0x80"},
+		{`mgw_provider_attempts_total{provider="two",outcome="ok",pod="a"}`, "0+100x80", "0+100x80"},
+		{`mgw_maintenance_active{scope="provider",id="one",pod="a"}`, "1+0x80", "1+0x80"},
+	}, []firing{{"provider=two", "2% of the answers of two are charged by an estimate."}}},
 	{"MgwNegativeBalances", "125m", []history{
 		{`mgw_negative_balance{instance="a"}`, "30+0x125", "10+0x125"},
 		{`mgw_charged_total{model="m",instance="b"}`, "0+10x125", "0+10x125"},
