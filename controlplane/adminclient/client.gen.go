@@ -286,14 +286,6 @@ const (
 	IdentityMethodToken     IdentityMethod = "token"
 )
 
-// Defines values for IssuedKeyStatus.
-const (
-	IssuedKeyStatusActive  IssuedKeyStatus = "active"
-	IssuedKeyStatusExpired IssuedKeyStatus = "expired"
-	IssuedKeyStatusPaused  IssuedKeyStatus = "paused"
-	IssuedKeyStatusRevoked IssuedKeyStatus = "revoked"
-)
-
 // Defines values for KeyStatus.
 const (
 	KeyStatusActive  KeyStatus = "active"
@@ -2541,12 +2533,9 @@ type IssuedKey struct {
 	Spent Money `json:"spent"`
 
 	// Status Only an active key works, if its account is active, too.
-	Status    IssuedKeyStatus `json:"status"`
-	UpdatedAt time.Time       `json:"updated_at"`
+	Status    KeyStatus `json:"status"`
+	UpdatedAt time.Time `json:"updated_at"`
 }
-
-// IssuedKeyStatus Only an active key works, if its account is active, too.
-type IssuedKeyStatus string
 
 // IssuedToken defines model for IssuedToken.
 type IssuedToken struct {
@@ -2642,9 +2631,6 @@ type Key struct {
 	Status    KeyStatus `json:"status"`
 	UpdatedAt time.Time `json:"updated_at"`
 }
-
-// KeyStatus Only an active key works, if its account is active, too.
-type KeyStatus string
 
 // KeyCreate defines model for KeyCreate.
 type KeyCreate struct {
@@ -2745,6 +2731,9 @@ type KeySecret struct {
 	ID     string `json:"id"`
 	Secret string `json:"secret"`
 }
+
+// KeyStatus Only an active key works, if its account is active, too.
+type KeyStatus string
 
 // LedgerBook defines model for LedgerBook.
 type LedgerBook struct {
@@ -4983,6 +4972,9 @@ type ListKeysParams struct {
 
 	// ProjectID Only the keys of this project.
 	ProjectID *string `form:"project_id,omitempty" json:"project_id,omitempty"`
+
+	// Status Only the keys that are this now. A key that is several is the first one of: revoked, expired, paused.
+	Status *KeyStatus `form:"status,omitempty" json:"status,omitempty"`
 }
 
 // CreateKeyParams defines parameters for CreateKey.
@@ -5002,6 +4994,12 @@ type CreateKeyParams struct {
 type ListLedgerParams struct {
 	// Kind Only transactions of this kind, such as the payments among many charges.
 	Kind *TransactionKind `form:"kind,omitempty" json:"kind,omitempty"`
+
+	// From Transactions that were booked at or after this time.
+	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Transactions that were booked before this time.
+	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
 
 	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`

@@ -32,10 +32,20 @@ type Query struct {
 	ExternalID string
 	// ProjectID selects the keys of one project; nil means all.
 	ProjectID *project.ID
+	// Status selects keys by what they are now; empty means all.
+	Status Status
 	// After selects keys created after this one; the zero ID starts with the first.
 	After ID
 	// Limit is the maximum number of keys.
 	Limit int
+}
+
+// Status is what a key is now. Of a key that is several, it is the first one of: revoked, expired, paused.
+type Status string
+
+// Known reports whether there is such a status.
+func (s Status) Known() bool {
+	return slices.Contains([]Status{"active", "paused", "expired", "revoked"}, s)
 }
 
 // Update is what a Store has to write for a change of a key.

@@ -252,6 +252,8 @@ type Query struct {
 	AccountID account.ID
 	// Kind selects transactions of a kind; empty: of every kind.
 	Kind Kind
+	// From and To select transactions by when they were booked, To exclusively; nil: no bound.
+	From, To *time.Time
 	// Before selects transactions older than this one; the zero ID starts with the newest.
 	Before ID
 	// Limit is the maximum number of transactions.

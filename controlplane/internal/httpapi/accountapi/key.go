@@ -75,10 +75,16 @@ func (h *Handlers) ListKeys(ctx context.Context, _ *gen.Call, r gen.ListKeysRequ
 		of = &id
 	}
 
+	status := key.Status(convert.Value(r.Params.Status))
+	if status != "" && !status.Known() {
+		return nil, validation.New("status", "is not a status of a key")
+	}
+
 	found, err := h.Keys.List(ctx, key.Query{
 		AccountID:  owner,
 		ExternalID: convert.Text(r.Params.ExternalID),
 		ProjectID:  of,
+		Status:     status,
 		After:      key.ID(after),
 		Limit:      p.Limit + 1,
 	})

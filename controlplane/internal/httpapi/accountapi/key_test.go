@@ -455,3 +455,48 @@ func TestImport(t *testing.T) {
 	}
 	b.CheckLedger()
 }
+
+// A portal shows the keys that work, and those that do not. A key that is several things is one of them only.
+func TestKeysAreListedByStatus(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	a := b.Account(1)
+	create := func(name string) string {
+		made, err := servertest.Answered(b.API.CreateKey(t.Context(), a.ID, nil, adminclient.KeyCreate{Name: name}))
+		servertest.Check(t, err)
+		return made.Value.ID
+	}
+	change := func(id, what string) {
+		_, err := b.DB.Pool().Exec(t.Context(), "update api_keys set "+what+" where name = $1", id)
+		servertest.Check(t, err)
+	}
+	for _, name := range []string{"active", "later", "paused", "expired", "both", "revoked"} {
+		create(name)
+	}
+	change("later", "expires_at = now() + interval '1 hour'")
+	change("paused", "paused = true")
+	change("expired", "expires_at = now() - interval '1 hour'")
+	change("both", "expires_at = now() - interval '1 hour', paused = true")
+	change("revoked", "expires_at = now() - interval '1 hour', paused = true, revoked_at = now()")
+
+	for status, want := range map[adminclient.KeyStatus][]string{
+		adminclient.KeyStatusActive:  {"active", "later"},
+		adminclient.KeyStatusPaused:  {"paused"},
+		adminclient.KeyStatusExpired: {"expired", "both"},
+		adminclient.KeyStatusRevoked: {"revoked"},
+	} {
+		found, err := servertest.Answered(b.API.ListKeys(t.Context(), a.ID, &adminclient.ListKeysParams{Status: &status}))
+		servertest.Check(t, err)
+		var got []string
+		for _, k := range found.Value.Data {
+			if got = append(got, k.Name); k.Status != status {
+				t.Errorf("%s: the key %s is %s", status, k.Name, k.Status)
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", status, diff)
+		}
+	}
+	unknown := adminclient.ListKeysParams{Status: new(adminclient.KeyStatus("gone"))}
+	servertest.Problem(t, problemOf(b.API.ListKeys(t.Context(), a.ID, &unknown)), http.StatusBadRequest, "invalid_input")
+}

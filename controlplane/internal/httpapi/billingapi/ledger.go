@@ -173,6 +173,8 @@ func (h *Handlers) ListLedger(ctx context.Context, _ *gen.Call, r gen.ListLedger
 	found, err := h.Ledger.List(ctx, ledger.Query{
 		AccountID: id,
 		Kind:      kind,
+		From:      r.Params.From,
+		To:        r.Params.To,
 		Before:    ledger.ID(before),
 		Limit:     p.Limit + 1,
 	})

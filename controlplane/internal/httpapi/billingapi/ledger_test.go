@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -217,7 +218,6 @@ func TestLedgerPages(t *testing.T) {
 	}
 }
 
-// A difference in the ledger is reported with its row.
 // A portal finds the payments of an account among its many charges.
 func TestLedgerIsListedByKind(t *testing.T) {
 	t.Parallel()
@@ -249,6 +249,47 @@ func TestLedgerIsListedByKind(t *testing.T) {
 	servertest.Problem(t, unknown.Problem, http.StatusBadRequest, "invalid_input")
 }
 
+// A portal shows what was booked in a period, page by page.
+func TestLedgerIsListedByTime(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	a := b.Account(1)
+	var booked []*adminclient.Transaction
+	for i := range 4 {
+		booked = append(booked, b.Credit(a.ID, "1.00", fmt.Sprint("r", i)))
+	}
+	from, to := booked[1].CreatedAt, booked[3].CreatedAt
+	for _, tt := range []struct {
+		name     string
+		from, to *time.Time
+		want     string
+	}{
+		{"no bound", nil, nil, "r3 r2 r1 r0"},
+		{"from", &from, nil, "r3 r2 r1"},
+		{"to", nil, &to, "r2 r1 r0"},
+		{"both", &from, &to, "r2 r1"},
+		{"nothing then", new(to.Add(time.Hour)), new(to.Add(2 * time.Hour)), ""},
+		{"long ago", nil, new(from.Add(-24 * time.Hour)), ""},
+	} {
+		params := adminclient.ListLedgerParams{From: tt.from, To: tt.to, Limit: new(1)}
+		var got []string
+		for {
+			r, err := servertest.Answered(b.API.ListLedger(t.Context(), a.ID, &params))
+			servertest.Check(t, err)
+			for _, e := range r.Value.Data {
+				got = append(got, e.Reference)
+			}
+			if params.Cursor = r.Value.NextCursor; params.Cursor == nil {
+				break
+			}
+		}
+		if strings.Join(got, " ") != tt.want {
+			t.Errorf("%s: got %v; want %s", tt.name, got, tt.want)
+		}
+	}
+}
+
+// A difference in the ledger is reported with its row.
 func TestLedgerCheckFindsDifferences(t *testing.T) {
 	t.Parallel()
 	b := start(t)

@@ -2069,9 +2069,6 @@ type Key struct {
 	UpdatedAt time.Time `json:"updated_at"`
 }
 
-// KeyStatus Only an active key works, if its account is active, too.
-type KeyStatus string
-
 // KeyCreate defines model for KeyCreate.
 type KeyCreate struct {
 	Description *string `json:"description,omitempty"`
@@ -2171,6 +2168,9 @@ type KeySecret struct {
 	ID     string `json:"id"`
 	Secret string `json:"secret"`
 }
+
+// KeyStatus Only an active key works, if its account is active, too.
+type KeyStatus string
 
 // LedgerBook defines model for LedgerBook.
 type LedgerBook struct {
@@ -4318,6 +4318,9 @@ type ListKeysParams struct {
 
 	// ProjectID Only the keys of this project.
 	ProjectID *string `form:"project_id,omitempty" json:"project_id,omitempty"`
+
+	// Status Only the keys that are this now. A key that is several is the first one of: revoked, expired, paused.
+	Status *KeyStatus `form:"status,omitempty" json:"status,omitempty"`
 }
 
 // CreateKeyParams defines parameters for CreateKey.
@@ -4337,6 +4340,12 @@ type CreateKeyParams struct {
 type ListLedgerParams struct {
 	// Kind Only transactions of this kind, such as the payments among many charges.
 	Kind *TransactionKind `form:"kind,omitempty" json:"kind,omitempty"`
+
+	// From Transactions that were booked at or after this time.
+	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Transactions that were booked before this time.
+	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
 
 	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
@@ -8440,6 +8449,7 @@ func (h handlers) ListKeys(c echo.Context) error {
 		in.query("limit", true, &r.Params.Limit)
 		in.query("external_id", true, &r.Params.ExternalID)
 		in.query("project_id", true, &r.Params.ProjectID)
+		in.query("status", true, &r.Params.Status)
 		return serve(in, call, r, h.server.ListKeys, ListKeysResponseObject.VisitListKeysResponse)
 	})
 }
@@ -8463,6 +8473,8 @@ func (h handlers) ListLedger(c echo.Context) error {
 		in := input{c: c}
 		in.path("account_id", &r.AccountID)
 		in.query("kind", true, &r.Params.Kind)
+		in.query("from", true, &r.Params.From)
+		in.query("to", true, &r.Params.To)
 		in.query("cursor", true, &r.Params.Cursor)
 		in.query("limit", true, &r.Params.Limit)
 		return serve(in, call, r, h.server.ListLedger, ListLedgerResponseObject.VisitListLedgerResponse)

@@ -233,6 +233,7 @@ func (s *Keys) List(ctx context.Context, query key.Query) ([]key.Key, error) {
 		AccountID:  ident.UUID(query.AccountID),
 		ExternalID: query.ExternalID,
 		ProjectID:  (*ident.UUID)(query.ProjectID),
+		Status:     string(query.Status),
 		After:      ident.UUID(query.After),
 		RowLimit:   int32(query.Limit),
 	})

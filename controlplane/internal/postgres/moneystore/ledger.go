@@ -14,9 +14,11 @@
 package moneystore
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -277,13 +279,31 @@ func existingTransaction(ctx context.Context, q *sqlcgen.Queries, t ledger.Trans
 	return TransactionOf(sqlcgen.ListAccountTransactionsRow(row)), nil
 }
 
+// idTolerance is how far the time in the id of a transaction may be from when it is booked.
+const idTolerance = time.Hour
+
 func (s *Ledger) List(ctx context.Context, query ledger.Query) ([]ledger.Transaction, error) {
+	var lowest ident.UUID
+	if query.From != nil {
+		lowest = postgres.LowestID(query.From.Add(-idTolerance))
+	}
+	before := ident.UUID(query.Before)
+	if query.To != nil {
+		highest := postgres.LowestID(query.To.Add(idTolerance))
+		if before.IsZero() || bytes.Compare(highest[:], before[:]) < 0 {
+			before = highest
+		}
+	}
+
 	rows, err := s.db.PlannedQueries().ListAccountTransactions(ctx, sqlcgen.ListAccountTransactionsParams{
-		AccountID: ident.UUID(query.AccountID),
-		Kind:      string(query.Kind),
-		FirstPage: query.Before == ledger.ID{},
-		Before:    ident.UUID(query.Before),
-		RowLimit:  int32(query.Limit),
+		AccountID:  ident.UUID(query.AccountID),
+		Kind:       string(query.Kind),
+		FirstPage:  before.IsZero(),
+		Before:     before,
+		LowestID:   lowest,
+		FromMoment: query.From,
+		ToMoment:   query.To,
+		RowLimit:   int32(query.Limit),
 	})
 	if err != nil {
 		return nil, postgres.Translate("list transactions", err)

@@ -57,6 +57,12 @@ select * from api_keys where id = @id for update;
 select * from api_keys
 where account_id = @account_id and id > @after and (@external_id::text = '' or external_id = @external_id)
     and (sqlc.narg('project_id')::uuid is null or project_id = sqlc.narg('project_id'))
+    and (@status::text = '' or @status = case
+        when revoked_at is not null then 'revoked'
+        when expires_at <= clock_timestamp() then 'expired'
+        when paused then 'paused'
+        else 'active'
+    end)
 order by id
 limit @row_limit;
 

@@ -17,11 +17,15 @@ join ledger_entries e on e.transaction_id = t.id and e.ledger_account = 'custome
 where t.kind = @kind and t.reference = @reference;
 
 -- name: ListAccountTransactions :many
--- It is planned for its values, so that the index of an account's movements finds its payments among many charges.
+-- It is planned for its values, so that the index of an account's movements finds its payments among many charges. Ids and times
+-- have the same order but for the time that a transaction takes, so lowest_id and before bound what is read.
 select t.*, e.account_id::uuid as account_id, e.amount
 from ledger_entries e
 join ledger_transactions t on t.id = e.transaction_id
 where e.account_id = @account_id::uuid and (@kind::text = '' or e.kind = @kind) and (@first_page::boolean or e.transaction_id < @before)
+    and e.transaction_id >= @lowest_id::uuid
+    and (sqlc.narg('from_moment')::timestamptz is null or t.created_at >= sqlc.narg('from_moment'))
+    and (sqlc.narg('to_moment')::timestamptz is null or t.created_at < sqlc.narg('to_moment'))
 order by e.account_id, e.transaction_id desc
 limit @row_limit;
 

@@ -357,8 +357,14 @@ const listKeys = `-- name: ListKeys :many
 select id, account_id, project_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, max_concurrent_requests, expiry_event_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at from api_keys
 where account_id = $1 and id > $2 and ($3::text = '' or external_id = $3)
     and ($4::uuid is null or project_id = $4)
+    and ($5::text = '' or $5 = case
+        when revoked_at is not null then 'revoked'
+        when expires_at <= clock_timestamp() then 'expired'
+        when paused then 'paused'
+        else 'active'
+    end)
 order by id
-limit $5
+limit $6
 `
 
 type ListKeysParams struct {
@@ -366,6 +372,7 @@ type ListKeysParams struct {
 	After      ident.UUID
 	ExternalID string
 	ProjectID  *ident.UUID
+	Status     string
 	RowLimit   int32
 }
 
@@ -375,6 +382,7 @@ func (q *Queries) ListKeys(ctx context.Context, arg ListKeysParams) ([]ApiKey, e
 		arg.After,
 		arg.ExternalID,
 		arg.ProjectID,
+		arg.Status,
 		arg.RowLimit,
 	)
 	if err != nil {

@@ -363,16 +363,22 @@ select t.id, t.kind, t.reference, t.reason, t.actor, t.request_id, t.credit_id, 
 from ledger_entries e
 join ledger_transactions t on t.id = e.transaction_id
 where e.account_id = $1::uuid and ($2::text = '' or e.kind = $2) and ($3::boolean or e.transaction_id < $4)
+    and e.transaction_id >= $5::uuid
+    and ($6::timestamptz is null or t.created_at >= $6)
+    and ($7::timestamptz is null or t.created_at < $7)
 order by e.account_id, e.transaction_id desc
-limit $5
+limit $8
 `
 
 type ListAccountTransactionsParams struct {
-	AccountID ident.UUID
-	Kind      string
-	FirstPage bool
-	Before    ident.UUID
-	RowLimit  int32
+	AccountID  ident.UUID
+	Kind       string
+	FirstPage  bool
+	Before     ident.UUID
+	LowestID   ident.UUID
+	FromMoment *time.Time
+	ToMoment   *time.Time
+	RowLimit   int32
 }
 
 type ListAccountTransactionsRow struct {
@@ -391,13 +397,17 @@ type ListAccountTransactionsRow struct {
 	Amount      int64
 }
 
-// It is planned for its values, so that the index of an account's movements finds its payments among many charges.
+// It is planned for its values, so that the index of an account's movements finds its payments among many charges. Ids and times
+// have the same order but for the time that a transaction takes, so lowest_id and before bound what is read.
 func (q *Queries) ListAccountTransactions(ctx context.Context, arg ListAccountTransactionsParams) ([]ListAccountTransactionsRow, error) {
 	rows, err := q.db.Query(ctx, listAccountTransactions,
 		arg.AccountID,
 		arg.Kind,
 		arg.FirstPage,
 		arg.Before,
+		arg.LowestID,
+		arg.FromMoment,
+		arg.ToMoment,
 		arg.RowLimit,
 	)
 	if err != nil {
