@@ -327,8 +327,17 @@ func (g *gateway) issue(keyID, account string) string {
 // revoke revokes the key, as the pushed key change does.
 func (g *gateway) revoke(key string) {
 	hash := g.hasher.Hash(key)
+	g.deactivate(hash, wire.KeyChange{Kind: wire.KeyRevoked, KeyHash: hash})
+}
+
+// suspend suspends the account of a key.
+func (g *gateway) suspend(key, account string) {
+	g.deactivate(g.hasher.Hash(key), wire.KeyChange{Kind: wire.AccountUpdated, Account: account})
+}
+
+func (g *gateway) deactivate(hash apikey.Hash, change wire.KeyChange) {
 	g.plane.deactivate(hash)
-	change := wire.KeyChange{V: wire.Version, Revision: 2, PreviousRevision: 1, Kind: wire.KeyRevoked, KeyHash: hash}
+	change.V, change.Revision, change.PreviousRevision = wire.Version, 2, 1
 	g.keys.Apply(change)
 	g.admit.OnChange(change)
 }

@@ -52,21 +52,26 @@ func TestKeyIsReadFromEitherHeader(t *testing.T) {
 
 func TestRevokedOrSuspendedKeyIsRefusedOnEveryEndpoint(t *testing.T) {
 	t.Parallel()
-	g := newGateway(t, jsonAnswer(http.StatusOK, chatJSON))
-	g.plane.balance.Status = "done"
-	if got := g.send(http.MethodGet, "/v1/balance", ""); got.status != http.StatusOK {
-		t.Fatalf("got %d", got.status)
-	}
-	g.revoke(g.key)
-	for _, endpoint := range []string{
-		"GET /v1/balance", "GET /v1/models", "GET /v1/videos/video_1", "GET /v1/videos/video_1/content", "POST /v1/chat/completions",
-		"POST /v1/responses", "POST /v1/messages", "POST /v1/images/generations", "POST /v1/videos",
+	for name, end := range map[string]func(g *gateway){
+		"revoked":   func(g *gateway) { g.revoke(g.key) },
+		"suspended": func(g *gateway) { g.suspend(g.key, theAccount) },
 	} {
-		method, path, _ := strings.Cut(endpoint, " ")
-		got := g.send(method, path, "{}").apiError(t)
-		want := apiError{Status: 401, Code: "invalid_api_key", Final: true, Messages: path == "/v1/messages"}
-		if diff := cmp.Diff(want, got, ignoreTexts); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", endpoint, diff)
+		g := newGateway(t, jsonAnswer(http.StatusOK, chatJSON))
+		g.plane.balance.Status = "done"
+		if got := g.send(http.MethodGet, "/v1/balance", ""); got.status != http.StatusOK {
+			t.Fatalf("got %d", got.status)
+		}
+		end(g)
+		for _, endpoint := range []string{
+			"GET /v1/balance", "GET /v1/models", "GET /v1/videos/video_1", "GET /v1/videos/video_1/content", "POST /v1/chat/completions",
+			"POST /v1/responses", "POST /v1/messages", "POST /v1/images/generations", "POST /v1/videos",
+		} {
+			method, path, _ := strings.Cut(endpoint, " ")
+			got := g.send(method, path, "{}").apiError(t)
+			want := apiError{Status: 401, Code: "invalid_api_key", Final: true, Messages: path == "/v1/messages"}
+			if diff := cmp.Diff(want, got, ignoreTexts); diff != "" {
+				t.Errorf("%s, %s (-want +got):\n%s", name, endpoint, diff)
+			}
 		}
 	}
 }

@@ -17,7 +17,10 @@ var defaultColumns = map[string][]string{
 		"id", "name", "external_id", "status", "balance.balance", "balance.available", "balance.currency", "max_concurrent_requests",
 		"max_open_video_jobs", "created_at",
 	},
-	"Key":         {"id", "name", "external_id", "status", "hint", "spend_limit", "spent", "reserved", "last_used_at", "created_at"},
+	"Key": {
+		"id", "name", "external_id", "status", "project_id", "hint", "spend_limit", "spent", "reserved", "expires_at", "last_used_at",
+		"created_at",
+	},
 	"Transaction": {"id", "kind", "amount", "reference", "reason", "actor", "created_at"},
 	"UsageRecord": {
 		"request_id", "account_id", "model", "status", "cost", "estimated", "provider", "failed_calls", "started_at", "finished_at",
