@@ -86,13 +86,15 @@ func (p *controlPlane) issue(hash apikey.Hash, keyID, account string) {
 	}
 }
 
-// deactivate changes a record as a revocation or a suspension does.
-func (p *controlPlane) deactivate(hash apikey.Hash) {
+// deactivate changes a record as a revocation or a suspension does, and returns the revision of the change.
+func (p *controlPlane) deactivate(hash apikey.Hash) (revision int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	record := p.records[hash]
 	record.Active = false
 	p.records[hash] = record
+	p.readRevision++
+	return p.readRevision
 }
 
 func (p *controlPlane) set(change func(p *controlPlane)) {

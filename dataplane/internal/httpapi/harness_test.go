@@ -336,8 +336,7 @@ func (g *gateway) suspend(key, account string) {
 }
 
 func (g *gateway) deactivate(hash apikey.Hash, change wire.KeyChange) {
-	g.plane.deactivate(hash)
-	change.V, change.Revision, change.PreviousRevision = wire.Version, 2, 1
+	change.V, change.Revision = wire.Version, g.plane.deactivate(hash)
 	g.keys.Apply(change)
 	g.admit.OnChange(change)
 }
