@@ -95,8 +95,8 @@ func importPrices(*kit.Request) (*kit.Form, error) {
 
 // reviewPrices compares the list with the catalog and shows the review.
 func reviewPrices(r *kit.Request, in *kit.Input) (*kit.Page, error) {
-	list := strings.TrimPrefix(in.Text("prices"), "\ufeff") // some editors write a byte order mark
-	if list == "" {
+	list := bytes.TrimPrefix(bytes.TrimSpace(in.File("prices")), []byte("\ufeff")) // some editors write a byte order mark
+	if len(list) == 0 {
 		return nil, kit.Invalid("prices", "must be chosen, and must not be empty")
 	}
 

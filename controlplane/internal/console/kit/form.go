@@ -311,7 +311,7 @@ func (v *FormView) take(r *Request, in *Input) (*Page, error) {
 // maxMemory bounds the memory for the files of a form; larger ones wait on the disk.
 const maxMemory = 16 << 20
 
-// read reads the values that were sent, also those in files.
+// read reads the values and files that were sent.
 func read(r *Request) (*Input, error) {
 	if strings.HasPrefix(r.Header.Get("Content-Type"), "multipart/form-data") {
 		if err := r.ParseMultipartForm(maxMemory); err != nil {
