@@ -56,6 +56,8 @@ func TestSettingsAtTheirBoundsAreRendered(t *testing.T) {
 	for _, values := range []string{
 		`{"controlplane":{"config":{"session":{"window":"1s"},"postgres":{"statement_timeout":"1s"},"webhook":{"timeout":"1ns","disable_after":"1h"},"archive":{"usage_retention_months":0}}},
 		  "dataplane":{"config":{"api":{"body_timeout":"1ns","max_connections":1,"min_rate":1},"lease":{"outage_target":"0s"},"spool":{"max_events":100}}}}`,
+		`{"controlplane":{"config":{"admin":{"trusted_proxies":"10.0.0.0/8,fd00::/8 ::ffff:10.0.0.0/104","bootstrap_expires_at":"2026-12-31T23:59:59.5+01:00"},
+		  "webhook":{"allowed_networks":" 0.0.0.0/0 , ::/0 "}}},"dataplane":{"config":{"api":{"trusted_proxies":""}}}}`,
 		`{"controlplane":{"config":{"session":{"window":"5m"},"webhook":{"timeout":"45s"}}},"dataplane":{"config":{"lease":{"outage_target":"24h"}}}}`,
 	} {
 		cmd := tool(t, "helm", withValues("-", "template", "release", chartDir)...)
@@ -146,6 +148,11 @@ func TestInvalidValuesAreRefused(t *testing.T) {
 		{"no connection", `{"dataplane":{"config":{"api":{"max_connections":0}}}}`, "the least is 1"},
 		{"bodies at no rate", `{"dataplane":{"config":{"api":{"min_rate":0}}}}`, "the least is 1"},
 		{"outages of more than a day", `{"dataplane":{"config":{"lease":{"outage_target":"24h1s"}}}}`, "the most is 24h"},
+		{"proxies that are no network", `{"controlplane":{"config":{"admin":{"trusted_proxies":"10.0.0.0/8, 10.0.0.1"}}}}`, "which is not networks such as"},
+		{"proxies of an address that is none", `{"dataplane":{"config":{"api":{"trusted_proxies":"10.0.0.256/8"}}}}`, "which is not networks such as"},
+		{"webhooks to a name", `{"controlplane":{"config":{"webhook":{"allowed_networks":"example.com/8"}}}}`, "which is not networks such as"},
+		{"token that ends at no time", `{"controlplane":{"config":{"admin":{"bootstrap_expires_at":"tomorrow"}}}}`, "which is not a time such as"},
+		{"sign-in without a claim", `{"controlplane":{"oidc":{"issuer":"https://login.example.com","audience":"gateway","claim":""}}}`, "/controlplane/oidc/claim': minLength"},
 		{"spool of few events", `{"dataplane":{"config":{"spool":{"max_events":99}}}}`, "dataplane.config.spool.max_events is 99; the least is 100"},
 		{"client secret among settings", `{"controlplane":{"config":{"console":{"oidc":{"client_secret":"x"}}}}}`, "console.oidc.client_secret is a secret"},
 		{"too few connections", `{"controlplane":{"postgres":{"maxConnections":3}}}`, "at '/controlplane/postgres/maxConnections'"},

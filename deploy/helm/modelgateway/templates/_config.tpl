@@ -229,6 +229,7 @@ key_file: {{ include "modelgateway.secretsDir" . }}/tls.key
 {{- fail (printf "%s is %v; the setting is a %s" $path $value $type) }}
 {{- end }}
 {{- include "modelgateway.config.bound" (list $path $type $value) }}
+{{- include "modelgateway.config.pattern" (list $path $value) }}
 {{- else if kindIs "map" $value }}
 {{- include "modelgateway.config.refuse" (dict "set" $set "more" $value "known" $.known "root" $.root "key" (printf "%s." $key)) }}
 {{- else }}
@@ -250,6 +251,30 @@ dataplane.config.api.max_connections: ["1"]
 dataplane.config.api.min_rate: ["1"]
 dataplane.config.lease.outage_target: [0s, 24h]
 dataplane.config.spool.max_events: ["100"]
+{{- end }}
+
+{{/* What a text that is not empty must look like for the programs to start. */}}
+{{- define "modelgateway.config.patterns" -}}
+{{- $octet := "(25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])" }}
+{{- $network := printf "(%s([.]%s){3}/(3[0-2]|[12]?[0-9])|[0-9a-fA-F]*:[0-9a-fA-F:.]*/(12[0-8]|1[01][0-9]|[1-9]?[0-9]))" $octet $octet }}
+{{- $networks := dict "like" "networks such as 10.0.0.0/8, separated by commas" "pattern" (printf "^[, ]*(%s([, ]+|$))*$" $network) }}
+{{- dict
+  "controlplane.config.admin.trusted_proxies" $networks
+  "controlplane.config.webhook.allowed_networks" $networks
+  "dataplane.config.api.trusted_proxies" $networks
+  "controlplane.config.admin.bootstrap_expires_at" (dict "like" "a time such as 2026-01-31T12:00:00Z"
+    "pattern" "^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3])(:[0-5][0-9]){2}([.][0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$")
+  | toYaml }}
+{{- end }}
+
+{{/* Fails at a text that is not what the program expects. Takes (list path value). */}}
+{{- define "modelgateway.config.pattern" -}}
+{{- $value := last . }}
+{{- with get (include "modelgateway.config.patterns" . | fromYaml) (first .) }}
+{{- if and $value (not (regexMatch .pattern $value)) }}
+{{- fail (printf "%s is %q, which is not %s" (first $) $value .like) }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{/* Fails at a setting beyond its bounds. Takes (list path type value). */}}
