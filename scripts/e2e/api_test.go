@@ -114,7 +114,7 @@ var (
 		413: "request_too_large", 429: "rate_limit_error", 500: "api_error", 502: "api_error", 503: "overloaded_error",
 	}
 	// final lists the statuses that no retry cures.
-	final = []int{400, 401, 402, 403, 404, 409, 413}
+	final = []int{400, 401, 402, 403, 404, 409, 412, 413}
 )
 
 // refused sends a request, checks its error in every detail and returns the message.

@@ -208,7 +208,7 @@ func TestVideoContentReturnsTheDocumentedErrors(t *testing.T) {
 	a.awaitVideo(t, id, "completed")
 	path := "/v1/videos/" + id + "/content"
 	for upstream, want := range map[int64]refusal{
-		400: {400, "invalid_request", ""}, 429: {429, "rate_limit_exceeded", ""}, 500: {502, "upstream_unavailable", ""},
+		400: {400, "invalid_request", ""}, 412: {412, "invalid_request", ""}, 429: {429, "rate_limit_exceeded", ""}, 500: {502, "upstream_unavailable", ""},
 		409: {404, "not_found", ""}, 410: {404, "not_found", ""}, 425: {404, "not_found", ""},
 	} {
 		status.Store(upstream)

@@ -317,7 +317,7 @@ func resumeMutations() []Mutation {
 		resume("a later process uses what was consumed since the checkpoint", 200, func(r *ResumeRules) {
 			r.Add = func(checkpoint.Consumption, string, int64, int64, bool) {}
 		}),
-		resume("a later process leaves out what earlier requests have cost beyond their reservations", 2000, func(r *ResumeRules) {
+		resume("a later process leaves out what earlier requests have cost beyond their reservations", 4000, func(r *ResumeRules) {
 			r.Add = func(c checkpoint.Consumption, account string, cost, reservation int64, since bool) {
 				if since {
 					c.Add(account, cost, reservation, since)
