@@ -377,7 +377,7 @@ func (p *proxy) windowNeeds(r *request) (needs []wire.Need) {
 func (p *proxy) moved(r *request, d wire.Decision) bool {
 	id, _, _ := limit.OfPool(int64(d.Pool))
 	at := slices.IndexFunc(r.record.Limits, func(l limit.Limit) bool { return l.ID == id })
-	if d.Reason != wire.WrongWindow || at < 0 || r.moves > len(r.record.Limits) {
+	if d.Reason != wire.WrongWindow || at < 0 || r.moves >= limit.MaxMoves(len(r.record.Limits)) {
 		return false
 	}
 	r.moves++

@@ -6,6 +6,10 @@ const maxKnown = 1 << 16
 // movedMS is how long a proxy believes the control plane rather than its own clock, after it was told of another window.
 const movedMS = 60_000
 
+// MaxMoves bounds how often a request with that many limits moves to other windows before it fails. The proxy may be wrong about the
+// window of each limit, and that window may end while it asks for the windows of the others.
+func MaxMoves(limits int) int { return 2 * limits }
+
 // Windows has the current windows of limits, as a proxy knows them. The zero value is ready for use. It is not safe for concurrent use.
 type Windows struct{ known map[int64]Span }
 

@@ -75,7 +75,7 @@ func (a *Admission) acquireInWindows(ctx context.Context, r Request) (*Reservati
 			a.describe(refused, r.Key)
 			a.metrics.refusals.WithLabelValues(string(refused.Reason), string(refused.Scope())).Inc()
 			return nil, refused
-		case moves > len(r.Key.Limits) || !a.windows.move(r.Key.Limits, refused.Pool, time.Now().UnixMilli()):
+		case moves >= limit.MaxMoves(len(r.Key.Limits)) || !a.windows.move(r.Key.Limits, refused.Pool, time.Now().UnixMilli()):
 			return nil, fmt.Errorf("%w: no window of a limit is current", ErrUnavailable)
 		}
 	}

@@ -97,6 +97,38 @@ func TestRequestFollowsTheControlPlaneIntoAnotherWindow(t *testing.T) {
 	})
 }
 
+// The proxy is wrong about the windows of two limits, and these end while it asks: the request moves four times and is admitted.
+func TestRequestFollowsWindowsThatEndWhileItAsks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cp := newPlane(t, 1_000_000, 100, 1000)
+		p := newProxy(t, cp, 1)
+		request := limitedRequest("small")
+		request.Key.Limits = slices.Clone(request.Key.Limits)
+		request.Key.Limits[1] = limit.Limit{ID: 9, Name: "lim_9", Scope: limit.Project, Window: request.Key.Limits[0].Window}
+		end, want := time.Now().Add(time.Hour), []int64{}
+		cp.allocator.Moved = map[wire.PoolID]wire.PoolID{}
+		for _, id := range []int64{7, 9} {
+			sixth := addPool(cp, limit.Pool(id, 6), 1_000_000, end)
+			fifth := wire.PoolID(limit.Pool(id, 5))
+			cp.allocator.Moved[wire.PoolID(limit.Pool(id, 1))], cp.allocator.Moved[fifth] = fifth, sixth
+			want = append(want, int64(sixth))
+		}
+
+		res, err := p.Acquire(t.Context(), request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := res.Start(); err != nil {
+			t.Fatal(err)
+		}
+		res.Finish(func(e *event.Usage) { e.Cost = 4 })
+		if last := p.spool.events[len(p.spool.events)-1]; !slices.Equal(last.Limits, want) {
+			t.Errorf("the event names %v; want %v", last.Limits, want)
+		}
+	})
+}
+
 // A limit for other models is not needed, and a refusal says which limit is short.
 func TestRefusalNamesTheLimit(t *testing.T) {
 	t.Parallel()
