@@ -61,7 +61,7 @@ func (w *world) revoke(cust *customer, k *key) {
 		w.retired = append(w.retired, client{cust, k})
 		w.log("key %s is revoked at rev %d", k.name, change.Revision)
 
-		c.remember(cust.name, k.hash, func() {
+		c.remember(cust.name, k.hash, &change, func() {
 			c.announce(change, func() {
 				w.stats.count("revocations confirmed")
 				w.log("the revocation of %s is confirmed", k.name)
@@ -71,8 +71,8 @@ func (w *world) revoke(cust *customer, k *key) {
 	})
 }
 
-// remember records a revocation in the recovery bucket, and then calls then.
-func (c *replica) remember(account string, hash apikey.Hash, then func()) {
+// remember records a revocation in the recovery bucket, for every secret of the key, and then calls then.
+func (c *replica) remember(account string, key apikey.Hash, change *wire.KeyChange, then func()) {
 	c.after(c.w.between(200*time.Microsecond, 3*time.Millisecond), func() {
 		if !c.w.rules.KeepsRevocations {
 			then()
@@ -81,7 +81,9 @@ func (c *replica) remember(account string, hash apikey.Hash, then func()) {
 		if c.w.busDown || c.mute || c.deaf {
 			return // the revocation is never confirmed
 		}
-		c.w.bucket.revoked[hash] = account
+		for _, one := range c.w.rules.Keys.Recorded(change) {
+			c.w.bucket.revoked[one.KeyHash] = recordedKey{account, key}
+		}
 		then()
 	})
 }
@@ -345,8 +347,17 @@ func (a *announcement) tell() {
 	}
 
 	if !a.stored {
-		c.append(confirming{change: a.change}, func(session.Place) { a.stored = true })
+		a.append(w.rules.Keys.Appended(&a.pushed))
 	}
+}
+
+// append appends changes that were committed together to the stream of changes, one after the other.
+func (a *announcement) append(changes []wire.KeyChange) {
+	if len(changes) == 0 {
+		a.stored = true
+		return
+	}
+	a.c.append(confirming{change: changes[0]}, func(session.Place) { a.append(changes[1:]) })
 }
 
 // tellBound tells the time after which no proxy may admit without the change.

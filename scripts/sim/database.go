@@ -281,18 +281,27 @@ func (d *database) change(kind wire.KeyChangeKind, account string, key apikey.Ha
 	return c
 }
 
-// revoke revokes a key. If it is revoked already, revoke returns the first change.
+// revoke revokes a key. If it is revoked already, revoke returns the changes of its secrets again.
 func (d *database) revoke(account string, key apikey.Hash) wire.KeyChange {
-	if rev := d.revoked[key]; rev > 0 {
-		for _, c := range d.changes {
-			if c.Revision == rev {
-				return c
-			}
-		}
+	if d.revoked[key] > 0 {
+		return d.revocation(key)
 	}
 	c := d.changeKey(wire.KeyRevoked, account, key)
 	d.revoked[key] = c.Revision
 	return c
+}
+
+// revocation returns the change of a key that is revoked, with those that were committed together with it.
+func (d *database) revocation(key apikey.Hash) (last wire.KeyChange) {
+	secrets := d.secretsOf(key).changed(wire.KeyRevoked, 0)
+	var before *wire.KeyChange
+	for _, c := range d.changes {
+		if c.Kind == wire.KeyRevoked && slices.Contains(secrets, c.KeyHash) {
+			c.Before, before = before, &c
+			last = c
+		}
+	}
+	return last
 }
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

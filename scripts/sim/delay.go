@@ -63,14 +63,16 @@ func (w *world) keyInUse() (*customer, *key) {
 	return c, c.keys[w.r.IntN(len(c.keys))]
 }
 
-// checkToldWithoutPostgres checks that proxies learn of a revocation at once if
-// Postgres stops right after the commit.
+// checkToldWithoutPostgres checks that proxies learn of the revocation of every secret of a key at
+// once if Postgres stops right after the commit.
 func (w *world) checkToldWithoutPostgres() {
 	c, k := w.keyInUse()
 	w.breakAtAnnouncement(c, k, func() { w.pgDown = true })
 	w.runUntil(w.now + time.Second)
-	if _, stored := w.storedRevocation(w.pg.secretsOf(k.hash).current); !stored {
-		w.fail("liveness: the stream lacks the committed revocation of %s after a second without Postgres", k.name)
+	for _, secret := range w.pg.secretsOf(k.hash).changed(wire.KeyRevoked, 0) {
+		if _, stored := w.storedRevocation(secret); !stored {
+			w.fail("liveness: the stream lacks the committed revocation of a secret of %s after a second without Postgres", k.name)
+		}
 	}
 	w.pgDown = false
 	w.runUntil(w.now + longestDelay + window)

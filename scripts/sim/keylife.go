@@ -19,10 +19,24 @@ type KeyRules struct {
 	Reason func(k *wire.KeyRecord, now func() time.Time) string
 	// Hashes are those of the secrets that a change of a key concerns at a revision, that of the current one last.
 	Hashes func(s *keySecrets, kind wire.KeyChangeKind, revision int64) []apikey.Hash
+	// Appended are the changes that the stream of changes gets of one, Recorded those that the recovery bucket gets of a revocation: all
+	// that were committed together.
+	Appended, Recorded func(c *wire.KeyChange) []wire.KeyChange
+}
+
+// recordedKey is the key of a secret whose revocation was recorded, with its account.
+type recordedKey struct {
+	account string
+	key     apikey.Hash
 }
 
 func correctKeys() *KeyRules {
-	return &KeyRules{Reason: pulse.KeyReason, Hashes: (*keySecrets).changed}
+	return &KeyRules{
+		Reason:   pulse.KeyReason,
+		Hashes:   (*keySecrets).changed,
+		Appended: (*wire.KeyChange).All,
+		Recorded: (*wire.KeyChange).All,
+	}
 }
 
 // keySecrets are the secrets of a key. A value is never changed: copies of the database share it.
@@ -287,6 +301,8 @@ func keyLifeMutations() []Mutation {
 				return s.changed(kind, revision)
 			}
 		}),
+		mutate("the stream of changes gets a revocation of the current secret only", 100, func(r *KeyRules) { r.Appended = lastOf }),
+		mutate("only the current secret of a revoked key is recorded outside of Postgres", 900, func(r *KeyRules) { r.Recorded = lastOf }),
 		mutate("proxies are not told of the secrets that a rotation replaces", 50, func(r *KeyRules) {
 			r.Hashes = func(s *keySecrets, kind wire.KeyChangeKind, revision int64) []apikey.Hash {
 				if kind == wire.KeyUpdated {
@@ -314,4 +330,10 @@ func keyLifeMutations() []Mutation {
 			}
 		}),
 	}
+}
+
+// lastOf returns the last of the changes that were committed together, that of the current secret.
+func lastOf(c *wire.KeyChange) []wire.KeyChange {
+	all := c.All()
+	return all[len(all)-1:]
 }

@@ -15,7 +15,7 @@ type bucket struct {
 	members rollback.Membership
 	// revision changes with the membership.
 	revision int
-	revoked  map[apikey.Hash]string
+	revoked  map[apikey.Hash]recordedKey
 }
 
 // reach sends a request to the recovery bucket, which calls do, and then calls
@@ -276,9 +276,10 @@ func (w *world) recoverLoss(before rollback.HighWaterMark) {
 		}
 	}
 
-	for _, key := range sortedHashes(w.bucket.revoked) {
-		if d.revoked[key] == 0 {
-			w.rules.RestoreRevocation(d, w.bucket.revoked[key], key)
+	for _, secret := range sortedHashes(w.bucket.revoked) {
+		of := w.bucket.revoked[secret]
+		if d.revoked[of.key] == 0 && d.secretsOf(of.key).current == secret { // as the statement LostRevocations says
+			w.rules.RestoreRevocation(d, of.account, of.key)
 		}
 	}
 

@@ -73,7 +73,7 @@ func play(seed uint64, r *rand.Rand, profile Profile, rules *Rules, trace bool) 
 		stream:  stream{taken: map[int]time.Duration{}},
 		locks:   map[rollback.CommitMarker]*lock{},
 	}
-	w.bucket.revoked = map[apikey.Hash]string{}
+	w.bucket.revoked = map[apikey.Hash]recordedKey{}
 	if trace {
 		w.trace = &strings.Builder{}
 	}
