@@ -74,8 +74,14 @@ endef
 RESULTS ?=
 gotest = $(call tool,gotestsum) --format standard-quiet $(if $(RESULTS),--jsonfile "$$(mktemp "$(RESULTS)/XXXXXX.json")") -- -count=1 -timeout 20m $(TESTFLAGS)
 
-# One goroutine does all the work in these packages, so the race detector finds nothing in them and only makes them slow.
-sequential := ./scripts/sim ./dataplane/internal/provider/classify ./controlplane/internal/pricelist
+# These packages start no goroutines, so the race detector finds nothing in them and only makes them slow (scripts/importrules
+# checks it). What uses them runs with it.
+sequential := ./scripts/sim \
+	./shared/lease/... ./shared/price ./shared/limit ./shared/event ./shared/wire ./shared/money ./shared/ident ./shared/pulse \
+	./dataplane/api ./dataplane/internal/format/... ./dataplane/internal/jsonspan ./dataplane/internal/sse \
+	./dataplane/internal/provider/classify ./dataplane/internal/usagereport ./dataplane/internal/httpapi/quote \
+	./controlplane/api ./controlplane/internal/gwctl/render ./controlplane/internal/pricelist ./controlplane/internal/settle \
+	./controlplane/internal/spreadsheet ./controlplane/internal/validation
 # These come first, so that no core is idle at the end.
 longest    := ./controlplane/internal/postgres/... ./controlplane/internal/console ./controlplane/internal/httpapi/... ./dataplane/internal/httpapi
 product    := $(filter-out ./scripts/%,$(filter-out ./scripts,$(MODULES:%=./%)))
@@ -85,13 +91,13 @@ stack      := ./scripts/e2e ./scripts/e2e/browser
 
 .PHONY: test
 test: $(BUILT)/withpostgres ## the short tier: what every change needs (CONTRIBUTING.md has a table)
-	@$(BUILT)/withpostgres $(MAKE) --no-print-directory --keep-going test/race test/plain
+	@$(BUILT)/withpostgres $(MAKE) --no-print-directory --keep-going --jobs 2 test/race test/plain
 
 # The seeds of all fuzz tests run as tests. One database server serves all packages; each test clones a database of its own.
 .PHONY: test/race
 test/race: $(BUILT)/withpostgres
 	@scripts/need.sh cc gcc libc6-dev
-	@packages=$$(go list $(longest) $(product:%=%/...) | grep -vxF "$$(go list $(sequential) ./shared/platform/testkit/...)"); $(BUILT)/withpostgres $(gotest) -race $$packages
+	@packages=$$(go list $(longest) $(product:%=%/...) | grep -vxF "$$(go list $(sequential) ./shared/platform/testkit/...)"); GORACE=atexit_sleep_ms=0 $(BUILT)/withpostgres $(gotest) -race $$packages
 
 # Costs are counted without the race detector, which allocates and drops pooled objects. A change of a setting changes what the
 # chart takes and what it has to agree with, so the tests of its values are here.
