@@ -42,7 +42,7 @@ d,2025-11-28T11:00:00Z,2025-11-28T12:00:00Z,Usage,5abc,USE1-MP:Demo4,11112222333
 	focus = "\ufeffBilledCost,BillingCurrency,ChargePeriodStart,ChargePeriodEnd,ChargeCategory,ServiceName,SkuId,SubAccountId\n" +
 		"0.5,USD,2025-11-28T00:00:00Z,2025-11-29T00:00:00Z,Usage,Models,sku-1,sub-1\n-0.1,USD,2025-11-28T00:00:00Z,2025-11-29T00:00:00Z,Credit,Models,,sub-1\n"
 	plain = "day,model,credential,request_id,requests,input_tokens,output_tokens,amount,currency\n" +
-		"2025-11-28,demo-5,main,id-1,1,10,20,0.000001,EUR\n2025-11-28T23:59:59+02:00,demo-5,main,,3,,,,\n"
+		"2025-11-28,demo-5,main,id-1,1,10,20,0.000001,EUR\n2025-11-28T23:59:59+02:00,demo-5,main,,3,,,0,\n"
 )
 
 // read reads a bill and its lines.
@@ -113,7 +113,7 @@ func TestFormats(t *testing.T) {
 		}), []Line{
 			{Number: 2, Day: on, Model: "USE1-Demo3-output-tokens", Credential: "111122223333", Amount: Amount{3_250_000_000, 0}},
 		}},
-		"FOCUS": {focus, with(content(FOCUS, "USD", 100_000_000, Amount{500_000_000, 0}, 1), func(c *Content) { c.Other = Amount{-100_000_000, 0} }), []Line{
+		"FOCUS": {focus, with(content(FOCUS, "USD", 10_000_000, Amount{500_000_000, 0}, 1), func(c *Content) { c.Other = Amount{-100_000_000, 0} }), []Line{
 			{Number: 2, Day: on, Model: "sku-1", Credential: "sub-1", Amount: Amount{500_000_000, 0}},
 		}},
 		"any other": {plain, with(content(PlainCSV, "EUR", 1000, Amount{1000, 0}, 2), func(c *Content) { c.WithRequest = 1 }), []Line{
@@ -214,7 +214,7 @@ func TestOtherFilesAreNoBills(t *testing.T) {
 		"no currency":              {strings.Replace(openAICosts, `"usd"`, `"$"`, 1), "page 1, data[0].results[0].currency", "code"},
 		"no amount":                {strings.ReplaceAll(plain, "0.000001", `"1,0"`), "line 2, amount", "decimal"},
 		"no day":                   {strings.ReplaceAll(plain, "2025-11-28", "yesterday"), "line 2, day", "day"},
-		"no bucket of a day":       {strings.Replace(openAICosts, "1764374400", "1767052800", 1), "page 1, data[0]", "is no day"},
+		"no bucket of a day":       {strings.Replace(openAICosts, "1764374400", "1767052800", 1), "page 1, data[0].results[0]", "several days"},
 		"hex":                      {strings.ReplaceAll(plain, "0.000001", "0x10"), "line 2, amount", "decimal"},
 		"not a number":             {header + "2026-11-01,m,NaN\n", "line 2, amount", "decimal"},
 		"too large":                {strings.ReplaceAll(plain, "0.000001", "1e30"), "line 2, amount", "too large"},

@@ -169,24 +169,27 @@ func (b *reading) addBucket(place string, day *bucket) error {
 			return validation.New(place, "has starting_at or ending_at that is no time in RFC 3339")
 		}
 	}
-	if !until.After(begins) || until.Sub(begins) > 24*time.Hour {
+	if !until.After(begins) {
 		return validation.New(place, "is no day: get the report with buckets of a day or less")
+	}
+	if b.firstBucket.IsZero() || begins.Before(b.firstBucket) {
+		b.firstBucket = begins
 	}
 	for k := range day.Results {
 		b.number++
 		b.at = fmt.Sprintf("%s.results[%d]", place, k)
-		if err := b.addResult(dayOf(begins, b.zone), until, &day.Results[k]); err != nil {
+		if err := b.addResult(begins, until, &day.Results[k]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (b *reading) addResult(on, until time.Time, r *result) error {
+func (b *reading) addResult(begins, until time.Time, r *result) error {
 	format := OpenAICosts
 	switch {
 	case r.Object == "organization.costs.result":
-	case strings.HasPrefix(r.Object, "organization.usage."):
+	case r.Object == "organization.usage.completions.result": // others count no tokens
 		format = OpenAIUsage
 	case r.Object == "" && len(r.Amount) > 0:
 		format = AnthropicCost
@@ -200,26 +203,25 @@ func (b *reading) addResult(on, until time.Time, r *result) error {
 	b.Format = format
 	switch format {
 	case OpenAIUsage:
-		return b.addUsage(on, until, r)
+		return b.addUsage(begins, until, r)
 	case OpenAICosts:
-		return b.addOpenAICost(on, until, r)
+		return b.addOpenAICost(begins, until, r)
 	default:
-		return b.addAnthropicCost(on, until, r)
+		return b.addAnthropicCost(begins, until, r)
 	}
 }
 
-func (b *reading) addUsage(on, until time.Time, r *result) error {
-	return b.addLine(&Line{
-		Day:        on,
+func (b *reading) addUsage(begins, until time.Time, r *result) error {
+	return b.addPeriod(&Line{
 		Model:      value(r.Model),
 		Credential: cmp.Or(value(r.APIKeyID), value(r.ProjectID)),
 		Requests:   r.NumModelRequests,
 		Input:      r.InputTokens,
 		Output:     r.OutputTokens,
-	}, until)
+	}, begins, until)
 }
 
-func (b *reading) addOpenAICost(on, until time.Time, r *result) error {
+func (b *reading) addOpenAICost(begins, until time.Time, r *result) error {
 	var amount struct {
 		Value    json.Number `json:"value"`
 		Currency string      `json:"currency"`
@@ -231,20 +233,20 @@ func (b *reading) addOpenAICost(on, until time.Time, r *result) error {
 	if !isModel {
 		model = ""
 	}
-	return b.addCharge(on, until, "amount.value", amount.Value.String(), 0, amount.Currency, model, value(r.ProjectID))
+	return b.addCharge(begins, until, "amount.value", amount.Value.String(), 0, amount.Currency, model, value(r.ProjectID))
 }
 
-func (b *reading) addAnthropicCost(on, until time.Time, r *result) error {
+func (b *reading) addAnthropicCost(begins, until time.Time, r *result) error {
 	var cents string
 	if err := json.Unmarshal(r.Amount, &cents); err != nil {
 		return validation.New(b.place("amount"), "must be a decimal of cents in quotes")
 	}
 	const fromCents = -2
-	return b.addCharge(on, until, "amount", cents, fromCents, r.Currency, value(r.Model), value(r.WorkspaceID))
+	return b.addCharge(begins, until, "amount", cents, fromCents, r.Currency, value(r.Model), value(r.WorkspaceID))
 }
 
 // addCharge adds a line with an amount.
-func (b *reading) addCharge(on, until time.Time, member, text string, shift int, currency, model, credential string) error {
+func (b *reading) addCharge(begins, until time.Time, member, text string, shift int, currency, model, credential string) error {
 	amount, err := b.amount(member, text, shift)
 	if err != nil {
 		return err
@@ -252,12 +254,11 @@ func (b *reading) addCharge(on, until time.Time, member, text string, shift int,
 	if err := b.setCurrency(currency); err != nil {
 		return err
 	}
-	return b.addLine(&Line{
-		Day:        on,
+	return b.addPeriod(&Line{
 		Model:      strings.TrimSpace(model),
 		Credential: credential,
 		Amount:     amount,
-	}, until)
+	}, begins, until)
 }
 
 func value(p *string) string {

@@ -297,6 +297,9 @@ func (s *Service) read(
 		return err
 	}
 	b.Content = *found
+	if b.Options.Format != "" && b.Options.Format != found.Format {
+		return validation.New("format", "is %s, but the file is %s", b.Options.Format, found.Format)
+	}
 	switch _, err := s.store.Find(ctx, b.Hash); {
 	case err == nil:
 		return ErrImported
@@ -310,8 +313,6 @@ func (s *Service) read(
 func (b *Bill) check(currency string, keptFrom time.Time) error {
 	found := &b.Content
 	switch {
-	case b.Options.Format != "" && b.Options.Format != found.Format:
-		return validation.New("format", "is %s, but the file is %s", b.Options.Format, found.Format)
 	case found.Currency != "" && found.Currency != currency:
 		return validation.New(file, "is in %s, but the prices of the catalog are in %s: convert its amounts and import it as CSV",
 			found.Currency, currency)

@@ -13,7 +13,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"modelgateway/controlplane/internal/usage"
 	"modelgateway/controlplane/internal/validation"
+	"modelgateway/shared/money"
 )
 
 // The bounds of a bill. A report in JSON is held in memory day by day, a table row by row.
@@ -91,9 +93,12 @@ func Read(r io.Reader, zone *time.Location, add func(*Line) error) (*Content, er
 		add:     add,
 		groups:  map[group]struct{}{},
 	}
-	if head, _ := in.Peek(1 << 10); bytes.HasPrefix(bytes.TrimLeft(head, " \t\r\n"), []byte("{")) {
+	switch head, _ := in.Peek(1 << 10); string(firstOf(head)) {
+	case "{":
 		err = bill.readJSON(in)
-	} else {
+	case "[":
+		err = validation.New(file, "is a list: put the pages of a report one after another, not into a list")
+	default:
 		err = bill.readCSV(in)
 	}
 	if err != nil {
@@ -103,9 +108,16 @@ func Read(r io.Reader, zone *time.Location, add func(*Line) error) (*Content, er
 	return bill.Content, bill.end()
 }
 
+// firstOf returns the first character of a text that is no space.
+func firstOf(text []byte) []byte {
+	text = bytes.TrimLeft(text, " \t\r\n")
+	return text[:min(1, len(text))]
+}
+
+const byteOrderMark = "\ufeff"
+
 // known skips a byte order mark, and refuses files that are often taken for bills.
 func known(in *bufio.Reader) error {
-	const byteOrderMark = "\ufeff"
 	if head, err := in.Peek(len(byteOrderMark)); err == nil && string(head) == byteOrderMark {
 		_, _ = in.Discard(len(byteOrderMark))
 	}
@@ -136,8 +148,11 @@ type reading struct {
 	// magnitude is the sum of all amounts without their signs, so that no sum of some of them can overflow.
 	magnitude Amount
 	groups    map[group]struct{}
-	// hasCounts and hasAmounts report whether there are such lines.
+	// hasCounts and hasAmounts report whether there are such lines; withoutAmount is the place of the first one without an amount.
 	hasCounts, hasAmounts bool
+	withoutAmount         string
+	// firstBucket is when the first bucket of a report begins: a day of the bill also if nothing is on it.
+	firstBucket time.Time
 	// number is that of the present line, and at its place in a report.
 	number int64
 	at     string
@@ -148,14 +163,32 @@ func (b *reading) end() error {
 	if b.Lines == 0 {
 		return validation.New(file, "has no line for usage")
 	}
-	if b.Format == OpenAIUsage || (b.hasCounts && !b.hasAmounts) {
+	switch {
+	case b.Format == OpenAIUsage || (b.hasCounts && !b.hasAmounts):
 		b.Unit = Tokens
+	case !b.hasAmounts:
+		return validation.New(file, "has neither amounts nor tokens")
+	case b.withoutAmount != "":
+		return validation.New(b.withoutAmount, "is empty, but other lines have an amount: write 0 if it is nothing")
+	}
+	b.Step = min(b.Step, smallestUnit(b.Currency))
+	if day := dayOf(b.firstBucket, b.zone); !b.firstBucket.IsZero() && day.Before(b.FirstDay) {
+		b.FirstDay = day
 	}
 	if b.LastDay.Sub(b.FirstDay) >= maxDays*24*time.Hour {
 		return validation.New(file, "is about the days from %s to %s; a bill may have %d days",
 			b.FirstDay.Format(time.DateOnly), b.LastDay.Format(time.DateOnly), maxDays)
 	}
 	return nil
+}
+
+// smallestUnit returns the unit that amounts of a currency are rounded to at most: a decimal such as 5 shows no cents, but has them.
+func smallestUnit(currency string) money.Nano {
+	const withoutCents = "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF"
+	if currency != "" && strings.Contains(withoutCents, currency) {
+		return money.Unit
+	}
+	return money.Unit / 100
 }
 
 // place names the present line in an error.
@@ -167,6 +200,20 @@ func (b *reading) place(member string) string {
 		return fmt.Sprintf("line %d", b.number)
 	}
 	return fmt.Sprintf("line %d, %s", b.number, member)
+}
+
+// addPeriod adds a line about a time. One that is about several days would be compared with the requests of the first.
+func (b *reading) addPeriod(line *Line, begins, until time.Time) error {
+	line.Day = dayOf(begins, b.zone)
+	const hour = time.Hour // may be of two days where clocks differ by half an hour
+	switch {
+	case until.Before(begins):
+		return validation.New(b.place(""), "ends before it begins")
+	case until.Sub(begins) > hour && dayOf(until.Add(-time.Nanosecond), b.zone).After(line.Day):
+		return validation.New(b.place(""), "is about several days, from %s to %s: get lines by the day or the hour, and name the time zone of the days",
+			begins.In(b.zone).Format(time.RFC3339), until.In(b.zone).Format(time.RFC3339))
+	}
+	return b.addLine(line, until)
 }
 
 // addLine passes a line on. end is when it ends.
@@ -282,7 +329,7 @@ func dayOf(at time.Time, zone *time.Location) time.Time {
 
 // endOf returns when a day ends in a zone.
 func endOf(day time.Time, zone *time.Location) time.Time {
-	return time.Date(day.Year(), day.Month(), day.Day()+1, 0, 0, 0, 0, zone)
+	return usage.StartOfDay(day.AddDate(0, 0, 1), zone)
 }
 
 var errTooLong = errors.New("the file, or a row of it, is too long")
