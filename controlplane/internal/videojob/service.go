@@ -37,8 +37,8 @@ type Store interface {
 	// Update stores a record whose Rev equals the stored one, and increments Rev. Otherwise, and if the stored job
 	// has ended, it returns ErrConflict.
 	Update(ctx context.Context, v *event.Video) (*event.Video, error)
-	// Open lists jobs that have not ended and were not changed for the idle time, least recently changed first,
-	// after a position in that order.
+	// Open lists jobs that were not changed for the idle time and have not ended, or have failed without a report of what they may
+	// cost the operator, least recently changed first, after a position in that order.
 	Open(ctx context.Context, idle time.Duration, after Place, limit int) ([]Idle, error)
 }
 
@@ -113,7 +113,7 @@ func (s *Service) Stop() {
 	s.task.Wait()
 }
 
-// Sweep queues all open jobs that were not changed for a while, since their message may have been
+// Sweep queues all jobs that a poller has still to look at and that were not changed for a while, since their message may have been
 // lost. Queueing a job that is queued already has no effect.
 func (s *Service) Sweep(ctx context.Context) error {
 	for after := (Place{}); ; {

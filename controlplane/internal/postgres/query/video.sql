@@ -40,10 +40,22 @@ where id = @id and version = @version and ended_at is null
 returning version;
 
 -- name: OpenVideoJobs :many
-select id, account_id, updated_at from video_jobs
-where ended_at is null and updated_at < clock_timestamp() - make_interval(secs => @idle_seconds::float8)
-    and (updated_at, id) > (@after_updated::timestamptz, @after_id::uuid)
-order by updated_at, id
+-- Also failed jobs of which nobody has reported what they may cost the operator: the task of one may have been lost after its record
+-- was written. A job that no provider has got has no report.
+select j.id, j.account_id, j.updated_at
+from (
+    select v.id, v.account_id, v.updated_at from video_jobs v where v.ended_at is null
+    union all
+    select v.id, v.account_id, v.updated_at
+    from video_jobs v
+    where v.status = 'failed' and v.id >= uuid_floor(clock_timestamp() - interval '2 days')
+        and (coalesce(v.record ->> 'upstream_id', '') <> '' or coalesce(v.record ->> 'error', '') <> '')
+        and not exists (select from usage_records u where u.request_id = v.request_id)
+        and not exists (select from quarantine q where q.request_id = 'req_' || replace(v.request_id::text, '-', ''))
+) as j
+where j.updated_at < clock_timestamp() - make_interval(secs => @idle_seconds::float8)
+    and (j.updated_at, j.id) > (@after_updated::timestamptz, @after_id::uuid)
+order by j.updated_at, j.id
 limit @max_rows;
 
 -- name: ConflictingVideoJobs :many

@@ -183,10 +183,20 @@ func (q *Queries) LockVideoCreations(ctx context.Context, accountID ident.UUID) 
 }
 
 const openVideoJobs = `-- name: OpenVideoJobs :many
-select id, account_id, updated_at from video_jobs
-where ended_at is null and updated_at < clock_timestamp() - make_interval(secs => $1::float8)
-    and (updated_at, id) > ($2::timestamptz, $3::uuid)
-order by updated_at, id
+select j.id, j.account_id, j.updated_at
+from (
+    select v.id, v.account_id, v.updated_at from video_jobs v where v.ended_at is null
+    union all
+    select v.id, v.account_id, v.updated_at
+    from video_jobs v
+    where v.status = 'failed' and v.id >= uuid_floor(clock_timestamp() - interval '2 days')
+        and (coalesce(v.record ->> 'upstream_id', '') <> '' or coalesce(v.record ->> 'error', '') <> '')
+        and not exists (select from usage_records u where u.request_id = v.request_id)
+        and not exists (select from quarantine q where q.request_id = 'req_' || replace(v.request_id::text, '-', ''))
+) as j
+where j.updated_at < clock_timestamp() - make_interval(secs => $1::float8)
+    and (j.updated_at, j.id) > ($2::timestamptz, $3::uuid)
+order by j.updated_at, j.id
 limit $4
 `
 
@@ -203,6 +213,8 @@ type OpenVideoJobsRow struct {
 	UpdatedAt time.Time
 }
 
+// Also failed jobs of which nobody has reported what they may cost the operator: the task of one may have been lost after its record
+// was written. A job that no provider has got has no report.
 func (q *Queries) OpenVideoJobs(ctx context.Context, arg OpenVideoJobsParams) ([]OpenVideoJobsRow, error) {
 	rows, err := q.db.Query(ctx, openVideoJobs,
 		arg.IdleSeconds,

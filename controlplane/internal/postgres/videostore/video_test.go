@@ -218,26 +218,51 @@ func TestConcurrentFinalUpdates(t *testing.T) {
 	}
 }
 
-// Open lists the open jobs without a recent update, the oldest first.
+// Open lists the open jobs without a recent update, the oldest first, and failed ones that a provider may charge for and nobody has
+// reported.
 func TestOpenVideoJobs(t *testing.T) {
 	t.Parallel()
 	w := storetest.New(t)
 	store := videostore.New(postgres.Wrap(w.SQL))
 	c := w.Customer(0, storetest.Unlimited, 1)
 	ids := map[string]string{}
-	for name, idle := range map[string]int{"fresh": 1, "left": 60, "left for long": 600, "ended": 600} {
+	fail := func(job *event.Video, upstream, problem string) {
+		_, err := store.Update(t.Context(), changed(job, func(v *event.Video) {
+			v.Status, v.UpstreamID, v.Error = event.VideoFailed, upstream, problem
+		}))
+		storetest.Check(t, err)
+	}
+	record := func(job *event.Video) {
+		id, err := ident.Request.Parse(job.RequestID)
+		storetest.Check(t, err)
+		w.Exec(`insert into usage_records (request_id, session_id, seq, account_id, key_id, model, format, status, started_at, finished_at, usage, rule,
+			price_version, cost, reservation) values ($1, 1, 1, $2, $3, 'm', 'videos', 'failed', now(), now(), '{}', 'none', 1, 0, 0)`, id, c.Account, c.Key)
+	}
+	for name, idle := range map[string]int{
+		"fresh": 1, "left": 60, "left for long": 600, "ended": 600, "failed": 300, "given up": 200, "just failed": 1, "failed and reported": 600, "failed and in quarantine": 600,
+	} {
 		job := newJob(c)
 		insert(t, store, job)
-		if name == "ended" {
-			_, err := store.Update(t.Context(), changed(job, func(v *event.Video) { v.Status = event.VideoFailed }))
-			storetest.Check(t, err)
+		switch name {
+		case "ended":
+			fail(job, "", "")
+		case "failed", "just failed":
+			fail(job, "up-1", "")
+		case "given up":
+			fail(job, "", "the answer was lost")
+		case "failed and reported":
+			fail(job, "up-2", "")
+			record(job)
+		case "failed and in quarantine":
+			fail(job, "up-3", "")
+			w.Exec("insert into quarantine (request_id, reason, payload) values ($1, 'a test', '')", job.RequestID)
 		}
 		id, err := ident.Video.Parse(job.ID)
 		storetest.Check(t, err)
 		w.Exec("update video_jobs set updated_at = clock_timestamp() - make_interval(secs => $2) where id = $1", id, idle)
 		ids[job.ID] = name
 	}
-	for limit, want := range map[int][]string{10: {"left for long", "left"}, 1: {"left for long"}} {
+	for limit, want := range map[int][]string{10: {"left for long", "failed", "given up", "left"}, 1: {"left for long"}} {
 		open, err := store.Open(t.Context(), 30*time.Second, videojob.Place{}, limit)
 		storetest.Check(t, err)
 		var got []string
@@ -273,8 +298,8 @@ func TestOpenVideoJobs(t *testing.T) {
 		_, err = store.Update(t.Context(), job)
 		storetest.Check(t, err)
 	}
-	if open, err := store.Open(t.Context(), 30*time.Second, videojob.Place{}, 10); err != nil || len(open) != 1 {
-		t.Errorf("got %v, %v", open, err)
+	if open, err := store.Open(t.Context(), 30*time.Second, videojob.Place{}, 10); err != nil || len(open) != 3 {
+		t.Errorf("got %v, %v; want all but the updated one", open, err)
 	}
 }
 
