@@ -6115,6 +6115,33 @@ type ExportUsageParams struct {
 	// To Requests that began before this time.
 	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
 
+	// Status Only requests that ended like this.
+	Status *UsageStatus `form:"status,omitempty" json:"status,omitempty"`
+
+	// Provider Only requests for which this provider was called.
+	Provider *string `form:"provider,omitempty" json:"provider,omitempty"`
+
+	// Route Only requests for which this route was called.
+	Route *string `form:"route,omitempty" json:"route,omitempty"`
+
+	// Credential Only requests for which a provider was called with a credential of this name, such as main. Providers can have credentials of the same name.
+	Credential *string `form:"credential,omitempty" json:"credential,omitempty"`
+
+	// RequestFormat Only requests of this format, such as chat.
+	RequestFormat *string `form:"request_format,omitempty" json:"request_format,omitempty"`
+
+	// Stream Only streams, or only other requests.
+	Stream *bool `form:"stream,omitempty" json:"stream,omitempty"`
+
+	// Estimated Only requests whose quantities were estimated, or only others.
+	Estimated *bool `form:"estimated,omitempty" json:"estimated,omitempty"`
+
+	// MinCost Only requests that cost at least this.
+	MinCost *Money `form:"min_cost,omitempty" json:"min_cost,omitempty"`
+
+	// RequestIDPrefix Only requests whose ids begin with this, such as req_0192f0.
+	RequestIDPrefix *string `form:"request_id_prefix,omitempty" json:"request_id_prefix,omitempty"`
+
 	// Cursor The request id of the last complete row.
 	Cursor *string       `form:"cursor,omitempty" json:"cursor,omitempty"`
 	Format *ExportFormat `form:"format,omitempty" json:"format,omitempty"`
@@ -7545,8 +7572,8 @@ func (c *Client) ListUsage(ctx context.Context, params *ListUsageParams, options
 
 // ExportUsage: Export finished requests, oldest first
 //
-// A stream of any length, as CSV (RFC 4180, with a header row) or as NDJSON; `format` has precedence over `Accept`.
-// Rows are ordered by the begin of the requests; a line of JSON is a UsageRecord.
+// A stream of any length, as CSV (RFC 4180, with a header row) or as NDJSON; `format` has precedence over `Accept`. The filters
+// are those of listUsage; its `format` is `request_format` here. Rows are ordered by the begin of the requests; a line of JSON is a UsageRecord.
 // Requests that begin during the export are not included. A request is included once it is settled, which may be after requests
 // that began later: requests settled after an export can be before its cursor.
 //

@@ -73,7 +73,7 @@ type Store interface {
 type Config struct {
 	Store Store
 	// ReadFunc is usage.Service.Export.
-	ReadFunc func(ctx context.Context, q usage.ExportQuery) ([]usage.Record, error)
+	ReadFunc func(ctx context.Context, q usage.Query) ([]usage.Record, error)
 	Log      *slog.Logger
 	// Dir is the directory for files; empty writes none.
 	Dir string
@@ -178,7 +178,7 @@ func (s *Service) export(ctx context.Context, m *Month) error {
 	var cost money.Nano
 	name := "usage-" + m.Month.Format("2006-01") + ".ndjson.gz"
 	sum, err := write(s.cfg.Dir, name, func(line func([]byte) error) error {
-		q := usage.ExportQuery{From: m.Month, To: m.end(), Limit: page}
+		q := usage.Query{From: m.Month, To: m.end(), Limit: page}
 		for {
 			found, err := s.cfg.ReadFunc(ctx, q)
 			if err != nil {

@@ -130,7 +130,7 @@ func (s *Service) Preview(ctx context.Context, q PreviewQuery, sheet *price.Shee
 	sum := Preview{}
 	accounts := map[account.ID]*PreviewSum{}
 
-	page := ExportQuery{
+	page := Query{
 		Model: q.Model,
 		From:  q.From,
 		To:    q.To,

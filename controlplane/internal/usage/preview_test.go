@@ -21,7 +21,7 @@ type pastStore struct {
 
 func (s pastStore) Exceeds(context.Context, usage.PreviewQuery, int) (bool, error) { return false, nil }
 
-func (s pastStore) Export(context.Context, usage.ExportQuery) ([]usage.Record, error) {
+func (s pastStore) Export(context.Context, usage.Query) ([]usage.Record, error) {
 	return s.records, nil
 }
 

@@ -134,7 +134,7 @@ type Receipt struct {
 	Rule            string
 }
 
-// Query selects records, newest request first. Zero members select all.
+// Query selects records, newest request first in a list, oldest first in an export. Zero members select all.
 type Query struct {
 	AccountID account.ID
 	ProjectID project.ID
@@ -155,8 +155,8 @@ type Query struct {
 	Stream    *bool
 	Estimated *bool
 	MinCost   money.Nano
-	// Before selects requests older than this one.
-	Before RequestID
+	// Before selects requests older than this one, After those after it.
+	Before, After RequestID
 	// Limit is the maximum number of records.
 	Limit int
 }
@@ -176,7 +176,8 @@ type Store interface {
 	// Count returns the number of records that are kept.
 	Count(ctx context.Context) (int64, error)
 	Sheet(ctx context.Context, version int64) (price.Sheet, error)
-	Export(ctx context.Context, q ExportQuery) ([]Record, error)
+	// Export returns records, oldest request first. There are fewer than the limit only at the end.
+	Export(ctx context.Context, q Query) ([]Record, error)
 	// Exceeds reports whether there are more records than limit.
 	Exceeds(ctx context.Context, q PreviewQuery, limit int) (bool, error)
 	Totals(ctx context.Context, q TotalQuery) ([]Total, error)
@@ -197,6 +198,13 @@ func NewService(store Store) *Service {
 
 // List returns records.
 func (s *Service) List(ctx context.Context, q Query) (Page, error) { return s.store.List(ctx, q) }
+
+// Export returns records in the order in which the requests started. A record that is settled late
+// can belong to a page that was read already: a period is complete when its proxies have no
+// unsettled usage from it.
+func (s *Service) Export(ctx context.Context, q Query) ([]Record, error) {
+	return s.store.Export(ctx, q)
+}
 
 // PrefixRange returns the lowest and the highest request id that begin with a text such as "req_0192f0". It returns
 // ErrNotFound for a text with which no id begins.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/console/kit"
@@ -82,40 +83,33 @@ func (f *requestFilter) params() (*adminclient.ListUsageParams, error) {
 	return params, err
 }
 
+// pairs are the names of the filters in a query, each with its value.
+func (f *requestFilter) pairs() []string {
+	return []string{
+		"account_id", f.AccountID,
+		"project_id", f.ProjectID,
+		"key_id", f.KeyID,
+		"model", f.Model,
+		"status", f.Status,
+		"provider", f.Provider,
+		"route", f.Route,
+		"credential", f.Credential,
+		"format", f.Format,
+		"stream", f.Stream,
+		"estimated", f.Estimated,
+		"min_cost", f.MinCost,
+		"request_id_prefix", f.Prefix,
+		"from", f.From,
+		"to", f.To,
+	}
+}
+
 func (f *requestFilter) command(name string) string {
-	return kit.Command(
-		name,
-		"--account-id",
-		f.AccountID,
-		"--project-id",
-		f.ProjectID,
-		"--key-id",
-		f.KeyID,
-		"--model",
-		f.Model,
-		"--status",
-		f.Status,
-		"--provider",
-		f.Provider,
-		"--route",
-		f.Route,
-		"--credential",
-		f.Credential,
-		"--format",
-		f.Format,
-		"--stream",
-		f.Stream,
-		"--estimated",
-		f.Estimated,
-		"--min-cost",
-		f.MinCost,
-		"--request-id-prefix",
-		f.Prefix,
-		"--from",
-		f.From,
-		"--to",
-		f.To,
-	)
+	flags := f.pairs()
+	for i := 0; i < len(flags); i += 2 {
+		flags[i] = "--" + strings.ReplaceAll(flags[i], "_", "-")
+	}
+	return kit.Command(name, flags...)
 }
 
 type requestsView struct {
@@ -124,7 +118,7 @@ type requestsView struct {
 	List     *adminclient.UsageList
 	Names    map[string]string
 	Pages    kit.Pages
-	// Export and Usage are pages about the same requests; empty if they do not know the filter.
+	// Export and Usage are about the same requests; Usage is empty if it does not know the filter.
 	Export, Usage string
 }
 
@@ -163,15 +157,15 @@ func listRequests(r *kit.Request) (*kit.Page, error) {
 		return nil, err
 	}
 
-	if plain := (requestFilter{
+	data.Export = "/console/requests/export?" + kit.Query(f.pairs()...)
+	plain := requestFilter{
 		AccountID: f.AccountID,
 		KeyID:     f.KeyID,
 		Model:     f.Model,
 		From:      f.From,
 		To:        f.To,
-	}); plain == *f {
-		data.Export = "/console/requests/export?" +
-			kit.Query("account_id", f.AccountID, "key_id", f.KeyID, "model", f.Model, "from", f.From, "to", f.To)
+	}
+	if plain == *f {
 		data.Usage = "/console/usage?" + kit.Query("account_id", f.AccountID, "key_id", f.KeyID, "model", f.Model)
 	}
 
@@ -193,13 +187,22 @@ func exportRequests(r *kit.Request) (*kit.Page, error) {
 
 	format := adminclient.ExportFormatCSV
 	export, err := r.API.ExportUsage(r.Context(), &adminclient.ExportUsageParams{
-		AccountID: params.AccountID,
-		ProjectID: params.ProjectID,
-		KeyID:     params.KeyID,
-		Model:     params.Model,
-		From:      params.From,
-		To:        params.To,
-		Format:    &format,
+		AccountID:       params.AccountID,
+		ProjectID:       params.ProjectID,
+		KeyID:           params.KeyID,
+		Model:           params.Model,
+		From:            params.From,
+		To:              params.To,
+		Status:          params.Status,
+		Provider:        params.Provider,
+		Route:           params.Route,
+		Credential:      params.Credential,
+		RequestFormat:   params.Format,
+		Stream:          params.Stream,
+		Estimated:       params.Estimated,
+		MinCost:         params.MinCost,
+		RequestIDPrefix: params.RequestIDPrefix,
+		Format:          &format,
 	})
 	if err != nil {
 		return nil, err

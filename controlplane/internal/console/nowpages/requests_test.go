@@ -79,9 +79,18 @@ func TestRequestsAreFiltered(t *testing.T) {
 			t.Errorf("%s: got %d %v; want %v: %s", path, answer.StatusCode, got, want, page)
 		}
 	}
-	answer, file := b.Get("/console/requests/export?account_id=" + k.AccountID)
-	if answer.StatusCode != http.StatusOK || strings.Count(file, "req_") != 2 || !strings.Contains(answer.Header.Get("Content-Disposition"), "requests.csv") {
-		t.Errorf("the export: got %d %s", answer.StatusCode, file)
+	// The page links to the export of what it shows.
+	for filter, want := range map[string]int{
+		"account_id=" + k.AccountID: 2, "status=failed": 1, "min_cost=0.00001": 1, "stream=true": 0, "format=chat": 2, "format=messages": 0, "credential=other": 0,
+	} {
+		link := "/console/requests/export?" + filter
+		if _, page := b.Get("/console/requests?" + filter); want > 0 && !strings.Contains(page, `href="`+link+`"`) {
+			t.Errorf("%s: the page has no link to its export: %s", filter, page)
+		}
+		answer, file := b.Get(link)
+		if answer.StatusCode != http.StatusOK || strings.Count(file, "req_") != want || !strings.Contains(answer.Header.Get("Content-Disposition"), "requests.csv") {
+			t.Errorf("the export of %s: got %d %s; want %d requests", filter, answer.StatusCode, file, want)
+		}
 	}
 }
 

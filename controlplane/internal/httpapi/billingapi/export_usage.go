@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"modelgateway/controlplane/internal/admin"
-	"modelgateway/controlplane/internal/httpapi/convert"
 	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/spreadsheet"
 	"modelgateway/controlplane/internal/usage"
@@ -24,24 +23,8 @@ func (h *Handlers) ExportUsage(ctx context.Context, _ *gen.Call, r gen.ExportUsa
 		return nil, err
 	}
 
-	var invalid validation.Errors
-	q := usage.ExportQuery{
-		Model: convert.Text(r.Params.Model),
-		From:  convert.Value(r.Params.From),
-		To:    until(r.Params.To),
-		Limit: exportPage,
-	}
-	q.AccountID, q.KeyID = convert.ReadOwner(&invalid, r.Params.AccountID, r.Params.KeyID)
-	q.ProjectID = convert.ReadProjectOrNone(&invalid, r.Params.ProjectID, q.AccountID)
-	convert.CheckTimeRange(&invalid, convert.Value(r.Params.From), convert.Value(r.Params.To))
-
-	if r.Params.Cursor != nil && *r.Params.Cursor != "" {
-		if q.After, err = usage.ParseRequestID(*r.Params.Cursor); err != nil {
-			invalid.Add("cursor", "must be the id of the last received request")
-		}
-	}
-
-	if err := invalid.Err(); err != nil {
+	q, err := exportQuery(&r.Params)
+	if err != nil {
 		return nil, err
 	}
 
@@ -71,6 +54,35 @@ func (h *Handlers) ExportUsage(ctx context.Context, _ *gen.Call, r gen.ExportUsa
 		},
 	}}
 	return e, e.begin()
+}
+
+// exportQuery parses the filters of an export, which are those of the list, and where it continues.
+func exportQuery(p *gen.ExportUsageParams) (usage.Query, error) {
+	q, err := usageQuery(&gen.ListUsageParams{
+		AccountID:       p.AccountID,
+		ProjectID:       p.ProjectID,
+		KeyID:           p.KeyID,
+		Model:           p.Model,
+		From:            p.From,
+		To:              p.To,
+		Status:          p.Status,
+		Provider:        p.Provider,
+		Route:           p.Route,
+		Credential:      p.Credential,
+		Format:          p.RequestFormat,
+		Stream:          p.Stream,
+		Estimated:       p.Estimated,
+		MinCost:         p.MinCost,
+		RequestIDPrefix: p.RequestIDPrefix,
+	})
+	q.To, q.Limit = until(p.To), exportPage
+	if p.Cursor != nil && *p.Cursor != "" {
+		var broken error
+		if q.After, broken = usage.ParseRequestID(*p.Cursor); broken != nil {
+			err = validation.Merge(err, validation.New("cursor", "must be the id of the last received request"))
+		}
+	}
+	return q, err
 }
 
 // usageHeader names the columns of usageRow.

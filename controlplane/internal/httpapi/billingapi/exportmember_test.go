@@ -79,12 +79,17 @@ func TestTablesHaveAllMembersOfTheirRows(t *testing.T) {
 func TestExportsHaveTheFiltersOfTheirLists(t *testing.T) {
 	t.Parallel()
 	for name, pair := range map[string]struct{ list, export any }{
+		"usage":  {adminclient.ListUsageParams{}, adminclient.ExportUsageParams{}},
 		"ledger": {adminclient.ListLedgerParams{}, adminclient.ExportLedgerParams{}},
 		"margin": {adminclient.GetMarginParams{}, adminclient.ExportMarginParams{}},
 	} {
 		for field := range reflect.TypeOf(pair.list).Fields() {
-			if _, has := reflect.TypeOf(pair.export).FieldByName(field.Name); !has && field.Name != "Limit" && field.Name != "Cursor" {
-				t.Errorf("%s: the export has no %s", name, field.Name)
+			filter := field.Name
+			if filter == "Format" { // that of an export is the form of the file
+				filter = "RequestFormat"
+			}
+			if _, has := reflect.TypeOf(pair.export).FieldByName(filter); !has && filter != "Limit" && filter != "Cursor" {
+				t.Errorf("%s: the export has no %s", name, filter)
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package billingapi_test
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -169,6 +170,16 @@ func TestUsageList(t *testing.T) {
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("requests (-want +got):\n%s", diff)
 			}
+
+			slices.Reverse(got)
+			var exported []string
+			text, _ := b.exported(exportOf(&test.params))
+			for _, u := range records(t, text) {
+				exported = append(exported, ids[u.RequestID])
+			}
+			if diff := cmp.Diff(got, exported); diff != "" {
+				t.Errorf("requests (-list +export):\n%s", diff)
+			}
 		})
 	}
 	for _, id := range []string{"req_1", "req_00000000000070008000000000000000"} {
@@ -224,5 +235,26 @@ func TestUnknownRequestPointsToTheRefusals(t *testing.T) {
 	if p := got.Problem; p == nil || p.Status != http.StatusNotFound || p.Detail == nil || !strings.Contains(*p.Detail, "`gwctl usage explain`") ||
 		!strings.Contains(*p.Detail, "/admin/v1/refusals?request_id=") {
 		t.Errorf("got %d %s", got.StatusCode, got.Body)
+	}
+}
+
+// exportOf returns the filters of a list for an export.
+func exportOf(p *adminclient.ListUsageParams) adminclient.ExportUsageParams {
+	return adminclient.ExportUsageParams{
+		AccountID:       p.AccountID,
+		ProjectID:       p.ProjectID,
+		KeyID:           p.KeyID,
+		Model:           p.Model,
+		From:            p.From,
+		To:              p.To,
+		Status:          p.Status,
+		Provider:        p.Provider,
+		Route:           p.Route,
+		Credential:      p.Credential,
+		RequestFormat:   p.Format,
+		Stream:          p.Stream,
+		Estimated:       p.Estimated,
+		MinCost:         p.MinCost,
+		RequestIDPrefix: p.RequestIDPrefix,
 	}
 }

@@ -5461,6 +5461,33 @@ type ExportUsageParams struct {
 	// To Requests that began before this time.
 	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
 
+	// Status Only requests that ended like this.
+	Status *UsageStatus `form:"status,omitempty" json:"status,omitempty"`
+
+	// Provider Only requests for which this provider was called.
+	Provider *string `form:"provider,omitempty" json:"provider,omitempty"`
+
+	// Route Only requests for which this route was called.
+	Route *string `form:"route,omitempty" json:"route,omitempty"`
+
+	// Credential Only requests for which a provider was called with a credential of this name, such as main. Providers can have credentials of the same name.
+	Credential *string `form:"credential,omitempty" json:"credential,omitempty"`
+
+	// RequestFormat Only requests of this format, such as chat.
+	RequestFormat *string `form:"request_format,omitempty" json:"request_format,omitempty"`
+
+	// Stream Only streams, or only other requests.
+	Stream *bool `form:"stream,omitempty" json:"stream,omitempty"`
+
+	// Estimated Only requests whose quantities were estimated, or only others.
+	Estimated *bool `form:"estimated,omitempty" json:"estimated,omitempty"`
+
+	// MinCost Only requests that cost at least this.
+	MinCost *Money `form:"min_cost,omitempty" json:"min_cost,omitempty"`
+
+	// RequestIDPrefix Only requests whose ids begin with this, such as req_0192f0.
+	RequestIDPrefix *string `form:"request_id_prefix,omitempty" json:"request_id_prefix,omitempty"`
+
 	// Cursor The request id of the last complete row.
 	Cursor *string       `form:"cursor,omitempty" json:"cursor,omitempty"`
 	Format *ExportFormat `form:"format,omitempty" json:"format,omitempty"`
@@ -9707,6 +9734,15 @@ func (h handlers) ExportUsage(c echo.Context) error {
 		in.query("model", true, &r.Params.Model)
 		in.query("from", true, &r.Params.From)
 		in.query("to", true, &r.Params.To)
+		in.query("status", true, &r.Params.Status)
+		in.query("provider", true, &r.Params.Provider)
+		in.query("route", true, &r.Params.Route)
+		in.query("credential", true, &r.Params.Credential)
+		in.query("request_format", true, &r.Params.RequestFormat)
+		in.query("stream", true, &r.Params.Stream)
+		in.query("estimated", true, &r.Params.Estimated)
+		in.query("min_cost", true, &r.Params.MinCost)
+		in.query("request_id_prefix", true, &r.Params.RequestIDPrefix)
 		in.query("cursor", true, &r.Params.Cursor)
 		in.query("format", true, &r.Params.Format)
 		header(&in, "Accept", &r.Params.Accept)

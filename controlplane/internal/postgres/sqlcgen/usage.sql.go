@@ -11,32 +11,34 @@ import (
 	"modelgateway/shared/ident"
 )
 
-const accountUsageBelow = `-- name: AccountUsageBelow :one
+const accountUsageBeyond = `-- name: AccountUsageBeyond :one
 select r.request_id
 from api_keys k
 cross join lateral (
     select u.request_id from usage_records u
     where u.key_id = k.id and u.request_id >= $1 and u.request_id < $2
-    order by u.request_id desc
-    offset $3 limit 1
+    order by case when $3::boolean then u.request_id end, case when not $3 then u.request_id end desc
+    offset $4 limit 1
 ) as r
-where k.account_id = $4
-order by r.request_id desc
+where k.account_id = $5
+order by case when $3::boolean then r.request_id end, case when not $3 then r.request_id end desc
 limit 1
 `
 
-type AccountUsageBelowParams struct {
-	Floor     ident.UUID
-	Ceiling   ident.UUID
-	OfKey     int32
-	AccountID ident.UUID
+type AccountUsageBeyondParams struct {
+	Floor       ident.UUID
+	Ceiling     ident.UUID
+	OldestFirst bool
+	OfKey       int32
+	AccountID   ident.UUID
 }
 
-// The newest id that has the given number of newer records of its key.
-func (q *Queries) AccountUsageBelow(ctx context.Context, arg AccountUsageBelowParams) (ident.UUID, error) {
-	row := q.db.QueryRow(ctx, accountUsageBelow,
+// The newest id that has the given number of newer records of its key, or the oldest that has as many older ones.
+func (q *Queries) AccountUsageBeyond(ctx context.Context, arg AccountUsageBeyondParams) (ident.UUID, error) {
+	row := q.db.QueryRow(ctx, accountUsageBeyond,
 		arg.Floor,
 		arg.Ceiling,
+		arg.OldestFirst,
 		arg.OfKey,
 		arg.AccountID,
 	)
@@ -70,314 +72,6 @@ func (q *Queries) CountKeys(ctx context.Context, accountID ident.UUID) (int64, e
 	var count int64
 	err := row.Scan(&count)
 	return count, err
-}
-
-const exportAccountUsage = `-- name: ExportAccountUsage :many
-select request_id, session_id, seq, account_id, key_id, project_id, model, format, provider, route, credential, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts, provider_cost, provider_price_version from usage_records
-where request_id = any(array(
-    select r.request_id
-    from api_keys k
-    cross join lateral (
-        select u.request_id from usage_records u
-        where u.key_id = k.id and u.request_id > $1 and u.request_id < $2 and ($3::text = '' or u.model = $3)
-            and ($4::uuid is null or u.project_id = $4 or $4 = 'ffffffff-ffff-ffff-ffff-ffffffffffff' and u.project_id is null)
-        order by u.request_id
-        limit $5
-    ) as r
-    where k.account_id = $6
-    order by r.request_id
-    limit $5
-))
-order by request_id
-`
-
-type ExportAccountUsageParams struct {
-	After     ident.UUID
-	Ceiling   ident.UUID
-	Model     string
-	ProjectID *ident.UUID
-	RowLimit  int32
-	AccountID ident.UUID
-}
-
-func (q *Queries) ExportAccountUsage(ctx context.Context, arg ExportAccountUsageParams) ([]UsageRecord, error) {
-	rows, err := q.db.Query(ctx, exportAccountUsage,
-		arg.After,
-		arg.Ceiling,
-		arg.Model,
-		arg.ProjectID,
-		arg.RowLimit,
-		arg.AccountID,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []UsageRecord
-	for rows.Next() {
-		var i UsageRecord
-		if err := rows.Scan(
-			&i.RequestID,
-			&i.SessionID,
-			&i.Seq,
-			&i.AccountID,
-			&i.KeyID,
-			&i.ProjectID,
-			&i.Model,
-			&i.Format,
-			&i.Provider,
-			&i.Route,
-			&i.Credential,
-			&i.ProviderRequestID,
-			&i.Status,
-			&i.HttpStatus,
-			&i.Stream,
-			&i.StartedAt,
-			&i.FinishedAt,
-			&i.FirstByteMs,
-			&i.Usage,
-			&i.Rule,
-			&i.Estimated,
-			&i.Doubt,
-			&i.PriceVersion,
-			&i.PriceMultiplier,
-			&i.Cost,
-			&i.Reservation,
-			&i.VideoJob,
-			&i.TransactionID,
-			&i.SettledAt,
-			&i.Attempts,
-			&i.ProviderCost,
-			&i.ProviderPriceVersion,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const exportKeyUsage = `-- name: ExportKeyUsage :many
-select request_id, session_id, seq, account_id, key_id, project_id, model, format, provider, route, credential, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts, provider_cost, provider_price_version from usage_records
-where key_id = $1 and ($2::uuid is null or account_id = $2)
-    and request_id > $3 and request_id < $4 and ($5::text = '' or model = $5)
-    and ($6::uuid is null or project_id = $6 or $6 = 'ffffffff-ffff-ffff-ffff-ffffffffffff' and project_id is null)
-order by request_id
-limit $7
-`
-
-type ExportKeyUsageParams struct {
-	KeyID     ident.UUID
-	AccountID *ident.UUID
-	After     ident.UUID
-	Ceiling   ident.UUID
-	Model     string
-	ProjectID *ident.UUID
-	RowLimit  int32
-}
-
-func (q *Queries) ExportKeyUsage(ctx context.Context, arg ExportKeyUsageParams) ([]UsageRecord, error) {
-	rows, err := q.db.Query(ctx, exportKeyUsage,
-		arg.KeyID,
-		arg.AccountID,
-		arg.After,
-		arg.Ceiling,
-		arg.Model,
-		arg.ProjectID,
-		arg.RowLimit,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []UsageRecord
-	for rows.Next() {
-		var i UsageRecord
-		if err := rows.Scan(
-			&i.RequestID,
-			&i.SessionID,
-			&i.Seq,
-			&i.AccountID,
-			&i.KeyID,
-			&i.ProjectID,
-			&i.Model,
-			&i.Format,
-			&i.Provider,
-			&i.Route,
-			&i.Credential,
-			&i.ProviderRequestID,
-			&i.Status,
-			&i.HttpStatus,
-			&i.Stream,
-			&i.StartedAt,
-			&i.FinishedAt,
-			&i.FirstByteMs,
-			&i.Usage,
-			&i.Rule,
-			&i.Estimated,
-			&i.Doubt,
-			&i.PriceVersion,
-			&i.PriceMultiplier,
-			&i.Cost,
-			&i.Reservation,
-			&i.VideoJob,
-			&i.TransactionID,
-			&i.SettledAt,
-			&i.Attempts,
-			&i.ProviderCost,
-			&i.ProviderPriceVersion,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const exportModelUsage = `-- name: ExportModelUsage :many
-select request_id, session_id, seq, account_id, key_id, project_id, model, format, provider, route, credential, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts, provider_cost, provider_price_version from usage_records
-where model = $1 and request_id > $2 and request_id < $3
-order by request_id
-limit $4
-`
-
-type ExportModelUsageParams struct {
-	Model    string
-	After    ident.UUID
-	Ceiling  ident.UUID
-	RowLimit int32
-}
-
-func (q *Queries) ExportModelUsage(ctx context.Context, arg ExportModelUsageParams) ([]UsageRecord, error) {
-	rows, err := q.db.Query(ctx, exportModelUsage,
-		arg.Model,
-		arg.After,
-		arg.Ceiling,
-		arg.RowLimit,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []UsageRecord
-	for rows.Next() {
-		var i UsageRecord
-		if err := rows.Scan(
-			&i.RequestID,
-			&i.SessionID,
-			&i.Seq,
-			&i.AccountID,
-			&i.KeyID,
-			&i.ProjectID,
-			&i.Model,
-			&i.Format,
-			&i.Provider,
-			&i.Route,
-			&i.Credential,
-			&i.ProviderRequestID,
-			&i.Status,
-			&i.HttpStatus,
-			&i.Stream,
-			&i.StartedAt,
-			&i.FinishedAt,
-			&i.FirstByteMs,
-			&i.Usage,
-			&i.Rule,
-			&i.Estimated,
-			&i.Doubt,
-			&i.PriceVersion,
-			&i.PriceMultiplier,
-			&i.Cost,
-			&i.Reservation,
-			&i.VideoJob,
-			&i.TransactionID,
-			&i.SettledAt,
-			&i.Attempts,
-			&i.ProviderCost,
-			&i.ProviderPriceVersion,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const exportUsage = `-- name: ExportUsage :many
-
-select request_id, session_id, seq, account_id, key_id, project_id, model, format, provider, route, credential, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, doubt, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts, provider_cost, provider_price_version from usage_records
-where request_id > $1 and request_id < $2
-order by request_id
-limit $3
-`
-
-type ExportUsageParams struct {
-	After    ident.UUID
-	Ceiling  ident.UUID
-	RowLimit int32
-}
-
-// Exports are in ascending order.
-func (q *Queries) ExportUsage(ctx context.Context, arg ExportUsageParams) ([]UsageRecord, error) {
-	rows, err := q.db.Query(ctx, exportUsage, arg.After, arg.Ceiling, arg.RowLimit)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []UsageRecord
-	for rows.Next() {
-		var i UsageRecord
-		if err := rows.Scan(
-			&i.RequestID,
-			&i.SessionID,
-			&i.Seq,
-			&i.AccountID,
-			&i.KeyID,
-			&i.ProjectID,
-			&i.Model,
-			&i.Format,
-			&i.Provider,
-			&i.Route,
-			&i.Credential,
-			&i.ProviderRequestID,
-			&i.Status,
-			&i.HttpStatus,
-			&i.Stream,
-			&i.StartedAt,
-			&i.FinishedAt,
-			&i.FirstByteMs,
-			&i.Usage,
-			&i.Rule,
-			&i.Estimated,
-			&i.Doubt,
-			&i.PriceVersion,
-			&i.PriceMultiplier,
-			&i.Cost,
-			&i.Reservation,
-			&i.VideoJob,
-			&i.TransactionID,
-			&i.SettledAt,
-			&i.Attempts,
-			&i.ProviderCost,
-			&i.ProviderPriceVersion,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const getSheet = `-- name: GetSheet :one
@@ -457,14 +151,14 @@ where request_id = any(array(
             and ($10::boolean or u.stream = $11)
             and ($12::boolean or u.estimated = $13)
             and u.cost >= $14
-        order by u.request_id desc
-        limit $15
+        order by case when $15::boolean then u.request_id end, case when not $15 then u.request_id end desc
+        limit $16
     ) as r
-    where k.account_id = $16
-    order by r.request_id desc
-    limit $15
+    where k.account_id = $17
+    order by case when $15::boolean then r.request_id end, case when not $15 then r.request_id end desc
+    limit $16
 ))
-order by request_id desc
+order by case when $15::boolean then request_id end, case when not $15 then request_id end desc
 `
 
 type ListAccountUsageParams struct {
@@ -482,12 +176,13 @@ type ListAccountUsageParams struct {
 	AnyEstimated bool
 	Estimated    bool
 	MinCost      int64
+	OldestFirst  bool
 	RowLimit     int32
 	AccountID    ident.UUID
 }
 
-// Reads the newest records of each key of the account: the newest records of the account are among them, because a key
-// never changes its account.
+// Reads the newest records of each key of the account, or the oldest: those of the account are among them, because a key never
+// changes its account.
 func (q *Queries) ListAccountUsage(ctx context.Context, arg ListAccountUsageParams) ([]UsageRecord, error) {
 	rows, err := q.db.Query(ctx, listAccountUsage,
 		arg.Floor,
@@ -504,6 +199,7 @@ func (q *Queries) ListAccountUsage(ctx context.Context, arg ListAccountUsagePara
 		arg.AnyEstimated,
 		arg.Estimated,
 		arg.MinCost,
+		arg.OldestFirst,
 		arg.RowLimit,
 		arg.AccountID,
 	)
@@ -646,8 +342,8 @@ where request_id >= $1 and request_id < $2
     and ($12::boolean or stream = $13)
     and ($14::boolean or estimated = $15)
     and cost >= $16::bigint
-order by request_id desc
-limit $17
+order by case when $17::boolean then request_id end, case when not $17 then request_id end desc
+limit $18
 `
 
 type ListUsageParams struct {
@@ -667,10 +363,12 @@ type ListUsageParams struct {
 	AnyEstimated bool
 	Estimated    bool
 	MinCost      int64
+	OldestFirst  bool
 	RowLimit     int32
 }
 
-// It is planned for its values, so that a filter without a value is no condition and one with a value finds its index.
+// It is planned for its values, so that a filter without a value is no condition and one with a value finds its index. So is its order,
+// the newest first or the oldest: the other one is a constant.
 // Provider, route and credential are those of one call: of the one that served the request, or of another.
 func (q *Queries) ListUsage(ctx context.Context, arg ListUsageParams) ([]UsageRecord, error) {
 	rows, err := q.db.Query(ctx, listUsage,
@@ -690,6 +388,7 @@ func (q *Queries) ListUsage(ctx context.Context, arg ListUsageParams) ([]UsageRe
 		arg.AnyEstimated,
 		arg.Estimated,
 		arg.MinCost,
+		arg.OldestFirst,
 		arg.RowLimit,
 	)
 	if err != nil {
@@ -743,30 +442,32 @@ func (q *Queries) ListUsage(ctx context.Context, arg ListUsageParams) ([]UsageRe
 	return items, nil
 }
 
-const usageBelow = `-- name: UsageBelow :one
+const usageBeyond = `-- name: UsageBeyond :one
 select request_id from usage_records
 where request_id >= $1 and request_id < $2
     and ($3::uuid is null or key_id = $3)
     and ($4::text = '' or model = $4)
-order by request_id desc
-offset $5 limit 1
+order by case when $5::boolean then request_id end, case when not $5 then request_id end desc
+offset $6 limit 1
 `
 
-type UsageBelowParams struct {
-	Floor   ident.UUID
-	Ceiling ident.UUID
-	KeyID   *ident.UUID
-	Model   string
-	Looked  int32
+type UsageBeyondParams struct {
+	Floor       ident.UUID
+	Ceiling     ident.UUID
+	KeyID       *ident.UUID
+	Model       string
+	OldestFirst bool
+	Looked      int32
 }
 
-// The id below the given number of newer records. An index alone finds it.
-func (q *Queries) UsageBelow(ctx context.Context, arg UsageBelowParams) (ident.UUID, error) {
-	row := q.db.QueryRow(ctx, usageBelow,
+// The id beyond the given number of newer records, or of older ones. An index alone finds it.
+func (q *Queries) UsageBeyond(ctx context.Context, arg UsageBeyondParams) (ident.UUID, error) {
+	row := q.db.QueryRow(ctx, usageBeyond,
 		arg.Floor,
 		arg.Ceiling,
 		arg.KeyID,
 		arg.Model,
+		arg.OldestFirst,
 		arg.Looked,
 	)
 	var request_id ident.UUID

@@ -17,21 +17,41 @@ import (
 )
 
 func (s *Usage) List(ctx context.Context, query usage.Query) (usage.Page, error) {
-	var found bool
-	var err error
-	if query.AccountID, found, err = s.accountOf(ctx, query.AccountID, query.ProjectID); err != nil || !found {
+	page, err := s.read(ctx, &query, false)
+	return page, postgres.Translate("list usage", err)
+}
+
+// Export implements usage.Store. It reads as many pages of a list in the other order as have the limit of records.
+func (s *Usage) Export(ctx context.Context, query usage.Query) ([]usage.Record, error) {
+	var records []usage.Record
+	for {
+		page, err := s.read(ctx, &query, true)
+		if err != nil {
+			return nil, postgres.Translate("export usage", err)
+		}
+		if records = append(records, page.Records...); page.Resume == (usage.RequestID{}) {
+			return records, nil
+		}
+		query.After = page.Resume
+		query.Limit -= len(page.Records)
+	}
+}
+
+func (s *Usage) read(ctx context.Context, query *usage.Query, oldestFirst bool) (usage.Page, error) {
+	owner, found, err := s.accountOf(ctx, query.AccountID, query.ProjectID)
+	if err != nil || !found {
 		return usage.Page{}, err
 	}
-	list := reader{s, s.db.PlannedQueries(), &query}
-	page, err := list.page(ctx)
-	return page, postgres.Translate("list usage", err)
+	query.AccountID = owner
+	return reader{s, s.db.PlannedQueries(), query, oldestFirst}.page(ctx)
 }
 
 // reader reads one page.
 type reader struct {
-	store *Usage
-	q     *sqlcgen.Queries
-	query *usage.Query
+	store       *Usage
+	q           *sqlcgen.Queries
+	query       *usage.Query
+	oldestFirst bool
 }
 
 func (r reader) page(ctx context.Context) (usage.Page, error) {
@@ -53,15 +73,20 @@ func (r reader) page(ctx context.Context) (usage.Page, error) {
 	}
 
 	for compared, next := 0, r.store.firstCompared; ; next = min(next*9, most-compared) {
-		end, more, err := r.below(ctx, floor, ceiling, next)
+		end, more, err := r.beyond(ctx, floor, ceiling, next)
 		if err != nil {
 			return usage.Page{}, err
 		}
-		if !more {
-			end = floor
+		low, high := floor, ceiling
+		switch {
+		case !more:
+		case r.oldestFirst:
+			high = end
+		default:
+			low = end
 		}
 
-		found, err := r.rows(ctx, end, ceiling, r.query.Limit-len(rows))
+		found, err := r.rows(ctx, low, high, r.query.Limit-len(rows))
 		if err != nil {
 			return usage.Page{}, err
 		}
@@ -69,8 +94,15 @@ func (r reader) page(ctx context.Context) (usage.Page, error) {
 			break
 		}
 
-		if compared, ceiling = compared+next, end; compared == most {
-			resume = end
+		if compared += next; r.oldestFirst {
+			floor = end
+		} else {
+			ceiling = end
+		}
+		if compared == most {
+			if resume = end; r.oldestFirst {
+				resume = before(end)
+			}
 			break
 		}
 	}
@@ -82,8 +114,14 @@ func (r reader) page(ctx context.Context) (usage.Page, error) {
 // bounds returns the range of ids of a query: floor ≤ id < ceiling.
 func bounds(query *usage.Query) (floor, ceiling ident.UUID) {
 	floor, ceiling = postgres.LowestID(query.From), postgres.HighestID
-	if lowest := ident.UUID(query.Lowest); string(lowest[:]) > string(floor[:]) {
-		floor = lowest
+	raise := func(bound ident.UUID) {
+		if string(bound[:]) > string(floor[:]) {
+			floor = bound
+		}
+	}
+	raise(ident.UUID(query.Lowest))
+	if last := ident.UUID(query.After); !last.IsZero() {
+		raise(after(last))
 	}
 
 	lower := func(bound ident.UUID) {
@@ -121,7 +159,7 @@ func (r reader) compares() bool {
 	return filters > 1 || filters == 1 && (owned || q.Model != "" || !rare)
 }
 
-// rows reads the newest records of a range of ids.
+// rows reads the newest records of a range of ids, or the oldest.
 func (r reader) rows(ctx context.Context, floor, ceiling ident.UUID, limit int) ([]sqlcgen.UsageRecord, error) {
 	q := r.query
 	p := sqlcgen.ListUsageParams{
@@ -141,6 +179,7 @@ func (r reader) rows(ctx context.Context, floor, ceiling ident.UUID, limit int) 
 		AnyEstimated: q.Estimated == nil,
 		Estimated:    postgres.Deref(q.Estimated),
 		MinCost:      int64(q.MinCost),
+		OldestFirst:  r.oldestFirst,
 		RowLimit:     int32(limit),
 	}
 	if p.KeyID != nil || p.AccountID == nil {
@@ -163,27 +202,29 @@ func (r reader) rows(ctx context.Context, floor, ceiling ident.UUID, limit int) 
 		AnyEstimated: p.AnyEstimated,
 		Estimated:    p.Estimated,
 		MinCost:      p.MinCost,
+		OldestFirst:  p.OldestFirst,
 		RowLimit:     p.RowLimit,
 	})
 }
 
-// below returns an id that at most the given number of records of the range are not below. more is false if the range
-// ends earlier.
-func (r reader) below(ctx context.Context, floor, ceiling ident.UUID, compared int) (id ident.UUID, more bool, err error) {
+// beyond returns an id that at most the given number of records of the range are read before: newer ones, or older ones if those come
+// first. more is false if the range ends earlier.
+func (r reader) beyond(ctx context.Context, floor, ceiling ident.UUID, compared int) (id ident.UUID, more bool, err error) {
 	q := r.query
 	if owner := accountOrNil(q.AccountID); owner != nil && q.KeyID == (key.ID{}) {
-		id, err = r.belowOfAccount(ctx, *owner, floor, ceiling, compared)
+		id, err = r.beyondOfAccount(ctx, *owner, floor, ceiling, compared)
 	} else {
-		p := sqlcgen.UsageBelowParams{
-			Floor:   floor,
-			Ceiling: ceiling,
-			KeyID:   keyOrNil(q.KeyID),
-			Looked:  int32(compared),
+		p := sqlcgen.UsageBeyondParams{
+			Floor:       floor,
+			Ceiling:     ceiling,
+			KeyID:       keyOrNil(q.KeyID),
+			OldestFirst: r.oldestFirst,
+			Looked:      int32(compared),
 		}
 		if p.KeyID == nil {
 			p.Model = q.Model
 		}
-		id, err = r.q.UsageBelow(ctx, p)
+		id, err = r.q.UsageBeyond(ctx, p)
 	}
 
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -193,18 +234,19 @@ func (r reader) below(ctx context.Context, floor, ceiling ident.UUID, compared i
 	return id, err == nil, err
 }
 
-// belowOfAccount is below for the records of an account. Each of its keys has the same share of the number.
-func (r reader) belowOfAccount(ctx context.Context, owner, floor, ceiling ident.UUID, compared int) (ident.UUID, error) {
+// beyondOfAccount is beyond for the records of an account. Each of its keys has the same share of the number.
+func (r reader) beyondOfAccount(ctx context.Context, owner, floor, ceiling ident.UUID, compared int) (ident.UUID, error) {
 	keys, err := r.q.CountKeys(ctx, owner)
 	if err != nil {
 		return ident.UUID{}, err
 	}
 	share := max(1, int64(compared)/max(1, keys))
-	return r.q.AccountUsageBelow(ctx, sqlcgen.AccountUsageBelowParams{
-		AccountID: owner,
-		Floor:     floor,
-		Ceiling:   ceiling,
-		OfKey:     int32(share),
+	return r.q.AccountUsageBeyond(ctx, sqlcgen.AccountUsageBeyondParams{
+		AccountID:   owner,
+		Floor:       floor,
+		Ceiling:     ceiling,
+		OldestFirst: r.oldestFirst,
+		OfKey:       int32(share),
 	})
 }
 
@@ -227,4 +269,42 @@ func after(u ident.UUID) ident.UUID {
 		}
 	}
 	return u
+}
+
+// before returns the id below another one; zero for zero.
+func before(u ident.UUID) ident.UUID {
+	if u.IsZero() {
+		return u
+	}
+	for i := len(u) - 1; i >= 0; i-- {
+		if u[i]--; u[i] != 0xff {
+			break
+		}
+	}
+	return u
+}
+
+// Exceeds implements usage.Store. It reads an index only.
+func (s *Usage) Exceeds(ctx context.Context, q usage.PreviewQuery, limit int) (bool, error) {
+	_, err := s.db.PlannedQueries().UsageBeyond(ctx, sqlcgen.UsageBeyondParams{
+		Floor:   postgres.LowestID(q.From),
+		Ceiling: postgres.LowestID(q.To),
+		Model:   q.Model,
+		Looked:  int32(limit),
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, postgres.Translate("count the usage of a preview", err)
+}
+
+func toRecords(rows []sqlcgen.UsageRecord) ([]usage.Record, error) {
+	records := make([]usage.Record, len(rows))
+	for i := range rows {
+		var err error
+		if records[i], err = toUsage(&rows[i]); err != nil {
+			return nil, err
+		}
+	}
+	return records, nil
 }

@@ -18,7 +18,7 @@ import (
 	"modelgateway/shared/ident"
 )
 
-// Any filters, page by page, select the same records as a comparison of all. A page ends after the number of comparisons
+// Any filters, page by page, select the same records as a comparison of all, in a list and in an export. A page of a list ends after the number of comparisons
 // that the store allows, and the list continues after it.
 func TestListsWithRandomFilters(t *testing.T) {
 	t.Parallel()
@@ -44,9 +44,31 @@ func TestListsWithRandomFilters(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("%+v (-want +got):\n%s", q, diff)
 		}
+		slices.Reverse(want)
+		if diff := cmp.Diff(want, export(t, store, q)); diff != "" {
+			t.Fatalf("export of %+v (-want +got):\n%s", q, diff)
+		}
 	}
 	if resumed == 0 {
 		t.Error("no page ended early")
+	}
+}
+
+// export returns all records of a query, oldest first.
+func export(t *testing.T, store *Usage, q usage.Query) (found []usage.RequestID) {
+	t.Helper()
+	for {
+		page, err := store.Export(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range page {
+			found = append(found, page[i].RequestID)
+		}
+		if len(page) < q.Limit {
+			return found
+		}
+		q.After = found[len(found)-1]
 	}
 }
 

@@ -50,6 +50,13 @@ func BenchmarkUsageReads(b *testing.B) {
 			return len(found.Records), err
 		}
 	}
+	export := func(q usage.Query) func(context.Context) (int, error) {
+		q.Limit = 1000
+		return func(ctx context.Context) (int, error) {
+			found, err := records.Export(ctx, q)
+			return len(found), err
+		}
+	}
 	total := func(q usage.TotalQuery) func(context.Context) (int, error) {
 		q.Limit = 501
 		return func(ctx context.Context) (int, error) {
@@ -94,6 +101,12 @@ func BenchmarkUsageReads(b *testing.B) {
 		{"list/model-provider-none", list(usage.Query{Model: "model-7", Provider: "none"})},
 		{"list/model-failed-30-days", list(usage.Query{Model: "model-7", Status: event.Failed, From: now.AddDate(0, 0, -30)})},
 		{"list/prefix", list(usage.Query{Lowest: middle.Records[0].RequestID, Highest: middle.Records[0].RequestID})},
+		{"export/first", export(usage.Query{})},
+		{"export/middle", export(usage.Query{After: middle.Records[0].RequestID})},
+		{"export/account", export(usage.Query{AccountID: quiet})},
+		{"export/busy-account-middle", export(usage.Query{AccountID: busy, After: middle.Records[0].RequestID})},
+		{"export/model", export(usage.Query{Model: "model-7"})},
+		{"export/status-failed", export(usage.Query{Status: event.Failed})},
 		{"totals/all", total(usage.TotalQuery{})},
 		{"totals/day", total(usage.TotalQuery{By: usage.Group{Day: true}})},
 		{"totals/model", total(usage.TotalQuery{By: usage.Group{Model: true}})},

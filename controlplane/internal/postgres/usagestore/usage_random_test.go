@@ -80,7 +80,7 @@ func listed(t *testing.T, service *usage.Service, q *usage.TotalQuery) (found []
 
 func exported(t *testing.T, service *usage.Service, q *usage.TotalQuery) (found []usage.RequestID) {
 	t.Helper()
-	query := usage.ExportQuery{AccountID: q.AccountID, KeyID: q.KeyID, Model: q.Model, From: q.From, To: q.To, Limit: q.Limit}
+	query := usage.Query{AccountID: q.AccountID, KeyID: q.KeyID, Model: q.Model, From: q.From, To: q.To, Limit: q.Limit}
 	for {
 		page, err := service.Export(t.Context(), query)
 		if err != nil {
