@@ -27,9 +27,21 @@ type Entry struct {
 	RequestID string
 	// CreditID is the credit that was paid back or has expired; zero if there is none.
 	CreditID ID
+	// Priority and ExpiresAt are those of a credit; zero for another transaction, ExpiresAt also for one that does not expire.
+	Priority  int
+	ExpiresAt time.Time
 	// EffectiveAt is when a credit expired; zero if the time of booking counts.
 	EffectiveAt time.Time
 	CreatedAt   time.Time
+}
+
+// OfCredit reports whether the transaction is a credit. The entries of both sides are.
+func (e *Entry) OfCredit() bool {
+	raises := e.Amount > 0
+	if e.LedgerAccount != "customer" {
+		raises = e.Amount < 0
+	}
+	return raises && e.Kind != Usage
 }
 
 // EntryQuery selects entries in a fixed order. Zero members select all.

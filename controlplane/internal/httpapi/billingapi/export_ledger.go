@@ -77,6 +77,8 @@ func (h *Handlers) ExportLedger(ctx context.Context, _ *gen.Call, r gen.ExportLe
 				"actor",
 				"request_id",
 				"credit_id",
+				"priority",
+				"expires_at",
 				"effective_at",
 			},
 			row:    func(w *spreadsheet.Writer, r *ledger.Entry) { entryRow(w, r, currency) },
@@ -94,7 +96,7 @@ func (h *Handlers) ExportLedger(ctx context.Context, _ *gen.Call, r gen.ExportLe
 }
 
 func entryView(e *ledger.Entry) gen.LedgerEntry {
-	return gen.LedgerEntry{
+	view := gen.LedgerEntry{
 		TransactionID: e.TransactionID.String(),
 		Line:          e.Line,
 		BookedAt:      e.CreatedAt,
@@ -107,11 +109,20 @@ func entryView(e *ledger.Entry) gen.LedgerEntry {
 		Actor:         convert.Optional(e.Actor),
 		RequestID:     convert.Optional(e.RequestID),
 		CreditID:      convert.Optional(creditText(e.CreditID)),
+		ExpiresAt:     optionalTime(e.ExpiresAt),
 		EffectiveAt:   optionalTime(e.EffectiveAt),
 	}
+	if e.OfCredit() {
+		view.Priority = &e.Priority
+	}
+	return view
 }
 
 func entryRow(w *spreadsheet.Writer, e *ledger.Entry, currency string) {
+	var priority any = ""
+	if e.OfCredit() {
+		priority = spreadsheet.Int(int64(e.Priority))
+	}
 	w.Row(
 		e.TransactionID.String(),
 		spreadsheet.Int(int64(e.Line)),
@@ -126,6 +137,8 @@ func entryRow(w *spreadsheet.Writer, e *ledger.Entry, currency string) {
 		e.Actor,
 		e.RequestID,
 		creditText(e.CreditID),
+		priority,
+		spreadsheet.Time(e.ExpiresAt),
 		spreadsheet.Time(e.EffectiveAt),
 	)
 }

@@ -143,7 +143,11 @@ func TestExportLedger(t *testing.T) {
 	for i := range 5 {
 		b.Credit(a.ID, "1.00", strings.Repeat("=x", i+1))
 	}
-	b.Credit(other.ID, "7.00", "other")
+	expires := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
+	_, err := servertest.Answered(b.API.CreateCredit(t.Context(), other.ID, nil, adminclient.CreditCreate{
+		Amount: "7.00", Kind: adminclient.CreditKindPromotion, Reference: "other", ExpiresAt: &expires, Priority: new(7),
+	}))
+	servertest.Check(t, err)
 	b.Proxy("p").Report(b.Key(a.ID, ""), time.Now(), b.Sheet("demo-chat"), price.Usage{Input: 1_000_000})
 	read := func(params adminclient.ExportLedgerParams) (entries []adminclient.LedgerEntry, done adminclient.ExportSummary) {
 		t.Helper()
@@ -165,6 +169,13 @@ func TestExportLedger(t *testing.T) {
 	}
 	if whole[0].Kind != "payment" || whole[13].Kind != "usage" || whole[13].LedgerAccount == whole[12].LedgerAccount {
 		t.Errorf("first and last: %+v, %+v", whole[0], whole[13])
+	}
+	for i := range whole { // both sides have what a credit has
+		credit := whole[i].Kind != "usage"
+		given := credit && whole[i].Reference == "other"
+		if e := &whole[i]; (e.Priority != nil) != credit || (e.ExpiresAt != nil) != given || (given && (*e.Priority != 7 || !e.ExpiresAt.Equal(expires))) {
+			t.Errorf("entry %d: %+v; want the priority and the expiry of credits alone", i, e)
+		}
 	}
 	own, _ := read(adminclient.ExportLedgerParams{AccountID: &a.ID})
 	if len(own) != 6 {

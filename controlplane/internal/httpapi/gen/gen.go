@@ -2324,12 +2324,18 @@ type LedgerEntry struct {
 	// EffectiveAt Of an expiry: when the credit expired.
 	EffectiveAt *time.Time `json:"effective_at,omitempty"`
 
+	// ExpiresAt Of a credit: when it expires.
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+
 	// Kind payment, promotion, refund, correction, expiry or usage.
 	Kind string `json:"kind"`
 
 	// LedgerAccount The account of the double-entry ledger: customer, or funding, promotion, adjustment, breakage or revenue of the operator.
-	LedgerAccount string  `json:"ledger_account"`
-	Line          int     `json:"line"`
+	LedgerAccount string `json:"ledger_account"`
+	Line          int    `json:"line"`
+
+	// Priority Of a credit: its place in the order of use.
+	Priority      *int    `json:"priority,omitempty"`
 	Reason        *string `json:"reason,omitempty"`
 	Reference     string  `json:"reference"`
 	RequestID     *string `json:"request_id,omitempty"`

@@ -95,6 +95,9 @@ func toEntry(row *sqlcgen.ExportLedgerRow) ledger.Entry {
 		CreditID:      ledger.ID(postgres.Deref(row.CreditID)),
 		EffectiveAt:   postgres.Deref(row.EffectiveAt),
 	}
+	if e.OfCredit() {
+		e.Priority, e.ExpiresAt = int(row.Priority), postgres.Deref(row.ExpiresAt)
+	}
 	if row.AccountID != nil {
 		e.AccountID = account.ID(*row.AccountID)
 	}

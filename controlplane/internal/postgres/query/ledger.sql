@@ -42,7 +42,7 @@ select created_at from ledger_transactions where id = @id;
 
 -- name: ExportLedger :many
 -- Every entry of every ledger account, in the order of booking.
-select t.id, t.kind, t.reference, t.reason, t.actor, t.created_at, t.request_id, t.credit_id, t.effective_at, e.line, e.ledger_account, e.account_id, e.amount
+select t.id, t.kind, t.reference, t.reason, t.actor, t.created_at, t.request_id, t.credit_id, t.priority, t.expires_at, t.effective_at, e.line, e.ledger_account, e.account_id, e.amount
 from ledger_transactions t
 join ledger_entries e on e.transaction_id = t.id
 where t.created_at >= @from_moment and t.created_at < @to_moment and (@kind::text = '' or t.kind = @kind)
@@ -53,7 +53,7 @@ limit @row_limit;
 
 -- name: ExportAccountLedger :many
 -- The entries of one account, in the order of their transactions' ids.
-select t.id, t.kind, t.reference, t.reason, t.actor, t.created_at, t.request_id, t.credit_id, t.effective_at, e.line, e.ledger_account, e.account_id, e.amount
+select t.id, t.kind, t.reference, t.reason, t.actor, t.created_at, t.request_id, t.credit_id, t.priority, t.expires_at, t.effective_at, e.line, e.ledger_account, e.account_id, e.amount
 from ledger_entries e
 join ledger_transactions t on t.id = e.transaction_id
 where e.account_id = @account_id::uuid and t.created_at >= @from_moment and t.created_at < @to_moment and (@kind::text = '' or e.kind = @kind)

@@ -72,7 +72,7 @@ func (q *Queries) CorrectionsOfRequest(ctx context.Context, requestID ident.UUID
 }
 
 const exportAccountLedger = `-- name: ExportAccountLedger :many
-select t.id, t.kind, t.reference, t.reason, t.actor, t.created_at, t.request_id, t.credit_id, t.effective_at, e.line, e.ledger_account, e.account_id, e.amount
+select t.id, t.kind, t.reference, t.reason, t.actor, t.created_at, t.request_id, t.credit_id, t.priority, t.expires_at, t.effective_at, e.line, e.ledger_account, e.account_id, e.amount
 from ledger_entries e
 join ledger_transactions t on t.id = e.transaction_id
 where e.account_id = $1::uuid and t.created_at >= $2 and t.created_at < $3 and ($4::text = '' or e.kind = $4)
@@ -101,6 +101,8 @@ type ExportAccountLedgerRow struct {
 	CreatedAt     time.Time
 	RequestID     *ident.UUID
 	CreditID      *ident.UUID
+	Priority      int16
+	ExpiresAt     *time.Time
 	EffectiveAt   *time.Time
 	Line          int32
 	LedgerAccount string
@@ -135,6 +137,8 @@ func (q *Queries) ExportAccountLedger(ctx context.Context, arg ExportAccountLedg
 			&i.CreatedAt,
 			&i.RequestID,
 			&i.CreditID,
+			&i.Priority,
+			&i.ExpiresAt,
 			&i.EffectiveAt,
 			&i.Line,
 			&i.LedgerAccount,
@@ -152,7 +156,7 @@ func (q *Queries) ExportAccountLedger(ctx context.Context, arg ExportAccountLedg
 }
 
 const exportLedger = `-- name: ExportLedger :many
-select t.id, t.kind, t.reference, t.reason, t.actor, t.created_at, t.request_id, t.credit_id, t.effective_at, e.line, e.ledger_account, e.account_id, e.amount
+select t.id, t.kind, t.reference, t.reason, t.actor, t.created_at, t.request_id, t.credit_id, t.priority, t.expires_at, t.effective_at, e.line, e.ledger_account, e.account_id, e.amount
 from ledger_transactions t
 join ledger_entries e on e.transaction_id = t.id
 where t.created_at >= $1 and t.created_at < $2 and ($3::text = '' or t.kind = $3)
@@ -181,6 +185,8 @@ type ExportLedgerRow struct {
 	CreatedAt     time.Time
 	RequestID     *ident.UUID
 	CreditID      *ident.UUID
+	Priority      int16
+	ExpiresAt     *time.Time
 	EffectiveAt   *time.Time
 	Line          int32
 	LedgerAccount string
@@ -215,6 +221,8 @@ func (q *Queries) ExportLedger(ctx context.Context, arg ExportLedgerParams) ([]E
 			&i.CreatedAt,
 			&i.RequestID,
 			&i.CreditID,
+			&i.Priority,
+			&i.ExpiresAt,
 			&i.EffectiveAt,
 			&i.Line,
 			&i.LedgerAccount,
