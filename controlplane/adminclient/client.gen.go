@@ -4945,6 +4945,24 @@ type UpdateAccountParams struct {
 
 // ListCreditsParams defines parameters for ListCredits.
 type ListCreditsParams struct {
+	// Kind Only credits of this kind.
+	Kind *CreditKind `form:"kind,omitempty" json:"kind,omitempty"`
+
+	// State Only credits in this state.
+	State *CreditState `form:"state,omitempty" json:"state,omitempty"`
+
+	// Reference Only credits with this reference.
+	Reference *string `form:"reference,omitempty" json:"reference,omitempty"`
+
+	// From Credits that were booked at or after this time.
+	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Credits that were booked before this time.
+	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
+
+	// ExpiresBefore Credits that expire before this time, with `state=active` those that are left to be used until then.
+	ExpiresBefore *time.Time `form:"expires_before,omitempty" json:"expires_before,omitempty"`
+
 	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 

@@ -57,6 +57,32 @@ func (c *Credit) Ended() bool { return !c.EndedAt.IsZero() }
 // the hold is booked.
 func (c *Credit) holdEnded(now time.Time) bool { return now.Sub(c.EndedAt) >= HoldFor }
 
+// CreditState is what a credit is good for.
+type CreditState string
+
+// The states. Of an active credit something is left.
+const (
+	CreditActive  CreditState = "active"
+	CreditExpired CreditState = "expired"
+	CreditUsed    CreditState = "used"
+)
+
+// CreditStates are all states.
+var CreditStates = []CreditState{CreditActive, CreditExpired, CreditUsed}
+
+// State returns the state of the credit. It is expired from its time on: until that is booked, nothing is granted of it.
+func (c *Credit) State() CreditState {
+	switch {
+	case c.Ended():
+		return CreditExpired
+	case c.Left() == 0:
+		return CreditUsed
+	case c.Due:
+		return CreditExpired
+	}
+	return CreditActive
+}
+
 // usable returns what new charges can use.
 func (c *Credit) usable() money.Nano {
 	if c.Ended() {

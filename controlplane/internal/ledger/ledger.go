@@ -260,10 +260,20 @@ type Query struct {
 	Limit int
 }
 
+// CreditQuery selects credits.
+type CreditQuery struct {
+	Query
+	// State and Reference select those in a state and with a reference; empty: all.
+	State     CreditState
+	Reference string
+	// ExpiresBefore selects those that expire before a time; nil: all.
+	ExpiresBefore *time.Time
+}
+
 // CreditStore stores credits.
 type CreditStore interface {
 	// Credits returns the credits of an account, newest first, with all charges attributed, and what none has covered.
-	Credits(ctx context.Context, q Query) ([]Credit, money.Nano, error)
+	Credits(ctx context.Context, q CreditQuery) ([]Credit, money.Nano, error)
 	// ExpireCredits books the expiry of credits until none is due, of the accounts that come from waiting first. It passes each
 	// change that proxies have to apply to booked. An error with one account does not stop the others.
 	ExpireCredits(ctx context.Context, waiting <-chan ident.UUID, booked func(wire.KeyChange)) error
@@ -354,8 +364,8 @@ func (s *Service) List(ctx context.Context, q Query) ([]Transaction, error) {
 	return s.cfg.Store.List(ctx, q)
 }
 
-// Credits returns the credits of an account, newest first, and what none of them has covered. The kind of the query has no effect.
-func (s *Service) Credits(ctx context.Context, q Query) ([]Credit, money.Nano, error) {
+// Credits returns the credits of an account, newest first, and what none of them has covered.
+func (s *Service) Credits(ctx context.Context, q CreditQuery) ([]Credit, money.Nano, error) {
 	return s.cfg.Store.Credits(ctx, q)
 }
 

@@ -86,7 +86,71 @@ func TestCreditsAndTheirRefunds(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || pages != 2 {
 		t.Errorf("credits in %d pages (-want +got):\n%s", pages, diff)
 	}
+
+	future, past := time.Now().Add(time.Hour), time.Now().Add(-time.Hour)
+	for name, filter := range map[string]struct {
+		params adminclient.ListCreditsParams
+		want   []string
+	}{
+		"of a kind":              {adminclient.ListCreditsParams{Kind: new(adminclient.CreditKindRefund)}, []string{"r5", "r4"}},
+		"by reference":           {adminclient.ListCreditsParams{Reference: new("welcome")}, []string{"welcome"}},
+		"active":                 {adminclient.ListCreditsParams{State: new(adminclient.CreditStateActive)}, []string{"r5", "r4", "welcome"}},
+		"active, page by page":   {adminclient.ListCreditsParams{State: new(adminclient.CreditStateActive), Limit: new(1)}, []string{"r5", "r4", "welcome"}},
+		"used":                   {adminclient.ListCreditsParams{State: new(adminclient.CreditStateUsed)}, []string{"invoice-1"}},
+		"expired":                {adminclient.ListCreditsParams{State: new(adminclient.CreditStateExpired)}, nil},
+		"from a time":            {adminclient.ListCreditsParams{From: &future}, nil},
+		"until a time":           {adminclient.ListCreditsParams{To: &past}, nil},
+		"of a time":              {adminclient.ListCreditsParams{From: &past, To: &future, Kind: new(adminclient.CreditKindPayment)}, []string{"invoice-1"}},
+		"that expire":            {adminclient.ListCreditsParams{ExpiresBefore: new(expires.Add(time.Second))}, []string{"welcome"}},
+		"that expire before":     {adminclient.ListCreditsParams{ExpiresBefore: &expires}, nil},
+		"that expire and active": {adminclient.ListCreditsParams{ExpiresBefore: new(expires.Add(time.Millisecond)), State: new(adminclient.CreditStateActive)}, []string{"welcome"}},
+	} {
+		if diff := cmp.Diff(filter.want, b.credits(a.ID, filter.params)); diff != "" {
+			t.Errorf("credits %s (-want +got):\n%s", name, diff)
+		}
+	}
+	for _, params := range []adminclient.ListCreditsParams{
+		{Kind: new(adminclient.CreditKind("usage"))}, {State: new(adminclient.CreditState("left"))}, {From: &future, To: &past},
+	} {
+		faulty, err := servertest.Answered(b.API.ListCredits(t.Context(), a.ID, &params))
+		servertest.Check(t, err)
+		servertest.Problem(t, faulty.Problem, http.StatusBadRequest, "invalid_input")
+	}
 	b.CheckLedger()
+}
+
+// credits returns the references of the credits of an account, page by page.
+func (b *server) credits(account string, params adminclient.ListCreditsParams) (found []string) {
+	b.T.Helper()
+	for {
+		r, err := servertest.Answered(b.API.ListCredits(b.T.Context(), account, &params))
+		servertest.Check(b.T, err)
+		for _, c := range r.Value.Data {
+			found = append(found, c.Reference)
+		}
+		if params.Cursor = r.Value.NextCursor; params.Cursor == nil {
+			return found
+		}
+	}
+}
+
+// A charge that is not attributed yet has used a credit, for its state as for its filter.
+func TestStateOfACreditCountsWhatWasCharged(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	b.Apply(servertest.DemoCatalog)
+	a := b.Account(1)
+	k := b.Key(a.ID, "")
+	b.Credit(a.ID, "1.50", "small")
+	b.Credit(a.ID, "10.00", "large")
+	b.Proxy("p").Report(k, time.Now(), b.Sheet("demo-chat"), price.Usage{Input: 1_000_000, Output: 100_000})
+	for state, want := range map[adminclient.CreditState][]string{
+		adminclient.CreditStateUsed: {"small"}, adminclient.CreditStateActive: {"large"}, adminclient.CreditStateExpired: nil,
+	} {
+		if diff := cmp.Diff(want, b.credits(a.ID, adminclient.ListCreditsParams{State: &state})); diff != "" {
+			t.Errorf("%s credits (-want +got):\n%s", state, diff)
+		}
+	}
 }
 
 // A credit whose time is over is not active, although its expiry is not booked yet.
@@ -110,5 +174,11 @@ func TestCreditHasExpiredBeforeThatIsBooked(t *testing.T) {
 	servertest.Check(t, err)
 	if got := r.Value.Data; len(got) != 1 || got[0].State != adminclient.CreditStateExpired || got[0].Left != "2.00" || got[0].Expired != "0.00" {
 		t.Errorf("got %+v; want it expired, and nothing booked", got)
+	}
+	if got := b.credits(a.ID, adminclient.ListCreditsParams{State: new(adminclient.CreditStateExpired)}); len(got) != 1 {
+		t.Errorf("got %v as expired; want it", got)
+	}
+	if got := b.credits(a.ID, adminclient.ListCreditsParams{State: new(adminclient.CreditStateActive)}); len(got) != 0 {
+		t.Errorf("got %v as active; want none", got)
 	}
 }

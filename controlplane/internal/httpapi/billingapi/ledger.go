@@ -88,12 +88,18 @@ func (h *Handlers) ListCredits(ctx context.Context, _ *gen.Call, r gen.ListCredi
 		return nil, err
 	}
 
+	q, err := creditQuery(&r.Params)
+	if err != nil {
+		return nil, err
+	}
+	q.AccountID, q.Before, q.Limit = id, ledger.ID(before), p.Limit+1
+
 	currency, err := h.Catalog.Currency(ctx)
 	if err != nil {
 		return nil, err
 	}
 
-	found, uncovered, err := h.Ledger.Credits(ctx, ledger.Query{AccountID: id, Before: ledger.ID(before), Limit: p.Limit + 1})
+	found, uncovered, err := h.Ledger.Credits(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -107,21 +113,35 @@ func (h *Handlers) ListCredits(ctx context.Context, _ *gen.Call, r gen.ListCredi
 	}, nil
 }
 
-func creditView(c *ledger.Credit) gen.Credit {
-	state := gen.CreditStateActive
-	switch {
-	case c.Ended():
-		state = gen.CreditStateExpired
-	case c.Left() == 0:
-		state = gen.CreditStateUsed
-	case c.Due: // it is not booked yet, but nothing is granted of it any more
-		state = gen.CreditStateExpired
+// creditQuery parses the filters of the list.
+func creditQuery(params *gen.ListCreditsParams) (ledger.CreditQuery, error) {
+	var invalid validation.Errors
+	q := ledger.CreditQuery{
+		Query: ledger.Query{
+			Kind: ledger.Kind(convert.Value(params.Kind)),
+			From: params.From,
+			To:   params.To,
+		},
+		State:         ledger.CreditState(convert.Value(params.State)),
+		Reference:     convert.Text(params.Reference),
+		ExpiresBefore: params.ExpiresBefore,
 	}
+	if q.Kind != "" && !slices.Contains(creditKinds, q.Kind) {
+		invalid.Add("kind", "must be payment, promotion, refund or correction")
+	}
+	if q.State != "" && !slices.Contains(ledger.CreditStates, q.State) {
+		invalid.Add("state", "must be active, expired or used")
+	}
+	convert.CheckTimeRange(&invalid, convert.Value(params.From), convert.Value(params.To))
+	return q, invalid.Err()
+}
+
+func creditView(c *ledger.Credit) gen.Credit {
 	return gen.Credit{
 		ID:        c.ID.String(),
 		AccountID: c.AccountID.String(),
 		Kind:      gen.CreditKind(c.Kind),
-		State:     state,
+		State:     gen.CreditState(c.State()),
 		Reference: c.Reference,
 		Amount:    c.Amount.String(),
 		Used:      c.Used.String(),

@@ -4291,6 +4291,24 @@ type UpdateAccountParams struct {
 
 // ListCreditsParams defines parameters for ListCredits.
 type ListCreditsParams struct {
+	// Kind Only credits of this kind.
+	Kind *CreditKind `form:"kind,omitempty" json:"kind,omitempty"`
+
+	// State Only credits in this state.
+	State *CreditState `form:"state,omitempty" json:"state,omitempty"`
+
+	// Reference Only credits with this reference.
+	Reference *string `form:"reference,omitempty" json:"reference,omitempty"`
+
+	// From Credits that were booked at or after this time.
+	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Credits that were booked before this time.
+	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
+
+	// ExpiresBefore Credits that expire before this time, with `state=active` those that are left to be used until then.
+	ExpiresBefore *time.Time `form:"expires_before,omitempty" json:"expires_before,omitempty"`
+
 	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
@@ -8454,6 +8472,12 @@ func (h handlers) ListCredits(c echo.Context) error {
 		var r ListCreditsRequestObject
 		in := input{c: c}
 		in.path("account_id", &r.AccountID)
+		in.query("kind", true, &r.Params.Kind)
+		in.query("state", true, &r.Params.State)
+		in.query("reference", true, &r.Params.Reference)
+		in.query("from", true, &r.Params.From)
+		in.query("to", true, &r.Params.To)
+		in.query("expires_before", true, &r.Params.ExpiresBefore)
 		in.query("cursor", true, &r.Params.Cursor)
 		in.query("limit", true, &r.Params.Limit)
 		return serve(in, call, r, h.server.ListCredits, ListCreditsResponseObject.VisitListCreditsResponse)

@@ -96,6 +96,17 @@ func (c *heldCredits) save(ctx context.Context, q *sqlcgen.Queries) error {
 	return nil
 }
 
+// states returns the ids of the open credits, and of those of them in a state.
+func (c *heldCredits) states(state ledger.CreditState) (open, inState []ident.UUID) {
+	for _, credit := range c.Open {
+		open = append(open, ident.UUID(credit.ID))
+		if credit.State() == state {
+			inState = append(inState, ident.UUID(credit.ID))
+		}
+	}
+	return open, inState
+}
+
 func creditOf(row *sqlcgen.OpenCreditsRow) *ledger.Credit {
 	return &ledger.Credit{
 		ID:        ledger.ID(row.TransactionID),
@@ -115,10 +126,10 @@ func creditOf(row *sqlcgen.OpenCreditsRow) *ledger.Credit {
 	}
 }
 
-func (s *Ledger) Credits(ctx context.Context, query ledger.Query) (found []ledger.Credit, uncovered money.Nano, err error) {
+func (s *Ledger) Credits(ctx context.Context, query ledger.CreditQuery) (found []ledger.Credit, uncovered money.Nano, err error) {
 	snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	err = pgx.BeginTxFunc(ctx, s.db.Pool(), snapshot, func(tx pgx.Tx) error {
-		q := sqlcgen.New(tx)
+		q := postgres.Planned(tx)
 		id := ident.UUID(query.AccountID)
 		pool, err := q.CreditPool(ctx, id)
 		if err != nil {
@@ -137,12 +148,22 @@ func (s *Ledger) Credits(ctx context.Context, query ledger.Query) (found []ledge
 
 		open.Advance(money.Nano(pool.Settled))
 		uncovered = open.Uncovered
-		rows, err := q.ListCredits(ctx, sqlcgen.ListCreditsParams{
-			AccountID: id,
-			FirstPage: query.Before == ledger.ID{},
-			Before:    ident.UUID(query.Before),
-			RowLimit:  int32(query.Limit),
-		})
+		params := sqlcgen.ListCreditsParams{
+			AccountID:     id,
+			FirstPage:     query.Before == ledger.ID{},
+			Before:        ident.UUID(query.Before),
+			Kind:          string(query.Kind),
+			Reference:     query.Reference,
+			FromMoment:    query.From,
+			ToMoment:      query.To,
+			ExpiresBefore: query.ExpiresBefore,
+			State:         string(query.State),
+			RowLimit:      int32(query.Limit),
+		}
+		if query.State != "" {
+			params.Open, params.InState = open.states(query.State)
+		}
+		rows, err := q.ListCredits(ctx, params)
 		if err != nil {
 			return fmt.Errorf("list credits: %w", err)
 		}

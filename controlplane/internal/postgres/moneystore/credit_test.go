@@ -29,7 +29,7 @@ import (
 // credits returns the credits of an account, newest first, without what does not change.
 func (w *world) credits(a *worldAccount) []ledger.Credit {
 	w.t.Helper()
-	found, _, err := moneystore.NewLedger(w.db).Credits(w.t.Context(), ledger.Query{AccountID: a.id, Limit: 100})
+	found, _, err := moneystore.NewLedger(w.db).Credits(w.t.Context(), ledger.CreditQuery{Query: ledger.Query{AccountID: a.id, Limit: 100}})
 	storetest.Check(w.t, err)
 	return found
 }

@@ -127,7 +127,7 @@ func (w *world) promote(ctx context.Context, a *worldAccount, amount money.Nano)
 
 // payBack pays a part of a random credit back, used or not.
 func (w *world) payBack(ctx context.Context, r *rand.Rand, a *worldAccount) error {
-	credits, _, err := moneystore.NewLedger(w.db).Credits(ctx, ledger.Query{AccountID: a.id, Limit: 1000})
+	credits, _, err := moneystore.NewLedger(w.db).Credits(ctx, ledger.CreditQuery{Query: ledger.Query{AccountID: a.id, Limit: 1000}})
 	if err != nil || len(credits) == 0 {
 		return err
 	}

@@ -14,10 +14,17 @@ join ledger_transactions t on t.id = c.transaction_id
 where c.account_id = @account_id and c.transaction_id = @transaction_id;
 
 -- name: ListCredits :many
+-- The states of credits of which something was left when they were stored are given: charges may have used them since.
 select c.*, t.kind, t.reference, t.priority, t.expires_at, t.created_at, coalesce(t.expires_at <= clock_timestamp(), false)::boolean as due
 from credits c
 join ledger_transactions t on t.id = c.transaction_id
 where c.account_id = @account_id and (@first_page::boolean or c.transaction_id < @before::uuid)
+    and (@kind::text = '' or t.kind = @kind) and (@reference::text = '' or t.reference = @reference)
+    and (sqlc.narg('from_moment')::timestamptz is null or t.created_at >= sqlc.narg('from_moment'))
+    and (sqlc.narg('to_moment')::timestamptz is null or t.created_at < sqlc.narg('to_moment'))
+    and (sqlc.narg('expires_before')::timestamptz is null or t.expires_at < sqlc.narg('expires_before'))
+    and (@state::text = '' or c.transaction_id = any(@in_state::uuid[]) or not c.transaction_id = any(@open::uuid[])
+        and case when c.expired_at is null then 'used' else 'expired' end = @state)
 order by c.account_id, c.transaction_id desc
 limit @row_limit;
 

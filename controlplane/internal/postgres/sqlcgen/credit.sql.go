@@ -273,15 +273,29 @@ select c.transaction_id, c.account_id, c.amount, c.used, c.refunded, c.expired, 
 from credits c
 join ledger_transactions t on t.id = c.transaction_id
 where c.account_id = $1 and ($2::boolean or c.transaction_id < $3::uuid)
+    and ($4::text = '' or t.kind = $4) and ($5::text = '' or t.reference = $5)
+    and ($6::timestamptz is null or t.created_at >= $6)
+    and ($7::timestamptz is null or t.created_at < $7)
+    and ($8::timestamptz is null or t.expires_at < $8)
+    and ($9::text = '' or c.transaction_id = any($10::uuid[]) or not c.transaction_id = any($11::uuid[])
+        and case when c.expired_at is null then 'used' else 'expired' end = $9)
 order by c.account_id, c.transaction_id desc
-limit $4
+limit $12
 `
 
 type ListCreditsParams struct {
-	AccountID ident.UUID
-	FirstPage bool
-	Before    ident.UUID
-	RowLimit  int32
+	AccountID     ident.UUID
+	FirstPage     bool
+	Before        ident.UUID
+	Kind          string
+	Reference     string
+	FromMoment    *time.Time
+	ToMoment      *time.Time
+	ExpiresBefore *time.Time
+	State         string
+	InState       []ident.UUID
+	Open          []ident.UUID
+	RowLimit      int32
 }
 
 type ListCreditsRow struct {
@@ -301,11 +315,20 @@ type ListCreditsRow struct {
 	Due           bool
 }
 
+// The states of credits of which something was left when they were stored are given: charges may have used them since.
 func (q *Queries) ListCredits(ctx context.Context, arg ListCreditsParams) ([]ListCreditsRow, error) {
 	rows, err := q.db.Query(ctx, listCredits,
 		arg.AccountID,
 		arg.FirstPage,
 		arg.Before,
+		arg.Kind,
+		arg.Reference,
+		arg.FromMoment,
+		arg.ToMoment,
+		arg.ExpiresBefore,
+		arg.State,
+		arg.InState,
+		arg.Open,
 		arg.RowLimit,
 	)
 	if err != nil {
