@@ -103,6 +103,20 @@ func (b *Bill) single() string {
 	return b.Options.Credential
 }
 
+// credentials returns the gateway's credentials that the options name.
+func (o *Options) credentials() (names []string) {
+	for pair := range strings.SplitSeq(o.Credential, ",") {
+		from, to, isPair := strings.Cut(strings.TrimSpace(pair), "=")
+		switch {
+		case isPair:
+			names = append(names, to)
+		case from != "":
+			return []string{o.Credential}
+		}
+	}
+	return names
+}
+
 // credential returns the gateway's name for a name of the bill.
 func (b *Bill) credential(name string) string {
 	if single := b.single(); single != "" {
@@ -130,6 +144,8 @@ type Store interface { //nolint:interfacebloat // one store keeps all of a bill,
 	// Gateway returns the currency of the gateway, the first day of which usage records are kept, and whether the catalog has a
 	// provider.
 	Gateway(ctx context.Context, provider string) (currency string, keptFrom time.Time, known bool, err error)
+	// UnknownCredential returns a name that is of no credential of the bill's provider, now or in its days; empty if there is none.
+	UnknownCredential(ctx context.Context, b *Bill, names []string) (string, error)
 	// Find returns the bill of a file, or ErrNotFound.
 	Find(ctx context.Context, hash [sha256.Size]byte) (*Bill, error)
 	// Add stores the lines that read passes on, while it is called, and then the bill that read has filled. Lines whose bill is not
@@ -306,7 +322,23 @@ func (s *Service) read(
 	case !errors.Is(err, ErrNotFound):
 		return err
 	}
-	return b.check(currency, keptFrom)
+	if err := b.check(currency, keptFrom); err != nil {
+		return err
+	}
+	return s.checkCredentials(ctx, b)
+}
+
+// checkCredentials refuses a name that is of no credential: all that is billed for it would be an unknown call.
+func (s *Service) checkCredentials(ctx context.Context, b *Bill) error {
+	names := b.credentials()
+	if len(names) == 0 {
+		return nil
+	}
+	unknown, err := s.store.UnknownCredential(ctx, b, names)
+	if err == nil && unknown != "" {
+		return validation.New("credential", "%q is no credential of provider %s", unknown, b.Provider)
+	}
+	return err
 }
 
 // check checks the content of the bill.

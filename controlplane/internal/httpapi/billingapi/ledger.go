@@ -186,7 +186,9 @@ func (h *Handlers) ListLedger(ctx context.Context, _ *gen.Call, r gen.ListLedger
 	}
 
 	kind, err := readKind(r.Params.Kind)
-	if err != nil {
+	var invalid validation.Errors
+	convert.CheckTimeRange(&invalid, convert.Value(r.Params.From), convert.Value(r.Params.To))
+	if err := validation.Merge(err, invalid.Err()); err != nil {
 		return nil, err
 	}
 

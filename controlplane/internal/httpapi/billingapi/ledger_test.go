@@ -287,6 +287,9 @@ func TestLedgerIsListedByTime(t *testing.T) {
 			t.Errorf("%s: got %v; want %s", tt.name, got, tt.want)
 		}
 	}
+	reversed, err := servertest.Answered(b.API.ListLedger(t.Context(), a.ID, &adminclient.ListLedgerParams{From: &to, To: &from}))
+	servertest.Check(t, err)
+	servertest.Problem(t, reversed.Problem, http.StatusBadRequest, "invalid_input")
 }
 
 // A difference in the ledger is reported with its row.

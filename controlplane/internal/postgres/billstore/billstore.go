@@ -39,6 +39,16 @@ func (s *Store) Gateway(ctx context.Context, provider string) (currency string, 
 	return currency, row.KeptFrom.Time, row.Known, postgres.Translate("read what bills depend on", err)
 }
 
+func (s *Store) UnknownCredential(ctx context.Context, b *providerbill.Bill, names []string) (string, error) {
+	name, err := s.db.Queries().UnknownCredential(ctx, sqlcgen.UnknownCredentialParams{
+		Names:    names,
+		Provider: b.Provider,
+		FirstDay: day(b.FirstDay),
+		LastDay:  day(b.LastDay),
+	})
+	return name, postgres.Translate("find the credentials of a bill", err)
+}
+
 func (s *Store) Find(ctx context.Context, hash [sha256.Size]byte) (*providerbill.Bill, error) {
 	row, err := s.db.Queries().FindBill(ctx, hash[:])
 	return toBill(&row, err)

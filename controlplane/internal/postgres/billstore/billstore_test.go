@@ -95,6 +95,7 @@ func TestFileIsImportedOnce(t *testing.T) {
 func TestRefusedFileLeavesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	w.insert("maker", usage(at(1), "a", unit).with("main"))
 	long := strings.Repeat("DAY,demo-1,1,\n", 25_000)
 	for name, test := range map[string]struct {
 		text   string
@@ -109,6 +110,8 @@ func TestRefusedFileLeavesNothing(t *testing.T) {
 		"no zone":             {rows("DAY,demo-1,1,"), func(o *providerbill.Options) { o.TimeZone = "Mars/Base" }, "time_zone"},
 		"the machine's zone":  {rows("DAY,demo-1,1,"), func(o *providerbill.Options) { o.TimeZone = "Local" }, "time_zone"},
 		"half a pair":         {rows("DAY,demo-1,1,"), func(o *providerbill.Options) { o.Credential = "a=b,c" }, "credential"},
+		"no credential":       {rows("DAY,demo-1,1,"), func(o *providerbill.Options) { o.Credential = "mian" }, "credential"},
+		"no credential among": {rows("DAY,demo-1,1,"), func(o *providerbill.Options) { o.Credential = "proj_a=main,proj_b=batsh" }, "credential"},
 		"a day in the future": {"day,amount\n2190-01-01,1\n", nil, "file"},
 	} {
 		_, _, err := w.importFile(test.text, test.change)

@@ -4,6 +4,16 @@
 -- name: BillContext :one
 select usage_kept_from()::date as kept_from, exists (select from providers p where p.id = @provider)::boolean as known;
 
+-- name: UnknownCredential :one
+-- The first of the names that is of no credential of a provider: neither in the catalog nor in the usage records of the days of a bill.
+select coalesce(min(n.name), '')::text as name
+from (select unnest(@names::text[]) as name) as n
+where not exists (select from provider_credentials c where c.provider_id = @provider::text and c.name = n.name)
+    and not exists (
+        select from usage_records u
+        where u.request_id >= uuid_floor((@first_day::date) - interval '3 days') and u.request_id < uuid_floor((@last_day::date) + interval '3 days')
+            and u.provider = @provider and u.credential = n.name);
+
 -- name: InsertBill :execrows
 insert into provider_bills (id, sha256, name, provider, format, credential, time_zone, unit, currency, first_day, last_day, ends_at, lines,
     with_request, billed, other, step, imported_at, imported_by)

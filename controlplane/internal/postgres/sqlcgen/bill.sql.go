@@ -519,3 +519,33 @@ func (q *Queries) UnfinishedBills(ctx context.Context, before ident.UUID) ([]ide
 	}
 	return items, nil
 }
+
+const unknownCredential = `-- name: UnknownCredential :one
+select coalesce(min(n.name), '')::text as name
+from (select unnest($1::text[]) as name) as n
+where not exists (select from provider_credentials c where c.provider_id = $2::text and c.name = n.name)
+    and not exists (
+        select from usage_records u
+        where u.request_id >= uuid_floor(($3::date) - interval '3 days') and u.request_id < uuid_floor(($4::date) + interval '3 days')
+            and u.provider = $2 and u.credential = n.name)
+`
+
+type UnknownCredentialParams struct {
+	Names    []string
+	Provider string
+	FirstDay pgtype.Date
+	LastDay  pgtype.Date
+}
+
+// The first of the names that is of no credential of a provider: neither in the catalog nor in the usage records of the days of a bill.
+func (q *Queries) UnknownCredential(ctx context.Context, arg UnknownCredentialParams) (string, error) {
+	row := q.db.QueryRow(ctx, unknownCredential,
+		arg.Names,
+		arg.Provider,
+		arg.FirstDay,
+		arg.LastDay,
+	)
+	var name string
+	err := row.Scan(&name)
+	return name, err
+}
