@@ -18,10 +18,12 @@ type table struct {
 	reader  *csv.Reader
 	header  []string
 	columns map[string]int
-	row     []string
+	// nameless are the columns without a name, of commas at the end of each row.
+	nameless []int
+	row      []string
 }
 
-// readHeader reads the names of the columns. Columns without a name, of commas at the end of each row, are empty.
+// readHeader reads the names of the columns.
 func (t *table) readHeader() error {
 	header, err := t.reader.Read()
 	if err != nil {
@@ -33,7 +35,9 @@ func (t *table) readHeader() error {
 		if _, twice := t.columns[name]; twice && slices.Contains(readColumns, name) {
 			return validation.New("line 1", "has the column %s twice", name)
 		}
-		t.columns[name] = i
+		if t.columns[name] = i; name == "" {
+			t.nameless = append(t.nameless, i)
+		}
 	}
 	if len(header) == 1 && strings.ContainsAny(header[0], ";\t|") {
 		return validation.New("line 1", "has its columns separated by another character than a comma")
@@ -47,8 +51,8 @@ func (t *table) check() (skip bool, problem string) {
 	if !filled || slices.Equal(t.row, t.header) || strings.TrimPrefix(t.row[0], byteOrderMark) == t.header[0] && slices.Equal(t.row[1:], t.header[1:]) {
 		return true, ""
 	}
-	for i, text := range t.row {
-		if strings.TrimSpace(t.header[i]) == "" && strings.TrimSpace(text) != "" {
+	for _, i := range t.nameless {
+		if strings.TrimSpace(t.row[i]) != "" {
 			return false, "has a value in a column without a name"
 		}
 	}

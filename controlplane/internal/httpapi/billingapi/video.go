@@ -59,6 +59,7 @@ var (
 func videoQuery(params *gen.ListVideoJobsParams) (q videojob.JobQuery, err error) {
 	var invalid validation.Errors
 	q.From, q.To = convert.Value(params.From), convert.Value(params.To)
+	convert.CheckTimeRange(&invalid, q.From, q.To)
 	q.AccountID, _ = convert.ReadOwner(&invalid, params.AccountID, nil)
 	if params.Status != nil {
 		if q.Status = string(*params.Status); !slices.Contains(videoStatuses, q.Status) {
