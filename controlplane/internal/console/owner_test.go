@@ -58,11 +58,14 @@ func TestProjectsAreFoundByName(t *testing.T) {
 		if _, page := b.Post("/console/search", "q", text); !strings.Contains(page, `href="/console/projects/`+made.Value.ID) {
 			t.Errorf("the search for %s: %s", text, page)
 		}
-		if answer, page := b.Get("/console/usage?project_id=" + url.QueryEscape(text)); answer.StatusCode != http.StatusOK || !strings.Contains(page, `value="The Web Shop · `+made.Value.ID) {
-			t.Errorf("usage of %s: got %d %s", text, answer.StatusCode, page)
+		for _, path := range []string{"usage", "requests", "refusals", "live"} {
+			answer, page := b.Get("/console/" + path + "?project_id=" + url.QueryEscape(text))
+			if answer.StatusCode != http.StatusOK || !strings.Contains(page, `value="The Web Shop · `+made.Value.ID) {
+				t.Errorf("%s of %s: got %d %s", path, text, answer.StatusCode, page)
+			}
 		}
 	}
-	for _, path := range []string{"/console/usage?", "/console/requests?"} {
+	for _, path := range []string{"/console/usage?", "/console/requests?", "/console/refusals?"} {
 		answer, page := b.Get(path + "project_id=none&account_id=" + a.ID)
 		if answer.StatusCode != http.StatusOK || !strings.Contains(page, `name="project_id" value="none"`) {
 			t.Errorf("%s of no project: got %d %s", path, answer.StatusCode, page)

@@ -30,8 +30,8 @@ type Query struct {
 	AccountID account.ID
 	// ExternalID selects the key with this external id; empty means all.
 	ExternalID string
-	// ProjectID selects the keys of one project; nil means all.
-	ProjectID *project.ID
+	// ProjectID selects the keys of one project, or those of project.None; the zero ID means all.
+	ProjectID project.ID
 	// Status selects keys by what they are now; empty means all.
 	Status Status
 	// After selects keys created after this one; the zero ID starts with the first.

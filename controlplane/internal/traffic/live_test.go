@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/project"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/pulse"
 	"modelgateway/shared/wire"
@@ -282,6 +283,7 @@ func TestRefusalIsFoundByItsRequestAsSoonAsItIsReported(t *testing.T) {
 		"its id and account":  {RefusalQuery{RequestID: id, Account: &owner, Code: "spend_limit_exceeded"}, 1},
 		"another account":     {RefusalQuery{RequestID: id, Account: &other}, 0},
 		"another code":        {RefusalQuery{RequestID: id, Code: "insufficient_quota"}, 0},
+		"some project":        {RefusalQuery{RequestID: id, Project: project.None, Account: &owner}, 0}, // Postgres alone knows it
 		"another id":          {RefusalQuery{RequestID: ident.Request.New()}, 0},
 		"hours before":        {RefusalQuery{RequestID: id, To: s.now.Add(-3 * time.Hour)}, 0},
 		"hours after":         {RefusalQuery{RequestID: id, From: s.now.Add(2 * time.Hour)}, 0},

@@ -246,7 +246,7 @@ func points(q *Query, stored []Stored, covered []Written) []Point {
 type RefusalQuery struct {
 	Account *account.ID
 	Key     *key.ID
-	// Project is the project that the key is in now; zero for all.
+	// Project is the project that the key is in now, or project.None; zero for all.
 	Project project.ID
 	Code    string
 	// RequestID is the last request of the refusals; empty for all.
@@ -286,8 +286,9 @@ func (s *Service) Refusals(ctx context.Context, q RefusalQuery) ([]HourlyRefusal
 		q.To = to
 	}
 
+	// Which project a key is in now, Postgres alone knows.
 	found, err := s.store.Refusals(ctx, &q)
-	if err == nil && len(found) == 0 {
+	if err == nil && len(found) == 0 && q.Project == (project.ID{}) {
 		found = s.live.refused(&q)
 	}
 	return found, err

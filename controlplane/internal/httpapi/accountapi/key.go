@@ -10,7 +10,6 @@ import (
 	"modelgateway/controlplane/internal/httpapi/convert"
 	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/key"
-	"modelgateway/controlplane/internal/project"
 	"modelgateway/controlplane/internal/validation"
 )
 
@@ -66,18 +65,14 @@ func (h *Handlers) ListKeys(ctx context.Context, _ *gen.Call, r gen.ListKeysRequ
 		return nil, err
 	}
 
-	var of *project.ID
-	if r.Params.ProjectID != nil {
-		id, err := project.ParseID(*r.Params.ProjectID)
-		if err != nil {
-			return nil, err
-		}
-		of = &id
-	}
-
+	var invalid validation.Errors
+	of := convert.ReadProjectOrNone(&invalid, r.Params.ProjectID, owner)
 	status := key.Status(convert.Value(r.Params.Status))
 	if status != "" && !status.Known() {
-		return nil, validation.New("status", "is not a status of a key")
+		invalid.Add("status", "is not a status of a key")
+	}
+	if err := invalid.Err(); err != nil {
+		return nil, err
 	}
 
 	found, err := h.Keys.List(ctx, key.Query{

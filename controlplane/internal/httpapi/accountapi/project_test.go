@@ -139,6 +139,15 @@ func TestKeysOfAProject(t *testing.T) {
 		t.Errorf("keys of the projects (-want +got):\n%s", diff)
 	}
 
+	outside, err := servertest.Answered(b.API.CreateKey(t.Context(), a.ID, nil, adminclient.KeyCreate{Name: "outside"}))
+	servertest.Check(t, err)
+	if diff := cmp.Diff([]string{outside.Value.ID}, of("none")); diff != "" {
+		t.Errorf("keys of no project (-want +got):\n%s", diff)
+	}
+	wrong, err := servertest.Answered(b.API.ListKeys(t.Context(), a.ID, &adminclient.ListKeysParams{ProjectID: new("shop")}))
+	servertest.Check(t, err)
+	servertest.Problem(t, wrong.Problem, http.StatusBadRequest, "invalid_input")
+
 	told := len(b.Announcer.Told)
 	moved, err := servertest.Answered(moveKey(b, k.ID, second.ID))
 	servertest.Check(t, err)

@@ -4340,7 +4340,7 @@ type ListKeysParams struct {
 	// ExternalID Only the object with this external id.
 	ExternalID *ExternalID `form:"external_id,omitempty" json:"external_id,omitempty"`
 
-	// ProjectID Only the keys of this project.
+	// ProjectID Only the keys of this project; `none`: those of no project.
 	ProjectID *string `form:"project_id,omitempty" json:"project_id,omitempty"`
 
 	// Status Only the keys that are this now. A key that is several is the first one of: revoked, expired, paused.
@@ -5249,7 +5249,7 @@ type ListRefusalsParams struct {
 	// AccountID Only of this account.
 	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
 
-	// ProjectID Only with keys that are in this project now.
+	// ProjectID Only with keys that are in this project now; `none` with `account_id`: in no project.
 	ProjectID *string `form:"project_id,omitempty" json:"project_id,omitempty"`
 
 	// KeyID Only with this key.
@@ -5258,7 +5258,7 @@ type ListRefusalsParams struct {
 	// Code Only with this error code, such as insufficient_quota.
 	Code *string `form:"code,omitempty" json:"code,omitempty"`
 
-	// RequestID Only the row whose last request is this one; within seconds of the refusal, with the counts of its minute.
+	// RequestID Only the row whose last request is this one; within seconds of the refusal, with the counts of its minute, unless `project_id` is given.
 	RequestID *string `form:"request_id,omitempty" json:"request_id,omitempty"`
 
 	// From From the hour of this time.

@@ -108,7 +108,7 @@ func (h *Handlers) ListRefusals(ctx context.Context, _ *gen.Call, r gen.ListRefu
 
 	var invalid validation.Errors
 	ofAccount, ofKey := convert.ReadOwner(&invalid, r.Params.AccountID, r.Params.KeyID)
-	q.Project = convert.ReadProject(&invalid, r.Params.ProjectID)
+	q.Project = convert.ReadProjectOrNone(&invalid, r.Params.ProjectID, ofAccount)
 	convert.CheckTimeRange(&invalid, q.From, q.To)
 	if err := invalid.Err(); err != nil {
 		return nil, err

@@ -123,10 +123,20 @@ func TestRefusalsAreListedByProject(t *testing.T) {
 			RequestID: ident.Request.New(),
 		}
 	}
-	b.writeMinute(nil, refusal(within.ID), refusal(outside.ID))
+	stranger := refusal(b.Key(b.Account(1).ID, "").ID)
+	b.writeMinute(nil, refusal(within.ID), refusal(outside.ID), stranger)
 	got, err := b.API.ListRefusals(t.Context(), &adminclient.ListRefusalsParams{ProjectID: &made.Value.ID})
 	servertest.Check(t, err)
 	if d := got.Value.Data; len(d) != 1 || *d[0].KeyID != within.ID {
 		t.Errorf("got %s; want the refusals of the key in the project", got.Body)
 	}
+
+	got, err = b.API.ListRefusals(t.Context(), &adminclient.ListRefusalsParams{ProjectID: new("none"), AccountID: &a.ID})
+	servertest.Check(t, err)
+	if d := got.Value.Data; len(d) != 1 || *d[0].KeyID != outside.ID {
+		t.Errorf("of no project: got %s; want the refusals of the key outside", got.Body)
+	}
+	wrong, err := servertest.Answered(b.API.ListRefusals(t.Context(), &adminclient.ListRefusalsParams{ProjectID: new("none")}))
+	servertest.Check(t, err)
+	servertest.Problem(t, wrong.Problem, http.StatusBadRequest, "invalid_input")
 }

@@ -229,14 +229,17 @@ func (s *Keys) BySecret(ctx context.Context, hash apikey.Hash, moment time.Time)
 }
 
 func (s *Keys) List(ctx context.Context, query key.Query) ([]key.Key, error) {
-	rows, err := s.db.Queries().ListKeys(ctx, sqlcgen.ListKeysParams{
+	params := sqlcgen.ListKeysParams{
 		AccountID:  ident.UUID(query.AccountID),
 		ExternalID: query.ExternalID,
-		ProjectID:  (*ident.UUID)(query.ProjectID),
 		Status:     string(query.Status),
 		After:      ident.UUID(query.After),
 		RowLimit:   int32(query.Limit),
-	})
+	}
+	if query.ProjectID != (project.ID{}) {
+		params.ProjectID = (*ident.UUID)(&query.ProjectID)
+	}
+	rows, err := s.db.Queries().ListKeys(ctx, params)
 	if err != nil {
 		return nil, postgres.Translate("list keys", err)
 	}

@@ -56,7 +56,7 @@ select * from api_keys where id = @id for update;
 -- name: ListKeys :many
 select * from api_keys
 where account_id = @account_id and id > @after and (@external_id::text = '' or external_id = @external_id)
-    and (sqlc.narg('project_id')::uuid is null or project_id = sqlc.narg('project_id'))
+    and (sqlc.narg('project_id')::uuid is null or project_id = sqlc.narg('project_id') or sqlc.narg('project_id') = 'ffffffff-ffff-ffff-ffff-ffffffffffff' and project_id is null)
     and (@status::text = '' or @status = case
         when revoked_at is not null then 'revoked'
         when expires_at <= clock_timestamp() then 'expired'

@@ -86,7 +86,8 @@ select * from traffic_refusals
 where (@before::bigint = 0 or id < @before)
     and (sqlc.narg('account_id')::uuid is null or account_id = sqlc.narg('account_id'))
     and (sqlc.narg('key_id')::uuid is null or key_id = sqlc.narg('key_id'))
-    and (sqlc.narg('project_id')::uuid is null or key_id in (select k.id from api_keys k where k.project_id = sqlc.narg('project_id')))
+    and (sqlc.narg('project_id')::uuid is null or key_id in (select k.id from api_keys k where k.project_id = sqlc.narg('project_id')
+        or sqlc.narg('project_id') = 'ffffffff-ffff-ffff-ffff-ffffffffffff' and k.project_id is null and k.account_id = sqlc.narg('account_id')))
     and (@code::text = '' or code = @code)
     and (@request_id::text = '' or request_id = @request_id)
     and hour >= date_trunc('hour', @from_time::timestamptz) and hour < @to_time::timestamptz

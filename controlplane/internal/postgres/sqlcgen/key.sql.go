@@ -356,7 +356,7 @@ func (q *Queries) LastRequestsOfKeys(ctx context.Context, keyIds []ident.UUID) (
 const listKeys = `-- name: ListKeys :many
 select id, account_id, project_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, description, metadata, expires_at, max_concurrent_requests, expiry_event_at, paused, models, networks, rotation_id, rotated_at, previous_hint, previous_until, revoked_at, revision, created_at, updated_at from api_keys
 where account_id = $1 and id > $2 and ($3::text = '' or external_id = $3)
-    and ($4::uuid is null or project_id = $4)
+    and ($4::uuid is null or project_id = $4 or $4 = 'ffffffff-ffff-ffff-ffff-ffffffffffff' and project_id is null)
     and ($5::text = '' or $5 = case
         when revoked_at is not null then 'revoked'
         when expires_at <= clock_timestamp() then 'expired'

@@ -102,7 +102,8 @@ select id, hour, account_id, key_id, code, status, other, n, first_at, last_at, 
 where ($1::bigint = 0 or id < $1)
     and ($2::uuid is null or account_id = $2)
     and ($3::uuid is null or key_id = $3)
-    and ($4::uuid is null or key_id in (select k.id from api_keys k where k.project_id = $4))
+    and ($4::uuid is null or key_id in (select k.id from api_keys k where k.project_id = $4
+        or $4 = 'ffffffff-ffff-ffff-ffff-ffffffffffff' and k.project_id is null and k.account_id = $2))
     and ($5::text = '' or code = $5)
     and ($6::text = '' or request_id = $6)
     and hour >= date_trunc('hour', $7::timestamptz) and hour < $8::timestamptz
