@@ -102,6 +102,14 @@ var fleetAlertTests = []alertTest{
 		{`mgw_maintenance_active{scope="provider",id="one",pod="a"}`, "1+0x125", "1+0x125"},
 	}, []firing{{"provider=two", "100% of the answers of two are errors without a rule in the classifier."}}},
 
+	// The failing route was closed, by its provider or its model, before the alert was due.
+	{"MgwRouteOpen", "12m", []history{
+		{`mgw_route_breaker_state{route="m/one",pod="a"}`, "2+0x6 1+0x15", "2+0x6 1+0x15"},
+		{`mgw_route_breaker_state{route="m/two",pod="a"}`, "2 1 2 2 1 2 2 2 1 2 2 2 2 2 1 2 1 2 1 2 2 2", "0+0x21"},
+		{`mgw_maintenance_active{scope="route",id="m/one",pod="a"}`, "_x6 1+0x15", "_x6 1+0x15"},
+		{`mgw_maintenance_active{scope="provider",id="m/two",pod="a"}`, "1+0x21", "1+0x21"},
+	}, []firing{{"route=m/two", "The circuit breaker of m/two stays open."}}},
+
 	{"MgwNotReady", "6m", []history{
 		{`mgw_ready{job="dataplane",instance="a"}`, "0+0x6", "0+0x6"},
 		{`mgw_draining{job="dataplane",instance="a"}`, "0+0x6", "1+0x6"},

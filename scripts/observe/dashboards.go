@@ -144,7 +144,7 @@ func service() Dashboard {
 						rates("mgw_model_requests_total", "model, outcome"),
 					),
 					graph("Maintenance", "", "1 for the system, a provider or a model that is under maintenance.",
-						Query{highest("mgw_maintenance_active", "scope, id"), "{{scope}} {{id}}"}),
+						Query{highest(`mgw_maintenance_active{scope!="route"}`, "scope, id"), "{{scope}} {{id}}"}),
 				},
 			},
 			{

@@ -144,6 +144,31 @@ func TestAlertsFireOnlyForTheirReason(t *testing.T) {
 	}
 }
 
+// Whoever closes a provider or a model knows that its calls fail. Each alert of a provider or route has a history with one that
+// is closed beside one that is not. Money is no matter of calls: a loss of the hour before stays one.
+func TestMaintenanceSilencesAlertsOfThatThingAlone(t *testing.T) {
+	t.Parallel()
+	ofAThing := regexp.MustCompile(`by \((provider|route)\b`)
+	found := 0
+	for _, r := range rules(t) {
+		thing := ofAThing.FindStringSubmatch(r.Expr)
+		if thing == nil || r.Alert == "MgwRouteLosesMoney" {
+			continue
+		}
+		found++
+		scope := `mgw_maintenance_active{scope="` + thing[1] + `"`
+		hasHistory := slices.ContainsFunc(slices.Concat(alertTests, fleetAlertTests), func(test alertTest) bool {
+			return test.alert == r.Alert && slices.ContainsFunc(test.series, func(h history) bool { return strings.HasPrefix(h.name, scope) })
+		})
+		if !strings.Contains(r.Expr, "unless on ("+thing[1]+") label_replace("+scope) || !hasHistory {
+			t.Errorf("%s does not leave out each %s that is in maintenance, or has no test of that", r.Alert, thing[1])
+		}
+	}
+	if found < 10 {
+		t.Errorf("only %d alerts are of a provider or route", found)
+	}
+}
+
 var metricName = regexp.MustCompile(`\b(?:mgw_[a-z_]+|up)\b`)
 
 // histories are two histories in the format of promtool: one in which alerts fire, and one in which they do not. Promtool

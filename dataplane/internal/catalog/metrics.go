@@ -15,7 +15,7 @@ var (
 	maintenanceDesc = prometheus.NewDesc(
 		"mgw_maintenance_active",
 		"1 while the proxy refuses requests because of maintenance, by scope (system, provider or model) and the id of the provider "+
-			"or model.",
+			"or model; and, with scope route, for each route that gets no calls because its provider or model is in maintenance.",
 		[]string{"scope", "id"},
 		nil,
 	)
@@ -49,6 +49,7 @@ func (s *Store) Collect(metrics chan<- prometheus.Metric) {
 		}
 	}
 	active("system", "", current.Settings.Maintenance)
+	closed := map[string]*catalogkv.Maintenance{}
 
 	for id, p := range current.providers {
 		active("provider", id, p.Maintenance)
@@ -59,6 +60,16 @@ func (s *Store) Collect(metrics chan<- prometheus.Metric) {
 
 	for id, m := range current.models {
 		active("model", id, m.Maintenance)
+		for _, routes := range m.Routes {
+			for _, r := range routes {
+				if closed[r.ID] = m.Maintenance; !m.Maintenance.Active(now) {
+					closed[r.ID] = r.Provider.Maintenance
+				}
+			}
+		}
+	}
+	for id, m := range closed {
+		active("route", id, m)
 	}
 }
 

@@ -25,7 +25,7 @@ func TestActiveMaintenanceIsExported(t *testing.T) {
 		t.Helper()
 		if want != "" {
 			want = `
-# HELP mgw_maintenance_active 1 while the proxy refuses requests because of maintenance, by scope (system, provider or model) and the id of the provider or model.
+# HELP mgw_maintenance_active 1 while the proxy refuses requests because of maintenance, by scope (system, provider or model) and the id of the provider or model; and, with scope route, for each route that gets no calls because its provider or model is in maintenance.
 # TYPE mgw_maintenance_active gauge
 ` + want
 		}
@@ -35,16 +35,21 @@ func TestActiveMaintenanceIsExported(t *testing.T) {
 	}
 	compare("")
 	over := &catalogkv.Maintenance{UntilUnix: time.Now().Add(-time.Hour).Unix()}
-	p, m, other := s.provider("p"), model("m", catalogkv.Chat), model("other", catalogkv.Chat)
+	p, m, other, third := s.provider("p"), model("m", catalogkv.Chat, catalogkv.Messages), model("other", catalogkv.Chat), model("third", catalogkv.Chat)
+	m.Routes[0].Provider, other.Routes[0].Provider = "q", "q"
 	p.Maintenance, m.Maintenance, other.Maintenance = &catalogkv.Maintenance{}, &catalogkv.Maintenance{UntilUnix: time.Now().Add(time.Hour).Unix()}, over
 	s.set(subject.KindSettings, "", catalogkv.Settings{Maintenance: &catalogkv.Maintenance{}})
 	s.set(subject.KindProvider, "p", p)
+	s.set(subject.KindProvider, "q", s.provider("q"))
 	s.set(subject.KindModel, "m", m)
 	s.set(subject.KindModel, "other", other)
+	s.set(subject.KindModel, "third", third)
 	s.apply(7)
 	compare(`mgw_maintenance_active{id="",scope="system"} 1
 mgw_maintenance_active{id="m",scope="model"} 1
 mgw_maintenance_active{id="p",scope="provider"} 1
+mgw_maintenance_active{id="rte_m",scope="route"} 1
+mgw_maintenance_active{id="rte_third",scope="route"} 1
 `)
 	if err := testutil.CollectAndCompare(s.store, strings.NewReader(`
 # HELP mgw_catalog_revision Revision of the catalog snapshot in use.
