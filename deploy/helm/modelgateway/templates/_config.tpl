@@ -68,6 +68,9 @@ key_file: {{ include "modelgateway.secretsDir" . }}/tls.key
 {{- end }}
 {{- with $plane.oidc }}
 {{- if .issuer }}
+{{- if and (or (not .jwksSecret.name) $plane.console.oidc.clientID) (not (regexMatch "^(https://|http://(localhost|127[.][0-9.]+|\\[::1\\])(:|/|$))" .issuer)) }}
+{{- fail (printf "controlplane.oidc.issuer is %s: the program fetches its keys with https:// only" .issuer) }}
+{{- end }}
 {{- $oidc := dict
   "issuer" .issuer
   "audience" (.audience | required "controlplane.oidc.audience is empty; it is required with controlplane.oidc.issuer")
@@ -103,6 +106,11 @@ key_file: {{ include "modelgateway.secretsDir" . }}/tls.key
 {{- $console := dict
   "enabled" $page.enabled "environment" $page.environment "token_sign_in" $page.tokenSignIn
   "session_idle" $page.sessionIdle "session_length" $page.sessionLength }}
+{{- include "modelgateway.config.bound" (list "controlplane.console.sessionIdle" "time.Duration" $page.sessionIdle) }}
+{{- $idle := include "modelgateway.config.number" (list "time.Duration" $page.sessionIdle) | float64 }}
+{{- if gt $idle (include "modelgateway.config.number" (list "time.Duration" $page.sessionLength) | float64) }}
+{{- fail (printf "controlplane.console.sessionIdle is %s: longer than controlplane.console.sessionLength, %s" $page.sessionIdle $page.sessionLength) }}
+{{- end }}
 {{- with $page.baseURL }}
 {{- $_ := set $console "base_url" . }}
 {{- end }}
@@ -184,6 +192,10 @@ key_file: {{ include "modelgateway.secretsDir" . }}/tls.key
 {{- with .Values.tracing.endpoint }}
 {{- $_ := set $tracing "endpoint" . }}
 {{- end }}
+{{- $spool := include "modelgateway.fourFifths" $plane.spool.size | int64 }}
+{{- if lt $spool (1048576 | int64) }}
+{{- fail (printf "dataplane.spool.size is %v, of which the program may use 80 %%: less than 1Mi" $plane.spool.size) }}
+{{- end }}
 {{- $set := dict
   "api" $api
   "tracing" $tracing
@@ -192,7 +204,7 @@ key_file: {{ include "modelgateway.secretsDir" . }}/tls.key
   "secrets" $secrets
   "spool" (dict
     "dir" (include "modelgateway.spoolDir" .)
-    "max_bytes" (include "modelgateway.fourFifths" $plane.spool.size | int64))
+    "max_bytes" $spool)
   "log" (dict "level" $plane.logLevel)
   "drain_timeout" (printf "%ds" (int $plane.drainTimeoutSeconds)) }}
 {{- include "modelgateway.config" (dict "set" $set "more" $plane.config "plane" "dataplane") }}
@@ -238,7 +250,7 @@ key_file: {{ include "modelgateway.secretsDir" . }}/tls.key
 {{- end }}
 {{- end }}
 
-{{/* The least and the most that the programs start with, as their validation has it, of settings that the chart does not set itself. */}}
+{{/* The least and the most that the programs start with. The tests of the chart ask the programs and compare. */}}
 {{- define "modelgateway.config.bounds" -}}
 controlplane.config.archive.audit_retention_months: ["0"]
 controlplane.config.archive.usage_retention_months: ["0"]
@@ -246,6 +258,7 @@ controlplane.config.postgres.statement_timeout: [1s]
 controlplane.config.session.window: [1s, 5m]
 controlplane.config.webhook.disable_after: [1h]
 controlplane.config.webhook.timeout: [1ns, 45s]
+controlplane.console.sessionIdle: [1m]
 dataplane.config.api.body_timeout: [1ns]
 dataplane.config.api.max_connections: ["1"]
 dataplane.config.api.min_rate: ["1"]
