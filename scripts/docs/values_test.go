@@ -52,3 +52,35 @@ func hasPath(values map[string]any, path []string) bool {
 	nested, ok := value.(map[string]any)
 	return ok && hasPath(nested, path[1:])
 }
+
+// A text that lists the scopes of the admin API lists all of them.
+func TestListsOfScopesAreWhole(t *testing.T) {
+	t.Parallel()
+	_, rest, _ := strings.Cut(read(t, "controlplane/api/openapi.yaml"), "\n    Scope:\n")
+	_, list, _ := strings.Cut(rest, "enum: [")
+	list, _, found := strings.Cut(list, "]")
+	scopes := strings.Split(list, ", ")
+	if !found || len(scopes) < 5 {
+		t.Fatalf("the API document has the scopes %q", scopes)
+	}
+	lists := 0
+	for _, path := range files(t, ".md") {
+		for paragraph := range strings.SplitSeq(read(t, path), "\n\n") {
+			var missing []string
+			for _, scope := range scopes {
+				if !strings.Contains(paragraph, "`"+scope+"`") {
+					missing = append(missing, scope)
+				}
+			}
+			if len(missing) <= len(scopes)/2 {
+				lists++
+			}
+			if n := len(missing); n > 0 && n <= len(scopes)/2 {
+				t.Errorf("%s lists scopes without %s: %s", path, strings.Join(missing, ", "), paragraph)
+			}
+		}
+	}
+	if lists < 2 {
+		t.Errorf("found only %d lists", lists)
+	}
+}
