@@ -152,6 +152,7 @@ func TestStackRestartsPartsAndKeepsData(t *testing.T) {
 	first := startStack(t, layout)
 	state := readState(t, layout)
 	ask(t, state)
+	first.openHint(t, state)
 	if _, err := layout.lock(); err == nil {
 		t.Error("a second stack started in the directory")
 	}
