@@ -125,6 +125,7 @@ var all = []client{
 func TestClientsPlayATaskAndShowTheUsageOfTheReceipts(t *testing.T) {
 	r := rig.Get(t)
 	provider := r.Provider(t, rig.Provider{BaseURL: newScript(t).URL, AnthropicVersion: "2023-06-01"})
+	ran := 0
 	for i := range all {
 		c := &all[i]
 		t.Run(c.name, func(t *testing.T) {
@@ -148,15 +149,20 @@ func TestClientsPlayATaskAndShowTheUsageOfTheReceipts(t *testing.T) {
 			} else if !t.Failed() {
 				result = fmt.Sprintf("works; shown = receipts: %d in, %d out", got.Input, got.Output)
 			}
+			ran++
 		})
+	}
+	if ran < len(all) { // some were not chosen, or are not to be had here
+		return
+	}
+	for _, name := range exampleNames(t) {
+		if _, ok := played.Load(name); !ok {
+			t.Errorf("no client has run the example %s", name)
+		}
 	}
 }
 
 func TestEveryExampleOfTheDocumentIsRun(t *testing.T) {
-	page, err := os.ReadFile(document)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var code strings.Builder
 	for _, name := range []string{"clients_test.go", "play_test.go"} {
 		text, err := os.ReadFile(name)
@@ -165,17 +171,36 @@ func TestEveryExampleOfTheDocumentIsRun(t *testing.T) {
 		}
 		code.Write(text)
 	}
+	for _, name := range exampleNames(t) {
+		if !strings.Contains(code.String(), `"`+name+`"`) {
+			t.Errorf("no client runs the example %s", name)
+		}
+	}
+}
+
+// exampleNames returns the names of all examples of the document.
+func exampleNames(t *testing.T) (names []string) {
+	t.Helper()
+	page, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
 	fences := regexp.MustCompile("(?m)^```(.*)$").FindAllStringSubmatch(string(page), -1)
 	if len(fences) < 30 || len(fences)%2 != 0 {
 		t.Fatalf("%d lines with a fence", len(fences))
 	}
 	for i := 0; i < len(fences); i += 2 {
 		_, name, ok := strings.Cut(fences[i][1], " ")
-		if !ok || !strings.Contains(code.String(), `"`+name+`"`) {
-			t.Errorf("no client runs the example %q", fences[i][1])
+		if !ok {
+			t.Errorf("the example %q has no name", fences[i][1])
 		}
+		names = append(names, name)
 	}
+	return names
 }
+
+// played has the names of the examples that clients were given.
+var played sync.Map
 
 // version returns the versions in the lock file, with a comma between them.
 func (c *client) version(t *testing.T) string {
@@ -298,6 +323,7 @@ func (g *game) example(t *testing.T, name, model string) string {
 	if !ok || !closed {
 		t.Fatalf("docs/connect.md has no example %s", name)
 	}
+	played.Store(name, true)
 	code = strings.NewReplacer("https://HOST", g.Proxies[0], "IMAGE_MODEL", "demo-image", "VIDEO_MODEL", "demo-video").Replace(code)
 	// Not within a name, such as that of a variable.
 	return regexp.MustCompile(`\bMODEL\b`).ReplaceAllLiteralString(code, model) + "\n"
