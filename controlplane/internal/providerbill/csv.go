@@ -48,7 +48,8 @@ func (t *table) readHeader() error {
 // check returns what is wrong with a row; skip reports that there is nothing in it, or that it is the header of a further part.
 func (t *table) check() (skip bool, problem string) {
 	filled := slices.ContainsFunc(t.row, func(text string) bool { return strings.TrimSpace(text) != "" })
-	if !filled || slices.Equal(t.row, t.header) || strings.TrimPrefix(t.row[0], byteOrderMark) == t.header[0] && slices.Equal(t.row[1:], t.header[1:]) {
+	isHeader := strings.TrimPrefix(t.row[0], byteOrderMark) == t.header[0] && slices.Equal(t.row[1:], t.header[1:])
+	if !filled || isHeader {
 		return true, ""
 	}
 	for _, i := range t.nameless {
@@ -125,9 +126,10 @@ func (b *reading) formatOf(t *table) (read func(*table) error, err error) {
 	}
 
 	b.Format = PlainCSV
-	for _, name := range t.header {
-		if name = strings.TrimSpace(name); name != "" && !slices.Contains(plainColumns, name) { // such as Amount or cost, which would count as nothing
-			return nil, validation.New("line 1", "has the column %.40q; the columns of the format csv are %s", name, strings.Join(plainColumns, ", "))
+	for _, name := range t.header { // one such as Amount or cost would count as nothing
+		if name = strings.TrimSpace(name); name != "" && !slices.Contains(plainColumns, name) {
+			return nil, validation.New("line 1", "has the column %.40q; the columns of the format csv are %s",
+				name, strings.Join(plainColumns, ", "))
 		}
 	}
 	return b.readPlain, nil

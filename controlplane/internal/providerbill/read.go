@@ -210,7 +210,8 @@ func (b *reading) addPeriod(line *Line, begins, until time.Time) error {
 	case until.Before(begins):
 		return validation.New(b.place(""), "ends before it begins")
 	case until.Sub(begins) > hour && dayOf(until.Add(-time.Nanosecond), b.zone).After(line.Day):
-		return validation.New(b.place(""), "is about several days, from %s to %s: get lines by the day or the hour, and name the time zone of the days",
+		return validation.New(b.place(""),
+			"is about several days, from %s to %s: get lines by the day or the hour, and name the time zone of the days",
 			begins.In(b.zone).Format(time.RFC3339), until.In(b.zone).Format(time.RFC3339))
 	}
 	return b.addLine(line, until)

@@ -236,7 +236,7 @@ func TestOpenVideoJobs(t *testing.T) {
 		id, err := ident.Request.Parse(job.RequestID)
 		storetest.Check(t, err)
 		w.Exec(`insert into usage_records (request_id, session_id, seq, account_id, key_id, model, format, status, started_at, finished_at, usage, rule,
-			price_version, cost, reservation) values ($1, 1, 1, $2, $3, 'm', 'videos', 'failed', now(), now(), '{}', 'none', 1, 0, 0)`, id, c.Account, c.Key)
+			price_version, cost, reservation) values ($1, 1, 1, $2, $3, 'm', 'videos', 'failed', now(), current_timestamp, '{}', 'none', 1, 0, 0)`, id, c.Account, c.Key)
 	}
 	for name, idle := range map[string]int{
 		"fresh": 1, "left": 60, "left for long": 600, "ended": 600, "failed": 300, "given up": 200, "just failed": 1, "failed and reported": 600, "failed and in quarantine": 600,
