@@ -150,11 +150,13 @@ type group struct {
 type sums struct {
 	lines, calls, noPrice int64
 	// recorded and billed are all; the others are of what has no line for each request.
-	billed, recorded                     money.Nano
-	daily                                Amount
-	dailyLines, dailyCalls               int64
-	dailyRecorded                        money.Nano
-	estimated, cancelled, boundary       money.Nano
+	billed, recorded               money.Nano
+	daily                          Amount
+	dailyLines, dailyCalls         int64
+	dailyRecorded                  money.Nano
+	estimated, cancelled, boundary money.Nano
+	// early is of calls that ended shortly before the bill begins, and may be on its first day.
+	early                                money.Nano
 	afterEnd, negative, repeated, moving money.Nano
 	parts                                map[Kind]*Part
 }
@@ -183,6 +185,7 @@ func (s *sums) merge(o *sums) {
 	s.daily, _ = s.daily.Add(o.daily) // the sum of all lines fits
 	s.dailyLines, s.dailyCalls = s.dailyLines+o.dailyLines, s.dailyCalls+o.dailyCalls
 	s.estimated, s.cancelled, s.boundary = s.estimated+o.estimated, s.cancelled+o.cancelled, s.boundary+o.boundary
+	s.early += o.early
 	s.afterEnd, s.negative, s.repeated = s.afterEnd+o.afterEnd, s.negative+o.negative, s.repeated+o.repeated
 	for kind, part := range o.parts {
 		s.add(kind, part.Over, part.Count)
@@ -226,21 +229,27 @@ func Compare(bill *Bill, pairs iter.Seq2[*Pair, error]) (*Comparison, error) {
 // boundaryTime is how long before midnight a call ends that a provider may bill on the next day.
 const boundaryTime = time.Hour
 
-// groupOf returns the group of a pair, and whether the pair is of the bill at all.
-func (c *comparing) groupOf(p *Pair) (group, bool) {
-	if p.Lines == 0 {
-		day := dayOf(p.At, c.zone)
-		return group{day, baseModel(p.CalledModel), p.CalledCredential}, !day.Before(c.bill.FirstDay) && !day.After(c.bill.LastDay)
+// groupOf returns the group of a pair, and whether the pair is of the bill at all. It is early if it is of the day before the bill, and
+// may be billed on its first day.
+func (c *comparing) groupOf(p *Pair) (g group, ours, early bool) {
+	if p.Lines > 0 {
+		g = group{p.Day, baseModel(p.Model), c.bill.credential(p.Credential)}
+		if p.ByRequest && p.Calls > 0 { // the request tells what the line may not name
+			g.model, g.credential = cmp.Or(g.model, baseModel(p.CalledModel)), p.CalledCredential
+		}
+		return g, true, false
 	}
-	g := group{p.Day, baseModel(p.Model), c.bill.credential(p.Credential)}
-	if p.ByRequest && p.Calls > 0 { // the request tells what the line may not name
-		g.model, g.credential = cmp.Or(g.model, baseModel(p.CalledModel)), p.CalledCredential
+
+	g = group{dayOf(p.At, c.zone), baseModel(p.CalledModel), p.CalledCredential}
+	if g.day.AddDate(0, 0, 1).Equal(c.bill.FirstDay) && c.endsAtMidnight(p) && !c.byRequest(p) {
+		g.day = c.bill.FirstDay
+		return g, true, true
 	}
-	return g, true
+	return g, !g.day.Before(c.bill.FirstDay) && !g.day.After(c.bill.LastDay), false
 }
 
 func (c *comparing) addPair(p *Pair) {
-	g, ours := c.groupOf(p)
+	g, ours, early := c.groupOf(p)
 	if !ours {
 		return
 	}
@@ -248,6 +257,10 @@ func (c *comparing) addPair(p *Pair) {
 	if s == nil {
 		s = &sums{parts: map[Kind]*Part{}}
 		c.groups[g] = s
+	}
+	if early {
+		s.early += p.Recorded
+		return
 	}
 
 	s.lines, s.calls, s.recorded = s.lines+p.Lines, s.calls+p.Calls, s.recorded+p.Recorded
@@ -293,10 +306,15 @@ func (c *comparing) reasonOf(p *Pair) Kind {
 		return CancelledStream
 	case p.Estimated:
 		return OurEstimate
-	case p.Lines == 0 && endOf(dayOf(p.At, c.zone), c.zone).Sub(p.At) <= boundaryTime:
+	case p.Lines == 0 && c.endsAtMidnight(p):
 		return OtherDay
 	}
 	return ""
+}
+
+// endsAtMidnight reports whether calls ended so shortly before the end of a day that they may be billed on the next one.
+func (c *comparing) endsAtMidnight(p *Pair) bool {
+	return endOf(dayOf(p.At, c.zone), c.zone).Sub(p.At) <= boundaryTime
 }
 
 // kindOf returns the kind of the difference of a request.
@@ -413,7 +431,7 @@ func (c *comparing) finish(result *Comparison) {
 	all := sums{parts: map[Kind]*Part{}}
 	for _, g := range c.sorted() {
 		s := c.groups[g]
-		c.explain(s)
+		c.explain(g.day, s)
 		s.billed += s.daily.Round()
 		all.merge(s)
 		if len(s.parts) == 0 {
@@ -434,7 +452,7 @@ func (c *comparing) finish(result *Comparison) {
 	result.Billed, result.Recorded, result.Calls, result.Parts = all.billed, all.recorded, all.calls, inOrder(all.parts)
 }
 
-func (c *comparing) explain(s *sums) {
+func (c *comparing) explain(day time.Time, s *sums) {
 	left := s.left()
 	take := func(kind Kind, limit money.Nano) {
 		n := max(min(left, limit), -limit)
@@ -448,6 +466,12 @@ func (c *comparing) explain(s *sums) {
 	}
 	take(OurEstimate, s.estimated)
 	take(CancelledStream, s.cancelled)
+	switch { // the days before the first and after the last are on other bills
+	case left > 0:
+		take(OtherDay, s.early)
+	case day.Equal(c.bill.LastDay):
+		take(OtherDay, s.boundary)
+	}
 	slack := money.Nano(s.dailyLines) * c.tolerance()
 	switch {
 	case s.dailyCalls == 0 && left < 0:

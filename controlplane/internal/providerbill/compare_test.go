@@ -112,7 +112,7 @@ func TestDifferencesOfDaysAreExplainedByTheirRequests(t *testing.T) {
 		},
 		"not billed": {
 			"2026-11-01,demo,k,0.000000001",
-			[]Part{under(Unexplained, 6*unit-6), under(OurEstimate, 2*unit), under(CancelledStream, unit), under(Rounding, 5)},
+			[]Part{under(Unexplained, 5*unit-6), under(OurEstimate, 2*unit), under(CancelledStream, unit), under(Rounding, 5), under(OtherDay, unit)},
 		},
 		"another model as well":      {"2026-11-01,demo,k,9.000000000\n2026-11-01,other,k,3.000000000", []Part{over(UnknownCall, 3*unit-1), over(Rounding, 1)}},
 		"somebody else's calls":      {"2026-11-01,demo,k,9.000000000\n2026-11-01,demo,x,3.000000000", []Part{over(UnknownCall, 3*unit-1), over(Rounding, 1)}},
@@ -122,7 +122,7 @@ func TestDifferencesOfDaysAreExplainedByTheirRequests(t *testing.T) {
 		"what no model lacks":        {"2026-11-01,demo,k,9.000000000\n2026-11-01,,k,5.000000000", []Part{over(UnknownCall, 5*unit-1), over(Rounding, 1)}},
 		"a credit of the model":      {"2026-11-01,demo,k,9.000000000\n2026-11-01,demo,k,-2.000000000", []Part{under(Rounding, 6), under(Credited, 2*unit-6)}},
 		"the end of the bill":        {"2026-11-01T11:00:00Z,demo,k,0.000000000", nil},
-		"less than it should be":     {"2026-11-01,demo,k,5.000000000", []Part{under(Unexplained, unit-5), under(OurEstimate, 2*unit), under(CancelledStream, unit), under(Rounding, 5)}},
+		"less than it should be":     {"2026-11-01,demo,k,4.000000000", []Part{under(Unexplained, unit-5), under(OurEstimate, 2*unit), under(CancelledStream, unit), under(Rounding, 5), under(OtherDay, unit)}},
 		"a day that is not recorded": {"2026-11-01,demo,k,9.000000000\n2026-11-03,demo,k,1.000000000", []Part{over(UnknownCall, unit-1), over(Rounding, 1)}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -138,6 +138,30 @@ func TestDifferencesOfDaysAreExplainedByTheirRequests(t *testing.T) {
 				t.Errorf("parts (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// A provider that bills requests of the last hour on the next day does so on the first and the last day of a bill, too: one that is
+// imported every day would always differ.
+func TestFirstAndLastHourMayBeOnOtherBills(t *testing.T) {
+	t.Parallel()
+	const unit = money.Unit
+	night := func(day int) time.Time { return firstDay.AddDate(0, 0, day).Add(-10 * time.Minute) }
+	records := []*Pair{
+		call(night(0), "demo", unit, nil), call(firstDay.Add(time.Hour), "demo", 8*unit, nil), call(night(1), "demo", 2*unit, nil),
+		call(night(-1), "demo", 4*unit, nil), call(night(0).Add(-time.Hour), "demo", 4*unit, nil),
+	}
+	for rows, want := range map[string][]Part{
+		"2026-11-01,demo,k,9.000000000":  {under(Rounding, 3), under(OtherDay, unit-3)}, // what both hours have is one difference
+		"2026-11-01,demo,k,11.000000000": {over(Rounding, 3), over(OtherDay, unit-3)},
+		"2026-11-01,demo,k,12.000000000": {over(Unexplained, unit-3), over(Rounding, 3), over(OtherDay, unit)},
+		"2026-11-01,demo,k,8.000000000":  {under(Rounding, 3), under(OtherDay, 2*unit-3)},
+		"2026-11-01,demo,k,7.000000000":  {under(Unexplained, unit-3), under(Rounding, 3), under(OtherDay, 2*unit)},
+		"2026-11-01,,,11.000000000":      {over(Rounding, 3), over(OtherDay, unit-3)},
+	} {
+		if diff := cmp.Diff(want, compare(t, rows, records...).Parts); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", rows, diff)
+		}
 	}
 }
 

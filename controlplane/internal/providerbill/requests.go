@@ -96,7 +96,7 @@ func order(a, b Request) int {
 
 // behind returns the request of a pair if it is behind a difference.
 func (c *comparing) behind(d *Difference, p *Pair) (*Request, bool) {
-	g, ours := c.groupOf(p)
+	g, ours, early := c.groupOf(p)
 	if !c.bill.Comparison.ByModel {
 		g.model = ""
 	}
@@ -122,7 +122,9 @@ func (c *comparing) behind(d *Difference, p *Pair) (*Request, bool) {
 		r.Kind = c.kindOf(p)
 		return r, r.Billed != r.Recorded
 	}
-	if r.Kind = c.reasonOf(p); r.Kind == "" && p.NoPrice {
+	if r.Kind = c.reasonOf(p); early {
+		r.Kind = OtherDay
+	} else if r.Kind == "" && p.NoPrice {
 		r.Kind = NoPrice
 	}
 	return r, p.Calls > 0
