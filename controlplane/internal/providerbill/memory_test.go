@@ -97,10 +97,10 @@ func TestImportHoldsLittleOfItsFile(t *testing.T) { //nolint:paralleltest // see
 		return &repeated{rest: plain[:strings.Index(plain, "\n")+1], part: row, times: bytes / len(row)}
 	}
 	for name, file := range map[string]*repeated{
-		"a table":            table(20 << 20),
-		"a packed table":     table(40 << 20),
-		"a report of days":   {rest: `{"data":[` + day(100), part: "," + day(100), times: (20 << 20) / len(day(100)), end: `],"has_more":false}`},
-		"a report of a page": {rest: `{"has_more":false,"data":[` + day(40_000), part: "," + day(40_000), times: 8, end: `]}`},
+		"a table":            table(6 << 20),
+		"a packed table":     table(8 << 20),
+		"a report of days":   {rest: `{"data":[` + day(100), part: "," + day(100), times: (6 << 20) / len(day(100)), end: `],"has_more":false}`},
+		"a report of a page": {rest: `{"has_more":false,"data":[` + day(10_000), part: "," + day(10_000), times: 8, end: `]}`},
 	} {
 		heap := func() int64 {
 			runtime.GC()
@@ -108,13 +108,13 @@ func TestImportHoldsLittleOfItsFile(t *testing.T) { //nolint:paralleltest // see
 			runtime.ReadMemStats(&m)
 			return int64(m.HeapAlloc)
 		}
-		most := int64(4 << 20)
-		if name == "a report of a page" { // its days have 3 MB each
-			most = 18 << 20
+		most := int64(2 << 20)
+		if name == "a report of a page" { // its days have 760 KB each
+			most = 5 << 20
 		}
 		before, held := heap(), int64(0)
 		store := &importStore{line: func(n int64) {
-			if n%50_000 == 1 {
+			if n%10_000 == 1 {
 				held = max(held, heap()-before)
 			}
 		}}
@@ -127,7 +127,7 @@ func TestImportHoldsLittleOfItsFile(t *testing.T) { //nolint:paralleltest // see
 			t.Errorf("%s: %v after %d bytes", name, err, file.sent)
 			continue
 		}
-		if bill.Lines < 100_000 || held > most {
+		if bill.Lines < 80_000 || held > most {
 			t.Errorf("%s: %d bytes of the heap were held for %d lines in %d bytes; want at most %d", name, held, bill.Lines, file.sent, most)
 		}
 		t.Logf("%s: %d KiB held for %d MiB", name, held>>10, file.sent>>20)
