@@ -3,6 +3,7 @@ package accountapi
 import (
 	"context"
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"modelgateway/controlplane/internal/account"
@@ -10,7 +11,6 @@ import (
 	"modelgateway/controlplane/internal/httpapi/convert"
 	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/key"
-	"modelgateway/controlplane/internal/project"
 	"modelgateway/controlplane/internal/spendlimit"
 	"modelgateway/controlplane/internal/validation"
 	"modelgateway/shared/limit"
@@ -82,22 +82,23 @@ func (h *Handlers) ListLimits(ctx context.Context, _ *gen.Call, r gen.ListLimits
 	}
 
 	query := spendlimit.Query{AccountID: owner, After: spendlimit.ID(after), Limit: p.Limit + 1}
+	var invalid validation.Errors
 	if r.Params.Scope != nil {
 		query.Scope = limit.Scope(*r.Params.Scope)
+		if !slices.Contains([]limit.Scope{limit.Account, limit.Project, limit.Key}, query.Scope) {
+			invalid.Add("scope", "must be account, project or key")
+		}
 	}
+	_, ofKey := convert.ReadOwner(&invalid, nil, r.Params.KeyID)
 	if r.Params.KeyID != nil {
-		id, err := key.ParseID(*r.Params.KeyID)
-		if err != nil {
-			return nil, err
-		}
-		query.KeyID = &id
+		query.KeyID = &ofKey
 	}
+	ofProject := convert.ReadProject(&invalid, r.Params.ProjectID)
 	if r.Params.ProjectID != nil {
-		id, err := project.ParseID(*r.Params.ProjectID)
-		if err != nil {
-			return nil, err
-		}
-		query.ProjectID = &id
+		query.ProjectID = &ofProject
+	}
+	if err := invalid.Err(); err != nil {
+		return nil, err
 	}
 	if _, err := h.Accounts.Get(ctx, owner); err != nil {
 		return nil, err

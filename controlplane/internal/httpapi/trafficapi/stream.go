@@ -164,8 +164,16 @@ func (h *Handlers) TailRequests(ctx context.Context, _ *gen.Call, r gen.TailRequ
 		Code:    convert.Text(p.Code),
 		Class:   convert.Value(p.StatusClass),
 	}
+	var invalid validation.Errors
+	convert.ReadOwner(&invalid, p.AccountID, p.KeyID)
+	if filter.Project != pulse.NoProject {
+		convert.ReadProject(&invalid, p.ProjectID)
+	}
 	if p.StatusClass != nil && (filter.Class < 2 || filter.Class > 5) {
-		return nil, validation.New("status_class", "must be 2, 4 or 5")
+		invalid.Add("status_class", "must be 2, 4 or 5")
+	}
+	if err := invalid.Err(); err != nil {
+		return nil, err
 	}
 
 	tail, err := h.Tails.Open(admin.PrincipalOf(ctx).Name, filter)

@@ -15,6 +15,7 @@ import (
 	"modelgateway/controlplane/internal/httpapi"
 	"modelgateway/controlplane/internal/httpapi/servertest"
 	"modelgateway/controlplane/internal/traffic"
+	"modelgateway/shared/ident"
 	"modelgateway/shared/limit"
 	"modelgateway/shared/pulse"
 )
@@ -109,9 +110,10 @@ func TestTailShowsRequestsAsTheyEnd(t *testing.T) {
 	t.Parallel()
 	p := setupTraffic(t)
 	p.report("one")
-	response, events := p.open("/admin/v1/requests/tail?account_id=acc_1&project_id=prj_1&key_id=key_1&model=m&route=rte_1&status_class=4&code=insufficient_quota", "application/x-ndjson")
+	account, project, key := ident.Account.New(), ident.Project.New(), ident.Key.New()
+	response, events := p.open("/admin/v1/requests/tail?account_id="+account+"&project_id="+project+"&key_id="+key+"&model=m&route=rte_1&status_class=4&code=insufficient_quota", "application/x-ndjson")
 	handle, asked := <-p.opened, <-p.asked
-	want := pulse.Filter{Account: "acc_1", Project: "prj_1", Key: "key_1", Model: "m", Route: "rte_1", Class: 4, Code: "insufficient_quota"}
+	want := pulse.Filter{Account: account, Project: project, Key: key, Model: "m", Route: "rte_1", Class: 4, Code: "insufficient_quota"}
 	if asked.Filter != want || asked.Closed || asked.ID == "" {
 		t.Errorf("the proxies were asked for %+v; want %+v", asked, want)
 	}
