@@ -129,10 +129,11 @@ var alertTests = []alertTest{
 		{`mgw_requests_total{status="200",code="",pod="a"}`, "0+97x70", "0+99x70"},
 		{`mgw_requests_total{status="500",code="",pod="a"}`, "0+3x70", "0+1x70"},
 	}, one("3% of the requests of the last hour ended with a 5xx status.")},
-	{"MgwServiceUnavailable", "11m", []history{ // everything is refused while one model has been closed for weeks; or only that model
-		{`mgw_requests_total{status="503",code="service_unavailable",outcome="failed",pod="a"}`, "0+600x11", "0+0x11"},
+	// Everything is refused while one model has been closed for weeks; or that model, and few others.
+	{"MgwServiceUnavailable", "11m", []history{
+		{`mgw_requests_total{status="503",code="service_unavailable",outcome="failed",pod="a"}`, "0+600x11", "0+3x11"},
 		{`mgw_requests_total{status="503",code="service_unavailable",outcome="maintenance",pod="a"}`, "0+60x11", "0+600x11"},
-		{`mgw_requests_total{status="200",code="",outcome="completed",pod="a"}`, "0+0x11", "0+60x11"},
+		{`mgw_requests_total{status="200",code="",outcome="completed",pod="a"}`, "0+0x11", "0+6000x11"},
 		{`mgw_maintenance_active{scope="model",id="demo-old",pod="a"}`, "1+0x11", "1+0x11"},
 		{`mgw_session_remaining_seconds{pod="a"}`, "29+0x11", "29+0x11"},
 	}, one(unavailable)},
