@@ -103,10 +103,12 @@ func TestEventsThatOnlyResembleErrorsPass(t *testing.T) {
 			"event: response.mcp_call.failed\n" + `data: {"type":"response.mcp_call.failed","item_id":"m","error":{"type":"mcp_tool_execution_error"}}` + "\n\n",
 			`data: {"type":"response.future_widget.error","error":{"code":"x"},"object":"error"}` + "\n\n",
 			"event: future_event\n" + `data: {"type":"future_event","error":"x","message":"y"}` + "\n\n",
+			`data: {"note":"a","error":null}` + "\n\n", `data: {"note":"a","error":{"code":0}}` + "\n\n",
 		},
 		catalogkv.Messages: {
 			"event: ping\n" + `data: {"type": "ping"}` + "\n\n",
 			"event: future_event\n" + `data: {"type":"future_event","error":{"message":"x"}}` + "\n\n",
+			`data: {"note":"a","error":null}` + "\n\n", `data: {"note":"a","error":{"code":0}}` + "\n\n",
 			`data: {"type":"content_block_stop","index":0,"error":"x"}` + "\n\n",
 			"event: content_block_start\n" + `data: {"type":"content_block_start","index":1,"content_block":{"type":"web_search_tool_result","content":{"type":"web_search_tool_result_error","error_code":"unavailable"}}}` + "\n\n",
 		},
