@@ -53,6 +53,26 @@ func hasPath(values map[string]any, path []string) bool {
 	return ok && hasPath(nested, path[1:])
 }
 
+// The page of the public API lists each header that the API document gives to a response.
+func TestHeadersOfResponsesAreListed(t *testing.T) {
+	t.Parallel()
+	_, rest, _ := strings.Cut(read(t, "docs/api.md"), "\n## Headers\n")
+	section, _, _ := strings.Cut(rest, "\n## ")
+	names := regexp.MustCompile(`(?m)^ +([a-z-]+): \{\$ref: '#/components/headers/`).FindAllStringSubmatch(read(t, "dataplane/api/openapi.yaml"), -1)
+	if len(names) < 20 {
+		t.Fatalf("found only %d headers", len(names))
+	}
+	missing := map[string]bool{}
+	for _, m := range names {
+		if !strings.Contains(section, "`"+m[1]+"`") {
+			missing[m[1]] = true
+		}
+	}
+	for name := range missing {
+		t.Errorf("docs/api.md does not list the header %s", name)
+	}
+}
+
 // A text that lists the scopes of the admin API lists all of them.
 func TestListsOfScopesAreWhole(t *testing.T) {
 	t.Parallel()
