@@ -173,6 +173,9 @@ func newEvidence(a Answer, u unwrapped) evidence {
 		"value": func() bool {
 			return slices.ContainsFunc(u.levels, func(l level) bool { return namedWithValue(l.text) != "" })
 		},
+		"numbers": func() bool {
+			return slices.ContainsFunc(u.levels, func(l level) bool { return len(largeNumber.get().FindAllString(matchText(l.text), 2)) == 2 })
+		},
 		"name": sync.OnceValue(func() bool { return findParam(u, true) != "" }),
 	}
 
@@ -227,16 +230,24 @@ func isCertain(c Class, e evidence) bool {
 // statusOverloaded is the status of an overloaded provider of the messages format.
 const statusOverloaded = 529
 
-// matchText returns the part of a text that rules are matched with: without links, whose words are misleading, and of a
-// long text only the beginning and the end.
+// matchText returns the part of a text that rules are matched with: without links and names of
+// models, whose words are misleading, and of a long text only the beginning and the end.
 func matchText(text string) string {
 	const head, tail = 6 << 10, 2 << 10
 	if len(text) > head+tail {
 		text = strings.ToValidUTF8(text[:head], "") + "\n" + strings.ToValidUTF8(text[len(text)-tail:], "")
 	}
 	text = linkPattern.get().ReplaceAllString(text, " ")
+	text = modelNames.get().ReplaceAllString(text, "$1 ")
 	return comparison.get().ReplaceAllString(text, "$1 exceeds ")
 }
+
+// modelNames matches the name of a model after the word for it. Names have words of features and policies in them:
+// "model gpt-4-vision-preview", "model_id: llama-guard-3".
+var modelNames = lazily("(?i)\\b((?:model|deployment|engine)(?:[ _](?:id|name))?)(?:\\s*[:=]\\s*|\\s+)[\"'`\\[<]?[\\w.@/]*[a-z][\\w.@/]*-[\\w.@:/-]*[\"'`\\]>]?")
+
+// largeNumber matches a number of three digits and more, as the counts of tokens are.
+var largeNumber = lazily(`\d[\d,.]*\d\d`)
 
 // comparison matches the sign between two numbers that an error compares: "tokens (9000) > limit (8192)".
 var comparison = lazily(`(\d\)?) > `)

@@ -81,7 +81,7 @@ func ruleWords(t *testing.T) map[int][]string {
 				text = term
 			}
 			for element := range strings.FieldsSeq(text) {
-				if element != ".." {
+				if element != ".." && element != "~" {
 					choices = append(choices, alternatives(element))
 				}
 			}

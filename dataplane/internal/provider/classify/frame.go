@@ -69,6 +69,14 @@ func carriesError(v value) bool {
 			if strings.Contains(m.val.text, "error") || strings.Contains(m.val.text, "failed") {
 				return true
 			}
+		case "statuscode", "errcode", "retcode":
+			if m.val.kind == kindScalar && m.val.text != "0" && m.val.text != "200" && m.val.text != "null" {
+				return true
+			}
+		case "success":
+			if m.val.text == "false" {
+				return true
+			}
 		case "code", "message":
 			if m.val.kind == kindString || m.val.kind == kindScalar {
 				return true

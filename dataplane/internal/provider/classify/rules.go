@@ -79,6 +79,7 @@ type term struct {
 	negated bool
 	field   field
 	words   sequence // for fieldText, fieldAll and fieldCode
+	turned  sequence // the same in the other order, if either holds
 	word    string   // for the other fields
 }
 
@@ -172,8 +173,19 @@ func (t *ruleTable) parseTerm(vocab vocabulary, src string) (term, error) {
 		tm.word = src
 		return tm, nil
 	}
-	var err error
-	tm.words, err = parseSequence(src, t.lex, vocab)
+	one, other, either := strings.Cut(src, " ~ ")
+	if !either {
+		var err error
+		tm.words, err = parseSequence(src, t.lex, vocab)
+		return tm, err
+	}
+
+	words, err := parseSequence(one+" .. "+other, t.lex, vocab)
+	if err != nil {
+		return term{}, err
+	}
+	tm.words = words
+	tm.turned, err = parseSequence(other+" .. "+one, t.lex, vocab)
 	return tm, err
 }
 
@@ -253,13 +265,13 @@ func (tm *term) holds(e evidence, at int) bool {
 	switch tm.field {
 	case fieldText:
 		if tm.negated {
-			return tm.words.find(e.all)
+			return tm.find(e.all)
 		}
-		return at < len(e.levels) && tm.words.find(e.levels[at])
+		return at < len(e.levels) && tm.find(e.levels[at])
 	case fieldAll:
-		return tm.words.find(e.all)
+		return tm.find(e.all)
 	case fieldCode:
-		return tm.words.find(e.codes)
+		return tm.find(e.codes)
 	case fieldStatus:
 		return statusIs(e.status, tm.word)
 	case fieldFormat:
@@ -269,6 +281,11 @@ func (tm *term) holds(e evidence, at int) bool {
 		return known && has()
 	}
 	return false
+}
+
+// find reports whether the words of the term occur in the text.
+func (tm *term) find(s *wordIndex) bool {
+	return tm.words.find(s) || tm.turned.find(s)
 }
 
 // statusIs compares a status with a pattern such as "429" or "4xx".
