@@ -52,7 +52,7 @@ func TestSubjectsAndPredicatesOfEveryLanguage(t *testing.T) {
 			}
 		}
 	}
-	if count < 2000 {
+	if count < 3400 {
 		t.Errorf("only %d sentences", count)
 	}
 }
