@@ -24,6 +24,7 @@ func TestMakefileWorksInAFolderWithSpaces(t *testing.T) {
 	for _, target := range []string{"help", "run", "build", "images", "bench/proxy"} {
 		cmd := exec.CommandContext(t.Context(), "make", "--dry-run", target)
 		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "MAKEFLAGS=") // not those of a make that runs this test
 		out, err := cmd.CombinedOutput()
 		if text := string(out); err != nil || strings.TrimSpace(text) == "" || strings.Contains(text, "warning:") {
 			t.Errorf("make %s: %v\n%s", target, err, text)
