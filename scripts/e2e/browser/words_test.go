@@ -97,3 +97,21 @@ func TestLocalTimesNameTheirZone(t *testing.T) {
 		}
 	}
 }
+
+// Whoever types a part of a name into a filter is offered those that have it, with their ids.
+func TestFiltersSuggestWhatTheSearchFinds(t *testing.T) {
+	rig.Long(t)
+	t.Parallel()
+	b := open(t)
+	b.signIn(filled(t).AdminToken())
+	b.visit("/console/refusals")
+	for field, want := range map[string]struct{ typed, option string }{
+		"account_id": {"robotics", "Northwind Robotics · acc_"},
+		"project_id": {"storef", "storefront · prj_"},
+	} {
+		input := `input[name="` + field + `"]`
+		b.run(chromedp.SendKeys(input, want.typed, chromedp.ByQuery))
+		options := `[...document.querySelector('` + input + `').list?.options ?? []]`
+		b.await("the suggestion of "+want.option, options+`.some((o) => o.value.startsWith("`+want.option+`"))`)
+	}
+}
