@@ -94,10 +94,11 @@ test: $(BUILT)/withpostgres ## the short tier: what every change needs (CONTRIBU
 	@$(BUILT)/withpostgres $(MAKE) --no-print-directory --keep-going --jobs 2 test/race test/plain
 
 # The seeds of all fuzz tests run as tests. One database server serves all packages; each test clones a database of its own.
+# Three packages run at once, because tests of servers wait for them.
 .PHONY: test/race
 test/race: $(BUILT)/withpostgres
 	@scripts/need.sh cc gcc libc6-dev
-	@packages=$$(go list $(longest) $(product:%=%/...) | grep -vxF "$$(go list $(sequential) ./shared/platform/testkit/...)"); GORACE=atexit_sleep_ms=0 $(BUILT)/withpostgres $(gotest) -race $$packages
+	@packages=$$(go list $(longest) $(product:%=%/...) | grep -vxF "$$(go list $(sequential) ./shared/platform/testkit/...)"); GORACE=atexit_sleep_ms=0 $(BUILT)/withpostgres $(gotest) -p 3 -race $$packages
 
 # Costs are counted without the race detector, which allocates and drops pooled objects. A change of a setting changes what the
 # chart takes and what it has to agree with, so the tests of its values are here.
