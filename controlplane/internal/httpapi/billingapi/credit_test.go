@@ -153,6 +153,25 @@ func TestStateOfACreditCountsWhatWasCharged(t *testing.T) {
 	}
 }
 
+// Nothing is left of any credit of the account.
+func TestUsedCreditsAreFoundIfNoneIsOpen(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	a := b.Account(1)
+	paid := b.Credit(a.ID, "2.00", "invoice-1")
+	_, err := servertest.Answered(b.API.CreateCredit(t.Context(), a.ID, nil, adminclient.CreditCreate{
+		Amount: "-2.00", Kind: adminclient.CreditKindRefund, Reference: "back", CreditID: &paid.ID,
+	}))
+	servertest.Check(t, err)
+	for state, want := range map[adminclient.CreditState][]string{
+		adminclient.CreditStateUsed: {"invoice-1"}, adminclient.CreditStateActive: nil, adminclient.CreditStateExpired: nil,
+	} {
+		if diff := cmp.Diff(want, b.credits(a.ID, adminclient.ListCreditsParams{State: &state})); diff != "" {
+			t.Errorf("%s credits (-want +got):\n%s", state, diff)
+		}
+	}
+}
+
 // A credit whose time is over is not active, although its expiry is not booked yet.
 func TestCreditHasExpiredBeforeThatIsBooked(t *testing.T) {
 	t.Parallel()

@@ -96,8 +96,9 @@ func (c *heldCredits) save(ctx context.Context, q *sqlcgen.Queries) error {
 	return nil
 }
 
-// states returns the ids of the open credits, and of those of them in a state.
+// states returns the ids of the open credits, and of those of them in a state. Neither is nil, which would be null in SQL.
 func (c *heldCredits) states(state ledger.CreditState) (open, inState []ident.UUID) {
+	open, inState = []ident.UUID{}, []ident.UUID{}
 	for _, credit := range c.Open {
 		open = append(open, ident.UUID(credit.ID))
 		if credit.State() == state {
