@@ -82,8 +82,9 @@ sequential := ./scripts/sim \
 	./dataplane/internal/provider/classify ./dataplane/internal/usagereport ./dataplane/internal/httpapi/quote \
 	./controlplane/api ./controlplane/internal/gwctl/render ./controlplane/internal/pricelist ./controlplane/internal/settle \
 	./controlplane/internal/spreadsheet ./controlplane/internal/validation
-# These come first, so that no core is idle at the end.
-longest    := ./controlplane/internal/postgres/... ./controlplane/internal/console ./controlplane/internal/httpapi/... ./dataplane/internal/httpapi
+# These come first, so that no core is idle at the end; but after what needs no Postgres, which runs beside the stack of test/plain:
+# tests that create many databases keep the disk from the stack for seconds.
+longest    := ./controlplane/internal/postgres/... ./controlplane/internal/console ./controlplane/internal/httpapi/...
 product    := $(filter-out ./scripts/%,$(filter-out ./scripts,$(MODULES:%=./%)))
 # Tests of the repository itself and of the tools that the short tier relies on.
 repository := ./scripts/docs ./scripts/importrules ./scripts/leasetest ./scripts/providersim ./shared/platform/testkit/wiresample
@@ -98,7 +99,7 @@ test: $(BUILT)/withpostgres ## the short tier: what every change needs (CONTRIBU
 .PHONY: test/race
 test/race: $(BUILT)/withpostgres
 	@scripts/need.sh cc gcc libc6-dev
-	@packages=$$(go list $(longest) $(product:%=%/...) | grep -vxF "$$(go list $(sequential) ./shared/platform/testkit/...)"); GORACE=atexit_sleep_ms=0 $(BUILT)/withpostgres $(gotest) -p 3 -race $$packages
+	@packages=$$(go list ./dataplane/... ./shared/... $(longest) $(product:%=%/...) | grep -vxF "$$(go list $(sequential) ./shared/platform/testkit/...)"); GORACE=atexit_sleep_ms=0 $(BUILT)/withpostgres $(gotest) -p 3 -race $$packages
 
 # Costs are counted without the race detector, which allocates and drops pooled objects. A change of a setting changes what the
 # chart takes and what it has to agree with, so the tests of its values are here.
@@ -106,7 +107,7 @@ test/race: $(BUILT)/withpostgres
 test/plain: $(BUILT)/withpostgres
 	@$(with_browser)
 	@$(gotest) -run '$(costs)' $$(grep -rlE 'func Test[A-Za-z]*($(costs))' --include='*_test.go' dataplane | xargs -n1 dirname | sort -u | sed 's|^|./|')
-	@$(with_node) $(BUILT)/withpostgres $(gotest) $(sequential) $(stack) $(repository)
+	@$(with_node) $(BUILT)/withpostgres $(gotest) $(stack) $(sequential) $(repository)
 	@$(gotest) -run 'TestDefaultsAreThoseOfThePrograms|TestInvalidValuesAreRefused' ./scripts/chart
 
 costs := Costs|Allocat|MemoryOfStreams|HoldNoBuffers|NoWriteOfItsOwn|WithOneWrite
