@@ -112,11 +112,11 @@ test/plain: $(BUILT)/withpostgres
 
 costs := Costs|Allocat|MemoryOfStreams|HoldNoBuffers|NoWriteOfItsOwn|WithOneWrite
 
-# REPEAT is the number of rounds.
-REPEAT ?= 20
+# N is the number of rounds.
+N ?= 20
 .PHONY: test/repeat
-test/repeat: ## the short tier REPEAT times beside four busy loops, each time with another seed; lists what failed at least once
-	@scripts/repeat.sh $(REPEAT)
+test/repeat: ## the short tier N times beside four busy loops, each time with another seed; lists what failed at least once
+	@scripts/repeat.sh $(N)
 
 # What is slow, plays faults on the real clock or concerns tools and packages. CONTRIBUTING.md says which change needs what.
 .PHONY: test/long

@@ -31,3 +31,26 @@ func TestMakefileWorksInAFolderWithSpaces(t *testing.T) {
 		}
 	}
 }
+
+// make test/repeat needs no variable but the number of rounds, and lists a test that failed in one of them.
+func TestRepeatListsWhatFailed(t *testing.T) {
+	t.Parallel()
+	script, err := filepath.Abs("../repeat.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for outcome, want := range map[string]string{"pass": "1 of 1 rounds passed", "fail": "1 a/package TestOfIt"} {
+		dir := t.TempDir()
+		text := "#!/bin/sh\necho '{\"Action\":\"" + outcome + "\",\"Package\":\"a/package\",\"Test\":\"TestOfIt\"}' >\"$RESULTS/events.json\"\n" +
+			"test " + outcome + " = pass\n"
+		if err := os.WriteFile(filepath.Join(dir, "make"), []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), script, "1")
+		cmd.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "TMPDIR=" + dir}
+		out, err := cmd.CombinedOutput()
+		if (err == nil) != (outcome == "pass") || !strings.Contains(string(out), want) {
+			t.Errorf("all tests %s: got %v\n%s", outcome, err, out)
+		}
+	}
+}
