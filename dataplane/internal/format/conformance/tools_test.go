@@ -274,11 +274,7 @@ func TestEncryptedReasoningIsAskedForWhereNothingIsStored(t *testing.T) {
 // Tools that cost nothing but tokens need no price for calls, but the model must offer them.
 func TestToolsThatCostTokensOnlyNeedNoPriceForCalls(t *testing.T) {
 	t.Parallel()
-	for kind, f := range map[string]catalogkv.Format{
-		"tool_search":               catalogkv.Responses,
-		"programmatic_tool_calling": catalogkv.Responses,
-		"web_fetch_20260318":        catalogkv.Messages,
-	} {
+	for f, kind := range map[catalogkv.Format]string{catalogkv.Responses: "tool_search", catalogkv.Messages: "web_fetch_20260318"} {
 		for _, allow := range []string{"", kind} {
 			p := strict(f)
 			if allow != "" {

@@ -51,8 +51,8 @@ func check(r *format.Request, p *format.Policy, rules format.Rules) *apierr.Erro
 	return c.items(r.Value("input"))
 }
 
-// toolClass returns the class of a tool: some are run by the client, some of them only if their definition says so, two
-// cost tokens only, and one uses a secondary model.
+// toolClass returns the class of a tool: some are run by the client, some of them only if their definition says so, and
+// one uses a secondary model.
 func toolClass(kind string, tool []byte) format.ToolClass {
 	switch kind {
 	case "", "function", "custom", "namespace", "local_shell", "apply_patch", "computer", "computer_use", "computer_use_preview":
@@ -61,8 +61,6 @@ func toolClass(kind string, tool []byte) format.ToolClass {
 		if jsonspan.FindText(tool, "execution") == "client" {
 			return format.ClientTool
 		}
-		return format.TokenTool
-	case "programmatic_tool_calling": // a program that calls the other tools, whose calls have their own prices
 		return format.TokenTool
 	case "shell":
 		if jsonspan.FindText(tool, "environment", "type") == "local" {
