@@ -2,6 +2,7 @@ package jsonspan
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,6 +21,7 @@ func bodies() map[string][]byte {
 	}
 	return map[string][]byte{
 		"1KB":            request(strings.Repeat("a prompt of words ", 50)),
+		"1MB_words":      request(words(1 << 20)),
 		"1MB_plain":      request(strings.Repeat("x", 1<<20)),
 		"1MB_escape80":   request(strings.Repeat(line+`\"`, 1<<20/80)),
 		"1MB_cyrillic":   request(strings.Repeat("привет мир, ", 1<<20/21)),
@@ -32,6 +34,17 @@ func bodies() map[string][]byte {
 		"16MB_data_url":  request("data:image/png;base64," + strings.Repeat("QUJD", 4<<20)),
 		"response_small": []byte(`{"id":"x","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"Hello."}}],"usage":{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"prompt_tokens_details":{"cached_tokens":4}}}`),
 	}
+}
+
+// words returns about n bytes of words of random lengths, which a processor cannot foresee.
+func words(n int) string {
+	var b strings.Builder
+	r := rand.New(rand.NewPCG(1, 1))
+	for b.Len() < n {
+		b.WriteString("internationalisation"[:1+r.IntN(6)+r.IntN(6)])
+		b.WriteByte(' ')
+	}
+	return b.String()
 }
 
 func TestOperationsDoNotAllocate(t *testing.T) {

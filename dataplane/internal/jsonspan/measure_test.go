@@ -2,6 +2,7 @@ package jsonspan
 
 import (
 	"bytes"
+	"math/rand/v2"
 	"strings"
 	"testing"
 )
@@ -118,6 +119,38 @@ func TestTextWithoutWordsIsDense(t *testing.T) {
 		got, _ := o.Get("messages")
 		if want := measure("messages", []byte(tt.raw)); got.Size != want {
 			t.Errorf("%s: the member has %+v; want %+v", name, got.Size, want)
+		}
+	}
+}
+
+// A slow reading of every byte finds the same runs, wherever they begin and end. They are shorter here than those that are sampled.
+func TestDenseRunsAreFoundWhereverTheyBegin(t *testing.T) {
+	t.Parallel()
+	everyByte := func(text []byte) (n int) {
+		for start, end := 0, 0; start < len(text); start = end + 1 {
+			for end = start; end < len(text) && (dense[text[end]] || isEscapedSlash(text[end:])); {
+				end++
+			}
+			if end-start >= denseRun && hasLetters(text[start:end]) {
+				n += end - start
+			}
+		}
+		return n
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	const run, between = `QUJDREVGR0\/JSktMTU5PUFFSU1RVVldYWVo0Njc4QUJDREVGR0hJSktM`, " !,.\"\\\xd1\x8f"
+	for range 20_000 {
+		var text []byte
+		for range r.IntN(30) {
+			if r.IntN(4) > 0 {
+				text = append(text, run[:r.IntN(12)]...)
+			} else {
+				text = append(text, run[:r.IntN(len(run))]...)
+			}
+			text = append(text, between[r.IntN(len(between))])
+		}
+		if got, want := denseBytes(text), everyByte(text); got != want {
+			t.Fatalf("%q: %d dense bytes; want %d", text, got, want)
 		}
 	}
 }
