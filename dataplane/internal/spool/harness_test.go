@@ -26,6 +26,7 @@ type fakeDisk struct {
 	faulty bool // what is stored in the buffer is stored in part, and fails
 	files  []io.Closer
 	writes int
+	closed int // files of segments
 }
 
 type diskFile struct {
@@ -71,6 +72,11 @@ func (m diskMapping) WriteAt(p []byte, offset int64) (int, error) {
 	}
 	n, err := m.mapping.WriteAt(p[:len(p)/2], offset)
 	return n, errors.Join(err, errors.New("fault"))
+}
+
+func (f diskFile) Close() error {
+	f.disk.closed++
+	return f.file.Close()
 }
 
 // fill makes the disk full, which the spool notices with its next write.

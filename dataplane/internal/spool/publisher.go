@@ -26,7 +26,8 @@ const (
 	maxBatchEvents = 500
 	// publishTimeout bounds the publication of one message.
 	publishTimeout = 5 * time.Second
-	// directoryInterval is how often the directory of the spool is looked at, and the write buffer is flushed.
+	// directoryInterval is how often the directory of the spool is looked at, the write buffer is flushed, and the space of removed
+	// segments is freed.
 	directoryInterval = 500 * time.Millisecond
 )
 
@@ -72,8 +73,8 @@ func (p *Publisher) Stop() {
 }
 
 // watchDirectory looks regularly whether the directory of the spool is still
-// there, and flushes the write buffer. It is a task of its own because a publication
-// can take long.
+// there, flushes the write buffer, and frees the space of removed segments. It is a task of its own
+// because a publication can take long.
 func (p *Publisher) watchDirectory(ctx context.Context) {
 	ticker := time.NewTicker(directoryInterval)
 	defer ticker.Stop()
@@ -84,6 +85,7 @@ func (p *Publisher) watchDirectory(ctx context.Context) {
 		case <-ticker.C:
 			p.spool.CheckDirectory()
 			p.spool.FlushBuffer()
+			p.spool.CloseRemoved()
 		}
 	}
 }

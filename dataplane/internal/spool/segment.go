@@ -3,6 +3,7 @@ package spool
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -128,8 +129,17 @@ func (s *segment) readBody(offset int64, size int32) ([]byte, error) {
 	return data, nil
 }
 
+// closer returns what closes the file. The caller holds the lock of the spool; closing needs no lock.
+func (s *segment) closer() io.Closer {
+	if f, ok := s.file.(bufferedFile); ok {
+		return f.unbuffered()
+	}
+	return s.file
+}
+
+// remove removes the file from its directory. Its blocks are free when it is closed, too, which is left to the caller: that takes
+// a disk up to tens of milliseconds for a large file.
 func (s *segment) remove() error {
-	_ = s.file.Close() // nothing is written to it any more
 	if err := os.Remove(s.file.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("spool: remove segment: %w", err)
 	}

@@ -24,6 +24,7 @@ package spool
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"slices"
@@ -65,7 +66,9 @@ type Spool struct {
 	buffer        *writeBuffer
 	segments      []*segment // in order; the last one is written to, if hasOwnSegment
 	hasOwnSegment bool       // this process has created a segment
-	nextSegment   int64      // number of the next segment
+	// removed are the files of removed segments, which are still to be closed.
+	removed     []io.Closer
+	nextSegment int64 // number of the next segment
 	// usage has the unsettled events of every session, with their sequence numbers and publication times.
 	usage    *usagelog.Log[*entry]
 	running  map[string]startedRequest // by request id
@@ -169,6 +172,9 @@ func (s *Spool) Close() error {
 	errs := []error{s.buffer.close()}
 	for _, seg := range s.segments {
 		errs = append(errs, seg.file.Close())
+	}
+	for _, f := range s.removed {
+		errs = append(errs, f.Close())
 	}
 	if s.lock != nil {
 		errs = append(errs, s.lock.Close())
@@ -320,6 +326,19 @@ func (s *Spool) FlushBuffer() {
 	}
 }
 
+// CloseRemoved closes the files of removed segments, which frees their blocks. Call it some times a second. Requests do not wait for
+// it: a disk takes up to tens of milliseconds for a file.
+func (s *Spool) CloseRemoved() {
+	s.mu.Lock()
+	removed := s.removed
+	s.removed = nil
+	s.mu.Unlock()
+
+	for _, f := range removed {
+		_ = f.Close() // nothing is read from it any more
+	}
+}
+
 // probeDisk writes a record after a failed write, to find out whether the disk
 // accepts writes again. Requests cannot find it out: none is admitted until then.
 func (s *Spool) probeDisk() {
@@ -357,6 +376,7 @@ func (s *Spool) rotate() error {
 
 	if _, err := seg.append(record); err != nil {
 		_ = seg.remove() // it has no complete record, and recovery accepts it, should it remain
+		_ = seg.file.Close()
 		return err
 	}
 
@@ -385,6 +405,7 @@ func (s *Spool) trim() {
 			s.log.Warn("removal of a settled spool segment failed", slog.Int64("segment", seg.number), slog.Any("error", err))
 			return // the next trim tries again
 		}
+		s.removed = append(s.removed, seg.closer())
 		s.bytes -= seg.size
 		s.segments = s.segments[1:]
 	}

@@ -291,10 +291,13 @@ func (f bufferedFile) ReadAt(p []byte, offset int64) (int, error) {
 	return n, err
 }
 
-// Close closes the file. What the buffer has of the segment is not needed any more.
-func (f bufferedFile) Close() error {
+// unbuffered returns the file alone. What the buffer has of the segment is not needed any more.
+func (f bufferedFile) unbuffered() file {
 	if f.buffer.number == f.number {
 		f.buffer.detach()
 	}
-	return f.file.Close()
+	return f.file
 }
+
+// Close closes the file.
+func (f bufferedFile) Close() error { return f.unbuffered().Close() }
