@@ -264,7 +264,6 @@ func (o *operation) run(ctx context.Context, args []string) error {
 
 // note prints what the body of a response does not tell.
 func (o *operation) note(answer *http.Response) {
-	repeatable := slices.ContainsFunc(o.op.Responses, func(r apidoc.Response) bool { return r.Status == "201" })
 	if answer.Header.Get("Idempotent-Replayed") == "true" ||
 		(o.op.Method == http.MethodPost && repeatable && answer.StatusCode == http.StatusOK) {
 		o.tool.printErr("nothing new: the same request was carried out before, and this is its result")
@@ -406,13 +405,13 @@ func (o *operation) fill(r *call.Request, args []string) error {
 		r.Body = whole
 	}
 
-	o.nameObject(members, args)
+	named := o.nameObject(members, args)
 	given, err := o.overlay(members)
 	if err != nil {
 		return err
 	}
 
-	if given || (o.data == "" && o.op.Body.Required) {
+	if given || (named && o.data != "") || (o.data == "" && o.op.Body.Required) {
 		if r.Body, err = json.Marshal(members); err != nil {
 			return usagef("body: %w", err)
 		}
@@ -425,10 +424,10 @@ func (o *operation) fill(r *call.Request, args []string) error {
 	return nil
 }
 
-// nameObject sets the member of a PUT's body that repeats the last argument, unless the body has it.
-func (o *operation) nameObject(members map[string]json.RawMessage, args []string) {
+// nameObject sets the member of a PUT's body that repeats the last argument, unless the body has it, and reports whether it did.
+func (o *operation) nameObject(members map[string]json.RawMessage, args []string) (named bool) {
 	if o.op.Method != http.MethodPut || len(args) == 0 {
-		return
+		return false
 	}
 	for _, in := range o.inputs {
 		_, present := members[in.name]
@@ -438,8 +437,10 @@ func (o *operation) nameObject(members map[string]json.RawMessage, args []string
 		// A credential can also be addressed by its generated id, which is not its name.
 		if last := args[len(args)-1]; in.name == "id" || !strings.HasPrefix(last, "crd_") {
 			members[in.name], _ = json.Marshal(last) //nolint:errchkjson // a string can always be encoded
+			named = true
 		}
 	}
+	return named
 }
 
 // overlay sets the members that have flags and reports whether there were any.

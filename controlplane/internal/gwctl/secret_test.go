@@ -57,6 +57,10 @@ func TestArgumentNamesTheObject(t *testing.T) {
 	if got := b.last().Body; got != `{"base_url":"https://api.example.com","id":"p"}` {
 		t.Errorf("sent %s", got)
 	}
+	b.ok("providers", "put", "p", "--data", "base_url: https://api.example.com")
+	if got := b.last().Body; got != `{"base_url":"https://api.example.com","id":"p"}` {
+		t.Errorf("of a whole body, sent %s", got)
+	}
 	if code, _, errs := b.run("credentials", "put", "p", "crd_1"); code != gwctl.ExitUsage || !strings.Contains(errs, "required: --name") {
 		t.Errorf("a credential by its id: exit %d, %q; want its name to be required", code, errs)
 	}
