@@ -258,12 +258,20 @@ func (o *operation) run(ctx context.Context, args []string) error {
 		return err
 	}
 
-	o.note(answer)
+	o.note(answer, text)
 	return pending(answer, text)
 }
 
-// note prints what the body of a response does not tell.
-func (o *operation) note(answer *http.Response) {
+// note prints what the body of a response does not tell, or tells by a list that is empty.
+func (o *operation) note(answer *http.Response, text []byte) {
+	var check struct {
+		Answered bool  `json:"answered"`
+		Calls    []any `json:"calls"`
+	}
+	if o.op.ID == "checkProvider" && json.Unmarshal(text, &check) == nil && check.Answered && len(check.Calls) == 0 {
+		o.tool.printErr("nothing was called: no enabled route with a credential leads to the provider")
+	}
+	repeatable := slices.ContainsFunc(o.op.Responses, func(r apidoc.Response) bool { return r.Status == "201" })
 	if answer.Header.Get("Idempotent-Replayed") == "true" ||
 		(o.op.Method == http.MethodPost && repeatable && answer.StatusCode == http.StatusOK) {
 		o.tool.printErr("nothing new: the same request was carried out before, and this is its result")

@@ -51,6 +51,17 @@ func TestProblemIsShownWithItsFields(t *testing.T) {
 	}
 }
 
+func TestCheckWithoutACallSaysSo(t *testing.T) {
+	t.Parallel()
+	for calls, want := range map[string]bool{``: true, `{"format":"chat","result":"works"}`: false} {
+		b := setup(t, answerJSON(200, `{"provider_id":"p","proxy":"dp-1","answered":true,"catalog_revision":9,"calls":[`+calls+`]}`))
+		code, out, errs := b.run("providers", "check", "p")
+		if code != gwctl.ExitOK || strings.Contains(errs, "no enabled route") != want {
+			t.Errorf("calls [%s]: exit %d, %q, %q; want a note: %t", calls, code, out, errs, want)
+		}
+	}
+}
+
 func TestResponseOfALoadBalancer(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(w http.ResponseWriter, _ *http.Request) {
