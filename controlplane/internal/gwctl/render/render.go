@@ -280,7 +280,11 @@ func Printable(text string) string {
 	}, text)
 }
 
+// joined returns the values of a list in one line. An empty list looks like an absent value: a blank looks like a fault.
 func joined(values []any) string {
+	if len(values) == 0 {
+		return plain(nil)
+	}
 	texts := make([]string, len(values))
 	for i, v := range values {
 		texts[i] = plain(v)

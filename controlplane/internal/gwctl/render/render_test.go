@@ -52,6 +52,7 @@ func TestResponsesInAllFormats(t *testing.T) {
 			`{"data":[{"day":"2026-10-02","requests":3,"estimated":0,"input":5,"cached_input":0,"cache_write":0,"output":7,"reasoning":0,"audio_in":0,"audio_out":0,"image_in":0,"image_out":0,"images":0,"seconds":0,"server_tool_requests":0,"cost":"1.50"}]}`,
 			"DAY         REQUESTS  INPUT  CACHED_INPUT  OUTPUT  IMAGES  SECONDS  COST\n2026-10-02  3         5      0             7       0       0        1.50\n",
 		},
+		{"an empty list of texts or objects in an object", "ProviderCheck", render.Table, nil, `{"answered":true,"calls":[],"other":{"list":[]}}`, "answered    yes\ncalls       -\nother.list  -\n"},
 		{"a list of texts", "GrantList", render.Table, nil, `{"models":["a","b"]}`, "models  a, b\n"},
 		{"chosen columns", "AccountList", render.Table, []string{"name", "balance.currency", "no_such"}, `{"data":[{"name":"x","balance":` + balance + `}]}`, "NAME  BALANCE.CURRENCY  NO_SUCH\nx     USD               -\n"},
 		{"numbers as they are", "", render.Table, nil, `{"n":1e-07,"big":9007199254740993}`, "big  9007199254740993\nn    1e-07\n"},
