@@ -79,7 +79,7 @@ func TestMissingTokenIsAnAuthError(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	delete(b.env, "GWCTL_TOKEN")
-	if code, _, errs := b.run("accounts", "list"); code != gwctl.ExitAuth || !strings.Contains(errs, "GWCTL_TOKEN is not set") {
+	if code, _, errs := b.run("accounts", "list"); code != gwctl.ExitAuth || !strings.Contains(errs, "GWCTL_TOKEN is not set; use --token-file") {
 		t.Errorf("exit %d, %q", code, errs)
 	}
 }

@@ -50,6 +50,9 @@ func (c *Context) find(ctx context.Context, env func(string) string) (string, er
 	default:
 		name := cmp.Or(c.TokenEnv, TokenVariable)
 		if env(name) == "" {
+			if c.TokenEnv == "" {
+				return "", fmt.Errorf("%s is not set; use --token-file or GWCTL_TOKEN_FILE for a token in a file", name)
+			}
 			return "", fmt.Errorf("%s is not set", name)
 		}
 		return env(name), nil
