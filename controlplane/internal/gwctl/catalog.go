@@ -168,7 +168,7 @@ func (t *tool) planCatalog(ctx context.Context, file string) (*catalogPlan, erro
 	plan := &catalogPlan{document: document}
 	answer, err := t.putCatalog(ctx, plan, url.Values{"dry_run": {"true"}})
 	if err != nil {
-		return nil, err
+		return nil, withLines(err, text)
 	}
 	defer func() { _ = answer.Body.Close() }()
 	plan.etag = answer.Header.Get("ETag")
@@ -180,6 +180,18 @@ func (t *tool) planCatalog(ctx context.Context, file string) (*catalogPlan, erro
 	}
 
 	return plan, nil
+}
+
+// withLines adds the lines of the file to the members that the server refuses.
+func withLines(err error, file []byte) error {
+	if problem, ok := errors.AsType[*call.ProblemError](err); ok {
+		for i, f := range problem.Fields {
+			if line := catalogfile.Line(file, f.Field); line > 0 {
+				problem.Fields[i].Field = fmt.Sprintf("line %d: %s", line, f.Field)
+			}
+		}
+	}
+	return err
 }
 
 func (t *tool) putCatalog(ctx context.Context, plan *catalogPlan, query url.Values) (*http.Response, error) {

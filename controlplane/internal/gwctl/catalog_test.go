@@ -77,6 +77,18 @@ func TestCatalogApplyAsksForConfirmation(t *testing.T) {
 	}
 }
 
+// The server knows positions in the document that it got, a reader the lines of the file.
+func TestRefusedMemberIsShownWithItsLine(t *testing.T) {
+	t.Parallel()
+	b := setup(t, problem(400, "invalid_input", `,"errors":[{"field":"providers[0].base_url","detail":"is odd"},{"field":"","detail":"is long"}]`))
+	b.env["KEY"] = "sk-1"
+	code, _, errs := b.run("catalog", "diff", b.file("c.yaml", smallFile))
+	want := "  line 2: providers[0].base_url is odd\n  the input is long\n"
+	if code != gwctl.ExitRefused || !strings.Contains(errs, want) {
+		t.Errorf("exit %d, %q; want %q", code, errs, want)
+	}
+}
+
 func TestCatalogChangedBeforeApplyIsAConflict(t *testing.T) {
 	t.Parallel()
 	calls := 0

@@ -148,3 +148,46 @@ Accounts that used these models in the last 30 days:
 		t.Errorf("got %q, %v", out.String(), err)
 	}
 }
+
+func TestLineOfAMember(t *testing.T) {
+	t.Parallel()
+	const file = `currency: USD
+providers:
+  - id: p
+    headers: {a.b: x}
+models:
+  - {id: one, price: {input: "1"}}
+  - id: two
+    price: &usual
+      input: "1"
+    params: {chat: {top_k: {policy: forward}}}
+  - id: three
+    price: *usual
+`
+	for member, want := range map[string]int{
+		"currency":                     1,
+		"providers[0].headers.a.b":     4,
+		"models[0].price.input":        6,
+		"models[1]":                    7,
+		"models[1].price.input":        9,
+		"models[1].params.chat.top_k":  10,
+		"models[2].price.input":        9,
+		"models[2].routes":             11,
+		"models[1].price.output":       8,
+		"models[7].price":              5,
+		"nothing":                      0,
+		"":                             0,
+		"models[x":                     5,
+		"currency.of.which.is.nothing": 1,
+	} {
+		if got := catalogfile.Line([]byte(file), member); got != want {
+			t.Errorf("%q: line %d; want %d", member, got, want)
+		}
+	}
+	if got := catalogfile.Line([]byte("{\n\"models\": [\n{\"id\": \"\\ud83d\\ude00\"}]}"), "models[0].id"); got != 3 {
+		t.Errorf("JSON: line %d; want 3", got)
+	}
+	if got := catalogfile.Line([]byte("a: [b"), "a"); got != 0 {
+		t.Errorf("no YAML: line %d; want 0", got)
+	}
+}
