@@ -341,7 +341,7 @@ func (b *builder) model(path string, e *ModelEntry) {
 
 func (b *builder) route(path string, m *ModelEntry, e *RouteEntry) catalogkv.Route {
 	_, known := b.target.providers[e.Provider]
-	b.refuse(!known, path, "provider", "is not a provider of this document")
+	b.refuse(!known, path, "provider", "must be the id of a provider of this document, not %q", e.Provider)
 	b.refuse(e.UpstreamModel == "", path, "upstream_model", "is missing")
 	b.refuse(len(e.Formats) == 0, path, "formats", "is missing")
 
@@ -403,7 +403,7 @@ func routeID(model, provider, upstream string) string {
 
 func (b *builder) format(path string, t catalogkv.Type, f catalogkv.Format) {
 	known := slices.Contains(catalogkv.Formats, f)
-	b.refuse(!known, path, "", "is not a known format")
+	b.refuse(!known, path, "", "must be chat, responses, messages, images or videos, not %q", f)
 	b.refuse(known && f.Type() != t, path, "", "is no format of a model of type %q", t)
 }
 

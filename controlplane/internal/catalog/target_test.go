@@ -69,6 +69,18 @@ grants: []
 	}
 }
 
+// A position alone does not tell what is wrong in a file of a hundred models.
+func TestWrongRouteIsNamedWithWhatIsRight(t *testing.T) {
+	t.Parallel()
+	_, err := parse(t, "currency: USD\nproviders: ["+provider+"]\nmodels:\n- {id: m, type: text, price: {input: 1, output: 1}, "+
+		"routes: [{provider: q, upstream_model: u, formats: [sound]}]}\n").target()
+	want := `models[0].routes[0].provider: must be the id of a provider of this document, not "q"; ` +
+		`models[0].routes[0].formats[0]: must be chat, responses, messages, images or videos, not "sound"`
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v; want %s", err, want)
+	}
+}
+
 func TestInvalidDocumentReportsFieldErrors(t *testing.T) {
 	t.Parallel()
 	text := func(members string) string {
