@@ -279,6 +279,16 @@ func TestReportSaysWhatTheInstallationGuarantees(t *testing.T) {
 	})
 }
 
+// No server was asked in the dev stack: the report must not begin with "0 servers say".
+func TestUnseenSyncIsCalledUnseen(t *testing.T) {
+	t.Parallel()
+	w := sound()
+	w.nats.Syncs = nil
+	checkDetails(t, w, map[string]string{
+		"nats sync MGW_USAGE": "each message is stored on 3 servers; whether it is synced to disk before the acknowledgement cannot be seen from here",
+	})
+}
+
 // checkDetails compares the details of findings, by area, check and subject.
 func checkDetails(t *testing.T, w *world, want map[string]string) {
 	t.Helper()

@@ -179,10 +179,12 @@ func durable(s *Stream, n *NATS) Finding {
 		f.Advice = "Set `sync_interval: always` in the jetstream block of every NATS server."
 	case seen < s.Replicas:
 		f.Status = Warning
-		f.Detail = "each message is stored on " +
-			number(s.Replicas, "server", "servers") + "; " +
-			number(seen, "server says that it syncs", "servers say that they sync") +
+		syncs := number(seen, "server says that it syncs", "servers say that they sync") +
 			" it before the acknowledgement, the rest cannot be seen from here"
+		if seen == 0 {
+			syncs = "whether it is synced to disk before the acknowledgement cannot be seen from here"
+		}
+		f.Detail = "each message is stored on " + number(s.Replicas, "server", "servers") + "; " + syncs
 		f.Advice = "Check that the jetstream block of every NATS server has `sync_interval: always`, and " + list
 	default:
 		f.Detail = "each message is stored on " +

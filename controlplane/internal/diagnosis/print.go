@@ -37,7 +37,7 @@ func Print(out io.Writer, findings []Finding, all bool) {
 
 	if !all {
 		for _, area := range areas {
-			fmt.Fprintf(out, "%-7s  %s: %d checks passed\n", OK, area, passed[area])
+			fmt.Fprintf(out, "%-7s  %s: %s passed\n", OK, area, number(passed[area], "check", "checks"))
 		}
 	}
 }

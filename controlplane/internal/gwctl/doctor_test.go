@@ -29,7 +29,7 @@ func TestDoctorPrintsProblemsWithAdvice(t *testing.T) {
 		code, out, errs := b.run("doctor")
 		shown := fmt.Sprintf("%-7s  postgres fsync: fsync = off\n         Bad.\n         → Set it.\nok       nats: 2 checks passed\n", status)
 		if status == "ok" {
-			shown = "ok       nats: 2 checks passed\nok       postgres: 1 checks passed\n"
+			shown = "ok       nats: 2 checks passed\nok       postgres: 1 check passed\n"
 		}
 		if code != want || out != shown || errs != "" {
 			t.Errorf("%s: exit %d, %q, %q; want %d, %q", status, code, out, errs, want, shown)
