@@ -66,7 +66,7 @@ func (c caller) exchange(ctx context.Context, method, path, mediaType string, bo
 		return fmt.Errorf("answer: %w", err)
 	}
 	if response.StatusCode >= http.StatusMultipleChoices {
-		return fmt.Errorf("%s: %s", response.Status, bytes.TrimSpace(text))
+		return fmt.Errorf("%s: %s", response.Status, problem(text))
 	}
 	if result == nil {
 		return nil
@@ -76,6 +76,32 @@ func (c caller) exchange(ctx context.Context, method, path, mediaType string, bo
 	}
 
 	return nil
+}
+
+// problem returns the text of an answer with an error status: of one of the admin API, its title and what is wrong with which
+// member, a line each; of another one, all of it.
+func problem(text []byte) string {
+	var p struct {
+		Title  string `json:"title"`
+		Detail string `json:"detail"`
+		Errors []struct {
+			Field  string `json:"field"`
+			Detail string `json:"detail"`
+		} `json:"errors"`
+	}
+	if json.Unmarshal(text, &p) != nil || p.Title == "" {
+		return string(bytes.TrimSpace(text))
+	}
+
+	var out strings.Builder
+	out.WriteString(p.Title)
+	if p.Detail != "" {
+		out.WriteString(": " + p.Detail)
+	}
+	for _, e := range p.Errors {
+		out.WriteString("\n  " + strings.TrimSpace(e.Field+" "+e.Detail))
+	}
+	return out.String()
 }
 
 func encode(body any) (io.Reader, error) {

@@ -55,6 +55,9 @@ func (s *Stack) applyCatalog(ctx context.Context, admin caller) error {
 		if err := admin.call(ctx, http.MethodPut, "/admin/v1/catalog", s.mediaType, s.document, nil); err != nil {
 			return err
 		}
+		if len(removed) > 0 {
+			s.progress.sayf("  the catalog file is applied, which removes %s", strings.Join(removed, ", "))
+		}
 		return writeFile(s.Layout.catalog(), []byte(now))
 	}
 

@@ -141,8 +141,8 @@ func TestCatalogIsAppliedAgainOnlyIfItsFileChanged(t *testing.T) {
 		t.Errorf("applied %d times, said %q; want the models to be kept that another file has not", fake.applied, out)
 	}
 	s.ApplyCatalog = true
-	if run(); fake.applied != 3 {
-		t.Errorf("applied %d times; want the file to be applied on demand", fake.applied)
+	if out := run(); fake.applied != 3 || !strings.Contains(out, "is applied, which removes the model by-hand, the model other") {
+		t.Errorf("applied %d times, said %q; want the file to be applied on demand", fake.applied, out)
 	}
 }
 
@@ -222,6 +222,19 @@ func TestSeedReportsTheFailedCall(t *testing.T) {
 				t.Errorf("got %v; want the call, the status and the answer", err)
 			}
 		})
+	}
+}
+
+func TestProblemOfAFileIsPlainText(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`{"type":"/problems/invalid_input","title":"The request is invalid","errors":[{"field":"models[0].x","detail":"is not a known member"},{"field":"","detail":"is odd"}]}`: "The request is invalid\n  models[0].x is not a known member\n  is odd",
+		`{"title":"Not allowed","detail":"the token has no scope"}`: "Not allowed: the token has no scope",
+		"no JSON\n": "no JSON",
+	} {
+		if got := problem([]byte(text)); got != want {
+			t.Errorf("got %q; want %q", got, want)
+		}
 	}
 }
 
