@@ -6423,6 +6423,8 @@ func (c *Client) CreateKey(ctx context.Context, accountID AccountID, params *Cre
 
 // ListLedger: List the ledger transactions of an account, newest first
 //
+// A transaction of the kind usage has the charges of all requests of the account that were settled together; the list of usage has each.
+//
 // GET /admin/v1/accounts/{account_id}/ledger
 func (c *Client) ListLedger(ctx context.Context, accountID AccountID, params *ListLedgerParams, options ...CallOption) (*Response[TransactionList], error) {
 	return do[TransactionList](ctx, c, call{
