@@ -1,4 +1,4 @@
-// Package leasestore keeps in Postgres the sessions of proxies, pools, leases and lease responses, recognizes lost commits, and
+// Package leasestore keeps in Postgres the sessions of proxies, pools, leases and lease responses, recognises lost commits, and
 // reads the state of the database and of the proxies for operators.
 //
 // A lease request, for example: a proxy needs 3 units of a balance and one slot. Many requests of many proxies are decided in

@@ -18,7 +18,8 @@ import (
 	"modelgateway/shared/wire"
 )
 
-func find(ctx context.Context, db sqlcgen.DBTX) (f rollback.Observation, err error) {
+// readObservation reads the high-water mark and the incarnation of the server.
+func readObservation(ctx context.Context, db sqlcgen.DBTX) (f rollback.Observation, err error) {
 	row, err := sqlcgen.New(db).ReadHighWaterMark(ctx)
 	if err != nil {
 		return f, postgres.Translate("read high-water mark", err)
@@ -77,7 +78,7 @@ func (s *Recovery) Observe(ctx context.Context, markers []rollback.CommitMarker)
 		arg.ReplicaIds, arg.Numbers = append(arg.ReplicaIds, w.Replica), append(arg.Numbers, w.N)
 	}
 	err = s.withOwnConnection(ctx, func(conn *pgx.Conn) error {
-		if f, err = find(ctx, conn); err != nil {
+		if f, err = readObservation(ctx, conn); err != nil {
 			return err
 		}
 		rows, err := sqlcgen.New(conn).MissingCommitMarkers(ctx, arg)
@@ -126,14 +127,14 @@ func (s *Recovery) Checkpoint(ctx context.Context, c recovery.Checkpoint) (f rol
 			}
 		}
 
-		if f, err = find(ctx, tx); err != nil || !f.Recovering || f.Mark.Epoch != c.Recovered {
+		if f, err = readObservation(ctx, tx); err != nil || !f.Recovering || f.Mark.Epoch != c.Recovered {
 			return err
 		}
 		if err := q.EndRecoveryWait(ctx, c.Recovered); err != nil {
 			return postgres.Translate("end the recovery wait", err)
 		}
 
-		f, err = find(ctx, tx)
+		f, err = readObservation(ctx, tx)
 		return err
 	})
 	return f, postgres.Translate("checkpoint", err)
@@ -177,7 +178,7 @@ func (s *Recovery) DeclareLoss(
 			if err := q.LockClusterState(ctx); err != nil {
 				return fmt.Errorf("lock cluster state: %w", err)
 			}
-			f, err := find(ctx, tx)
+			f, err := readObservation(ctx, tx)
 			if mark = f.Mark; err != nil || mark.Epoch != clusterEpoch {
 				return err // another control plane has declared it already
 			}
