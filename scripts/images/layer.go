@@ -35,7 +35,7 @@ func certificates() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// fileLayer returns a layer with one file, and the folders above it, that belong to root.
+// fileLayer returns a layer with one file and the folders above it, all owned by root.
 func fileLayer(name string, mode int64, content []byte) (v1.Layer, error) {
 	var out bytes.Buffer
 	if err := writeTar(&out, name, mode, content); err != nil {

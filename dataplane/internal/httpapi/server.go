@@ -7,7 +7,8 @@
 // come, and their usage is counted. When the stream ends, the exact cost is written to the spool, the rest of the reservation
 // is free again, and the access log gets a line.
 //
-// It has no state besides the requests in flight. The log gets identifiers and figures of a request, never its content.
+// Besides the requests in flight it keeps only what it can learn again: caches, and the members that providers have refused. The
+// log gets identifiers and figures of a request, never its content.
 package httpapi
 
 import (
@@ -77,7 +78,7 @@ type Dependencies struct {
 	Metrics    *meter.Metrics
 	Log        *slog.Logger
 	Access     *accesslog.Log
-	// Tails shows finished requests to operators who watch them, Refusals counts refused ones by account; nil does not.
+	// Tails shows finished requests to operators who watch them, Refusals counts refused ones by account. Each may be nil.
 	Tails    *tail.Tails
 	Refusals *reporter.Refusals
 	// Traces makes the traces of requests; nil makes none.
