@@ -67,6 +67,10 @@ func run(ctx context.Context, o options) error {
 		return serve(ctx, o.child)
 	}
 
+	if !o.hold {
+		fmt.Fprintln(os.Stdout, proxybench.Environment(ctx, ".", time.Now()))
+	}
+
 	provider, err := start(ctx, "provider")
 	if err != nil {
 		return err
