@@ -8,4 +8,7 @@
 // scheduler counts it, because rates and latencies depend on the other processes of the
 // machine. Only ratios within one run are reliable, and differences below 10 % are noise.
 // For many concurrent streams the result is the peak memory of the process.
+//
+// Other gateways that a person has started, peers, can take part. They need the model bench
+// and the bench's provider, whose address can be chosen.
 package proxybench

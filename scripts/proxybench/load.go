@@ -17,8 +17,11 @@ import (
 // Target is a proxy under load.
 type Target struct {
 	Name, BaseURL, Key string
-	// PID is the process that is measured.
-	PID int
+	// PID is the process that is measured. Children adds its child processes.
+	PID      int
+	Children bool
+	// Peer is a gateway of others, whose failure does not end a comparison.
+	Peer bool
 	// Parts are other processes that work for the requests of the target.
 	Parts []Part
 }
@@ -102,7 +105,7 @@ const warmUp = 500 * time.Millisecond
 
 // Measure loads a target for the duration d, and longer if there is no answer until then.
 func Measure(ctx context.Context, s Scenario, t Target, d time.Duration) (Result, error) {
-	if err := resetPeak(t.PID); err != nil {
+	if err := t.resetPeak(); err != nil {
 		return Result{}, err
 	}
 
@@ -145,7 +148,7 @@ func Measure(ctx context.Context, s Scenario, t Target, d time.Duration) (Result
 		return Result{}, err
 	}
 
-	peak, err := peakMemory(t.PID)
+	peak, err := t.peakMemory()
 	if err != nil {
 		return Result{}, err
 	}
@@ -179,7 +182,7 @@ func Measure(ctx context.Context, s Scenario, t Target, d time.Duration) (Result
 // cpuTimes returns the CPU times of the process of the target and of its parts.
 func (t *Target) cpuTimes() ([]time.Duration, error) {
 	var all []time.Duration
-	for _, part := range append([]Part{{PID: t.PID}}, t.Parts...) {
+	for _, part := range append([]Part{{PID: t.PID, Children: t.Children}}, t.Parts...) {
 		own, err := CPUTime([]Part{part})
 		if err != nil {
 			return nil, err
@@ -283,10 +286,10 @@ func IdleMemory(name string) Scenario { return Scenario{Name: name, Memory: true
 // MeasureIdle returns the memory of a target after it has got no load for the duration d.
 func MeasureIdle(ctx context.Context, t Target, d time.Duration) (Result, error) {
 	pause(ctx, d)
-	if err := resetPeak(t.PID); err != nil {
+	if err := t.resetPeak(); err != nil {
 		return Result{}, err
 	}
-	peak, err := peakMemory(t.PID)
+	peak, err := t.peakMemory()
 	return Result{Peak: peak}, err
 }
 

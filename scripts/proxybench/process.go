@@ -50,23 +50,31 @@ func familyTime(pid int) (time.Duration, error) {
 	}
 
 	total += ended
-	all, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		return 0, fmt.Errorf("list processes: %w", err)
-	}
-
-	for _, folder := range all {
-		child, _ := strconv.Atoi(filepath.Base(folder))
-		parent, _, err := processStat(child)
-		if err != nil || parent != pid {
-			continue // it is of others, or has ended
-		}
-		if own, err := cpuTime(child); err == nil {
+	all, err := children(pid)
+	for _, child := range all {
+		if own, err := cpuTime(child); err == nil { // else it has ended
 			total += own
 		}
 	}
 
-	return total, nil
+	return total, err
+}
+
+// children returns the child processes of a process.
+func children(pid int) (all []int, err error) {
+	folders, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+
+	for _, folder := range folders {
+		child, _ := strconv.Atoi(filepath.Base(folder))
+		if parent, _, err := processStat(child); err == nil && parent == pid { // else it is of others, or has ended
+			all = append(all, child)
+		}
+	}
+
+	return all, nil
 }
 
 // tick is the unit of the times of /proc/PID/stat.
@@ -121,6 +129,38 @@ func peakMemory(pid int) (int64, error) {
 		}
 	}
 	return 0, fmt.Errorf("the status of process %d has no peak memory", pid)
+}
+
+// resetPeak resets the peak memory of the processes of the target.
+func (t *Target) resetPeak() error {
+	all, err := t.children()
+	for _, child := range all {
+		_ = resetPeak(child) // it may have ended
+	}
+	return errors.Join(err, resetPeak(t.PID))
+}
+
+// peakMemory returns the sum of the peak memory of the processes of the target. Pages that they share count for each of them.
+func (t *Target) peakMemory() (int64, error) {
+	all, err := t.children()
+	if err != nil {
+		return 0, err
+	}
+	total, err := peakMemory(t.PID)
+	for _, child := range all {
+		if own, err := peakMemory(child); err == nil { // else it has ended
+			total += own
+		}
+	}
+	return total, err
+}
+
+// children returns the child processes that belong to the target.
+func (t *Target) children() ([]int, error) {
+	if !t.Children {
+		return nil, nil
+	}
+	return children(t.PID)
 }
 
 // CPUTime returns the CPU time of processes and of the children of those that have Children set.

@@ -150,14 +150,17 @@ func TestTableWritesMediansAndRatio(t *testing.T) {
 	table.Add(Scenario{Name: "system", Unit: "request"}, [][]Result{results(20), {withParts}})
 	table.Add(Scenario{Name: "streams", Memory: true}, [][]Result{{{Peak: 40 << 20}}, {{Peak: 70 << 20}}})
 	each := Result{CPU: time.Microsecond, P99: time.Millisecond, Peak: 1 << 20}
-	table.Add(Scenario{Name: "all", Unit: "request", Rate: 1, Peak: true}, [][]Result{{each}, {each}})
+	later := each
+	later.P99 += time.Millisecond / 2
+	table.Add(Scenario{Name: "all", Unit: "request", Rate: 1, Peak: true}, [][]Result{{each}, {later}})
 	var out strings.Builder
 	table.Write(&out)
 	const want = "| CPU time or memory | plain | gateway | × |\n| --- | --- | --- | --- |\n| JSON, per request | 20.0 µs | 24.0 µs | 1.20 |\n" +
 		"| system, per request | 20.0 µs | 30.0 µs | 1.50 |\n| system, Postgres, per request | | 4.0 µs | |\n" +
 		"| system, NATS, per request | | 1.5 µs | |\n| system, all other parts, per request | | 5.5 µs | |\n" +
 		"| streams, peak memory | 40.0 MiB | 70.0 MiB | 1.75 |\n" +
-		"| all, per request | 1.0 µs | 1.0 µs | 1.00 |\n| all, p99 | 1.0 ms | 1.0 ms | 1.00 |\n| all, peak memory | 1.0 MiB | 1.0 MiB | 1.00 |\n"
+		"| all, per request | 1.0 µs | 1.0 µs | 1.00 |\n| all, p99 | 1.0 ms | 1.5 ms | 1.50, +0.5 ms |\n" +
+		"| all, peak memory | 1.0 MiB | 1.0 MiB | 1.00 |\n"
 	if out.String() != want {
 		t.Errorf("got\n%s; want\n%s", &out, want)
 	}

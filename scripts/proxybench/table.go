@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -19,62 +18,97 @@ type row struct {
 	results  [][]Result // by target, by round
 }
 
-// NewTable returns an empty table. The ratios of the last target are relative to the first
-// one.
+// NewTable returns an empty table. All other targets are compared with the first one.
 func NewTable(targets ...string) *Table { return &Table{targets: targets} }
 
-// Add adds the results of a scenario: for each target the rounds, all without failures.
+// Add adds the results of a scenario: for each target the rounds, all without failures, or none if the target has failed.
 func (t *Table) Add(s Scenario, results [][]Result) { t.rows = append(t.rows, row{s, results}) }
 
 // Write writes the table in Markdown, with the medians of the rounds.
 func (t *Table) Write(out io.Writer) {
 	fmt.Fprint(out, "| CPU time or memory |")
-	for _, name := range t.targets {
-		fmt.Fprintf(out, " %s |", name)
+	for i, name := range t.targets {
+		fmt.Fprintf(out, " %s |%s", name, compared(i, " × |"))
 	}
 
-	fmt.Fprint(out, " × |\n| --- |")
-	for range len(t.targets) + 1 {
-		fmt.Fprint(out, " --- |")
+	fmt.Fprint(out, "\n| --- |")
+	for i := range t.targets {
+		fmt.Fprintf(out, " --- |%s", compared(i, " --- |"))
 	}
 
 	fmt.Fprintln(out)
 	for _, r := range t.rows {
 		for _, f := range r.scenario.figures() {
 			fmt.Fprintf(out, "| %s, %s |", r.scenario.Name, f.name)
-			for _, results := range r.results {
-				fmt.Fprintf(out, " %.1f %s |", median(results, f.of), f.unit)
+			for i, results := range r.results {
+				f.write(out, i, results, r.results[0])
 			}
-			fmt.Fprintf(out, " %.2f |\n", median(r.results[len(r.results)-1], f.of)/median(r.results[0], f.of))
+			fmt.Fprintln(out)
 		}
 		t.writeParts(out, &r)
 	}
 }
 
-// writeParts writes the CPU time of the parts of the last target, and its sum.
+// compared returns the text of the column that compares the i-th target with the first one, which has none.
+func compared(i int, text string) string {
+	if i == 0 {
+		return ""
+	}
+	return text
+}
+
+// write writes the cells of the i-th target, whose results are compared with those of the first one.
+func (f *figure) write(out io.Writer, i int, results, first []Result) {
+	if len(results) == 0 {
+		fmt.Fprintf(out, " failed |%s", compared(i, " |"))
+		return
+	}
+
+	value, reference := median(results, f.of), median(first, f.of)
+	ratio := fmt.Sprintf("%.2f", value/reference)
+	if f.unit == milliseconds {
+		ratio += fmt.Sprintf(", %+.1f ms", value-reference) // what a client waits longer, whatever the machine's own part is
+	}
+	fmt.Fprintf(out, " %.1f %s |%s", value, f.unit, compared(i, " "+ratio+" |"))
+}
+
+// writeParts writes the CPU times of the parts of the target that has parts, and their sum.
 func (t *Table) writeParts(out io.Writer, r *row) {
+	measured := slices.IndexFunc(r.results, func(results []Result) bool { return len(results) > 0 && len(results[0].Parts) > 0 })
+	if measured < 0 {
+		return
+	}
+
+	results := r.results[measured]
 	write := func(name string, of func(Result) float64) {
-		fmt.Fprintf(out, "| %s, %s, per %s |%s %.1f µs | |\n", r.scenario.Name, name, r.scenario.Unit,
-			strings.Repeat(" |", len(t.targets)-1), median(r.results[len(r.results)-1], of))
-	}
-
-	results := r.results[len(r.results)-1]
-	parts := results[0].Parts
-	for i := range parts {
-		write(parts[i].Name, func(r Result) float64 { return microseconds(r.Parts[i].CPU) })
-	}
-
-	if len(parts) > 0 {
-		write("all other parts", func(r Result) (sum float64) {
-			for _, part := range r.Parts {
-				sum += microseconds(part.CPU)
+		fmt.Fprintf(out, "| %s, %s, per %s |", r.scenario.Name, name, r.scenario.Unit)
+		for i := range t.targets {
+			value := ""
+			if i == measured {
+				value = fmt.Sprintf(" %.1f µs", median(results, of))
 			}
-			return sum
-		})
+			fmt.Fprintf(out, "%s |%s", value, compared(i, " |"))
+		}
+		fmt.Fprintln(out)
 	}
+
+	for i, part := range results[0].Parts {
+		write(part.Name, func(r Result) float64 { return microseconds(r.Parts[i].CPU) })
+	}
+	write("all other parts", func(r Result) (sum float64) {
+		for _, part := range r.Parts {
+			sum += microseconds(part.CPU)
+		}
+		return sum
+	})
 }
 
 func microseconds(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+
+func inMilliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// milliseconds is the unit of latencies.
+const milliseconds = "ms"
 
 // figure is one figure of a result.
 type figure struct {
@@ -88,10 +122,10 @@ func (s *Scenario) figures() (all []figure) {
 		all = append(all, figure{"per " + s.Unit, "µs", func(r Result) float64 { return microseconds(r.CPU) }})
 	}
 	if s.Paced {
-		all = append(all, figure{"p50 of the events", "ms", func(r Result) float64 { return float64(r.P50) / float64(time.Millisecond) }})
+		all = append(all, figure{"p50 of the events", milliseconds, func(r Result) float64 { return inMilliseconds(r.P50) }})
 	}
 	if s.Rate > 0 || s.Paced {
-		all = append(all, figure{"p99", "ms", func(r Result) float64 { return float64(r.P99) / float64(time.Millisecond) }})
+		all = append(all, figure{"p99", milliseconds, func(r Result) float64 { return inMilliseconds(r.P99) }})
 	}
 	if s.Memory || s.Peak {
 		all = append(all, figure{"peak memory", "MiB", func(r Result) float64 { return float64(r.Peak) / (1 << 20) }})

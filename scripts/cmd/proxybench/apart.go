@@ -18,6 +18,9 @@ import (
 // is measured.
 const loader = "load"
 
+// peerPatience is how much longer than planned the measurement of a peer may take.
+const peerPatience = 30 * time.Second
+
 // measurement is what a loader gets.
 type measurement struct {
 	Scenario proxybench.Scenario
@@ -44,11 +47,17 @@ func measureApart(ctx context.Context, s proxybench.Scenario, t proxybench.Targe
 		return proxybench.Result{}, fmt.Errorf("find this program: %w", err)
 	}
 
+	if t.Peer { // it may never answer
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, d+peerPatience)
+		defer stop()
+	}
+
 	cmd := exec.CommandContext(ctx, self, "-child", loader)
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(input), os.Stderr
 	output, err := cmd.Output()
 	if err != nil {
-		return proxybench.Result{}, fmt.Errorf("measure %s, %s: %w", s.Name, t.Name, err)
+		return proxybench.Result{}, errors.Join(fmt.Errorf("measure: %w", err), ctx.Err())
 	}
 
 	var m measured

@@ -2,6 +2,8 @@
 // dev stack that it starts:
 //
 //	make bench/proxy
+//
+// With -provider and -peer it measures other gateways, too; scripts/peers.sh starts some.
 package main
 
 import (
@@ -35,13 +37,22 @@ type options struct {
 	only string
 	// hold keeps the proxies running for other programs, instead of a measurement.
 	hold bool
+	// provider is the address of the provider, which peers call.
+	provider string
+	peers    []proxybench.Target
 }
 
 func main() {
 	var o options
 	flag.IntVar(&o.rounds, "rounds", 5, "number of measurements of each proxy in each scenario")
 	flag.DurationVar(&o.each, "each", 3*time.Second, "duration of one measurement")
-	flag.StringVar(&o.child, "child", "", "internal: run as a child process, \"provider\", \"load\" or \"plain=URL\" of the provider")
+	flag.StringVar(&o.child, "child", "", "internal: run a child process: \"provider=ADDRESS\", \"load\" or \"plain=URL\" of the provider")
+	flag.StringVar(&o.provider, "provider", anyPort, "address of the provider, for peers that call it")
+	flag.Func("peer", "measure another gateway, too, with the model bench: `name=URL,KEY,PID` (repeatable)", func(text string) error {
+		peer, err := proxybench.ParsePeer(text)
+		o.peers = append(o.peers, peer)
+		return err
+	})
 	flag.StringVar(&o.only, "only", "", "measure only the scenarios whose names contain this")
 	flag.BoolVar(
 		&o.hold,
@@ -71,7 +82,7 @@ func run(ctx context.Context, o options) error {
 		fmt.Fprintln(os.Stdout, proxybench.Environment(ctx, ".", time.Now()))
 	}
 
-	provider, err := start(ctx, "provider")
+	provider, err := start(ctx, providerChild+o.provider)
 	if err != nil {
 		return err
 	}
@@ -106,64 +117,57 @@ func run(ctx context.Context, o options) error {
 	return measure(
 		ctx,
 		o,
-		targets,
+		append(targets, o.peers...),
 		slices.DeleteFunc(proxybench.Scenarios(), func(s proxybench.Scenario) bool { return !strings.Contains(s.Name, o.only) }),
 	)
 }
 
 func measure(ctx context.Context, o options, targets []proxybench.Target, scenarios []proxybench.Scenario) error {
-	table := proxybench.NewTable(targets[0].Name, targets[1].Name)
+	var names []string
+	for _, t := range targets {
+		names = append(names, t.Name)
+	}
+	table := proxybench.NewTable(names...)
 	if err := addIdle(ctx, table, targets, "fresh", 0); err != nil {
 		return err
 	}
 
 	for _, t := range targets {
-		if _, err := measureApart(ctx, proxybench.JSON(), t, warmUpTime); err != nil {
+		if _, err := measureApart(ctx, proxybench.JSON(), t, warmUpTime); err != nil && !t.Peer {
 			return err
 		}
 	}
 
 	for _, s := range scenarios {
-		results := make([][]proxybench.Result, len(targets))
-		for range o.rounds {
-			for i, t := range targets {
-				r, err := measureApart(ctx, s, t, o.each)
-				if err != nil {
-					return err
-				}
-				if r.Err != nil || r.Requests == 0 {
-					return fmt.Errorf("%s, %s: %d answers are complete, %d are not: %w", s.Name, t.Name, r.Requests, r.Failures, r.Err)
-				}
-				results[i] = append(results[i], r)
-			}
+		once := func(t proxybench.Target) (proxybench.Result, error) { return measureApart(ctx, s, t, o.each) }
+		results, err := proxybench.Compare(s, targets, o.rounds, os.Stderr, once)
+		if err != nil {
+			return err
 		}
 		table.Add(s, results)
 	}
 
-	if o.only != "" {
-		table.Write(os.Stdout)
-		return nil
+	if o.only == "" {
+		if err := addIdle(ctx, table, targets, "a minute after the last load", time.Minute); err != nil {
+			return err
+		}
 	}
-
-	if err := addIdle(ctx, table, targets, "a minute after the last load", time.Minute); err != nil {
-		return err
-	}
-
 	table.Write(os.Stdout)
 	return nil
 }
 
 // addIdle adds a row with the memory of the targets after a time without load.
 func addIdle(ctx context.Context, table *proxybench.Table, targets []proxybench.Target, name string, after time.Duration) error {
-	results := make([][]proxybench.Result, len(targets))
-	for i, t := range targets {
+	s := proxybench.IdleMemory("idle, " + name)
+	results, err := proxybench.Compare(s, targets, 1, os.Stderr, func(t proxybench.Target) (proxybench.Result, error) {
 		r, err := proxybench.MeasureIdle(ctx, t, after)
-		if err != nil {
-			return err
-		}
-		results[i], after = []proxybench.Result{r}, 0 // the others have waited, too
+		after = 0 // the others have waited, too
+		return r, err
+	})
+	if err != nil {
+		return err
 	}
-	table.Add(proxybench.IdleMemory("idle, "+name), results)
+	table.Add(s, results)
 	return nil
 }
 
@@ -173,9 +177,17 @@ const warmUpTime = 8 * time.Second
 
 const plainKey = "the-key-of-the-bench"
 
+const (
+	// anyPort is an address with a port that nobody listens on.
+	anyPort = "127.0.0.1:0"
+	// providerChild and the address of the provider are a child process.
+	providerChild = "provider="
+)
+
 // serve runs a child process: it starts a server and prints its URL.
 func serve(ctx context.Context, what string) error {
 	handler := http.Handler(http.HandlerFunc(proxybench.Provider))
+	address, isProvider := strings.CutPrefix(what, providerChild)
 	if target, ok := strings.CutPrefix(what, "plain="); ok {
 		to, err := url.Parse(target)
 		if err != nil {
@@ -185,7 +197,10 @@ func serve(ctx context.Context, what string) error {
 	}
 
 	var lc net.ListenConfig
-	listener, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+	if !isProvider {
+		address = anyPort
+	}
+	listener, err := lc.Listen(ctx, "tcp", address)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
