@@ -133,3 +133,19 @@ func TestMemoryOfAPeerIncludesItsChildren(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+func TestProviderKnowsStreamsThatPeersEncodedAnew(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		`{"stream":true}`:             "text/event-stream",
+		"{\n  \"stream\": true\n}":    "text/event-stream",
+		`{"stream": false}`:           "application/json",
+		`{"messages":[{"role":"a"}]}`: "application/json",
+	} {
+		answer := httptest.NewRecorder()
+		Provider(answer, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(body)))
+		if got := answer.Header().Get("Content-Type"); got != want {
+			t.Errorf("%s: got %s; want %s", body, got, want)
+		}
+	}
+}

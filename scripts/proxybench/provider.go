@@ -53,7 +53,7 @@ func Provider(w http.ResponseWriter, r *http.Request) {
 		return // the client has closed the connection
 	}
 
-	if !bytes.Contains(body, []byte(`"stream":true`)) {
+	if !bytes.Contains(body, []byte(`"stream":true`)) && !bytes.Contains(body, []byte(`"stream": true`)) { // peers encode it anew
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Content-Length", strconv.Itoa(len(answerJSON)))
 		_, _ = w.Write(answerJSON)
