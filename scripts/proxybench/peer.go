@@ -2,6 +2,7 @@ package proxybench
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // ParsePeer returns the target of "name=URL,KEY,PID", a gateway that a person has started. It answers URL/v1/chat/completions
@@ -73,6 +75,26 @@ func Compare(s Scenario, targets []Target, rounds int, log io.Writer, measure Me
 		}
 	}
 	return results, nil
+}
+
+// restLook is the time over which Rest looks at a target, and restShare the part of it that an idle one uses at most.
+const (
+	restLook  = 100 * time.Millisecond
+	restShare = 10 * time.Millisecond
+)
+
+// Rest waits until a target is idle, at most for the limit: what a peer does after its answers disturbs the next target.
+func Rest(ctx context.Context, t Target, limit time.Duration) {
+	part := []Part{{PID: t.PID, Children: t.Children}}
+	before, err := CPUTime(part)
+	for end := time.Now().Add(limit); err == nil && ctx.Err() == nil && time.Now().Before(end); {
+		pause(ctx, restLook)
+		var now time.Duration
+		if now, err = CPUTime(part); now-before <= restShare {
+			return
+		}
+		before = now
+	}
 }
 
 // check returns an error if an answer was not complete, or there was none.

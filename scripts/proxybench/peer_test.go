@@ -1,6 +1,7 @@
 package proxybench
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
@@ -147,5 +148,40 @@ func TestProviderKnowsStreamsThatPeersEncodedAnew(t *testing.T) {
 		if got := answer.Header().Get("Content-Type"); got != want {
 			t.Errorf("%s: got %s; want %s", body, got, want)
 		}
+	}
+}
+
+func TestRestWaitsForABusyPeer(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		script    string
+		waits     bool
+		limit     time.Duration
+		cancelled bool
+	}{
+		{script: "read line", limit: time.Minute},
+		{script: "while :; do :; done", waits: true, limit: 4 * restLook},
+		{script: "while :; do :; done", limit: time.Minute, cancelled: true},
+	} {
+		ctx, stop := context.WithCancel(t.Context())
+		process := exec.CommandContext(ctx, "sh", "-c", test.script)
+		if _, err := process.StdinPipe(); err != nil {
+			t.Fatal(err)
+		}
+		if err := process.Start(); err != nil {
+			t.Fatal(err)
+		}
+		resting, cancel := context.WithCancel(ctx)
+		if test.cancelled {
+			cancel()
+		}
+		begin := time.Now()
+		Rest(resting, Target{PID: process.Process.Pid}, test.limit)
+		if took := time.Since(begin); took >= test.limit != test.waits {
+			t.Errorf("%s: waited %v with a limit of %v", test.script, took, test.limit)
+		}
+		cancel()
+		stop()
+		_ = process.Wait()
 	}
 }

@@ -139,7 +139,12 @@ func measure(ctx context.Context, o options, targets []proxybench.Target, scenar
 	}
 
 	for _, s := range scenarios {
-		once := func(t proxybench.Target) (proxybench.Result, error) { return measureApart(ctx, s, t, o.each) }
+		once := func(t proxybench.Target) (proxybench.Result, error) {
+			if t.Peer {
+				defer proxybench.Rest(ctx, t, peerRest)
+			}
+			return measureApart(ctx, s, t, o.each)
+		}
 		results, err := proxybench.Compare(s, targets, o.rounds, os.Stderr, once)
 		if err != nil {
 			return err
@@ -174,6 +179,9 @@ func addIdle(ctx context.Context, table *proxybench.Table, targets []proxybench.
 // warmUpTime is the duration of the load before the measurements. The pools of a new
 // account are in central mode, and switch to escrow mode only after some seconds.
 const warmUpTime = 8 * time.Second
+
+// peerRest is how long the next measurement waits at most for a peer that still works.
+const peerRest = 5 * time.Second
 
 const plainKey = "the-key-of-the-bench"
 
