@@ -127,13 +127,15 @@ func TestTextWithoutWordsIsDense(t *testing.T) {
 func TestDenseRunsAreFoundWhereverTheyBegin(t *testing.T) {
 	t.Parallel()
 	everyByte := func(text []byte) (n int) {
-		for start, end := 0, 0; start < len(text); start = end + 1 {
-			for end = start; end < len(text) && (dense[text[end]] || isEscapedSlash(text[end:])); {
+		for start := 0; start < len(text); {
+			end := start
+			for end < len(text) && (dense[text[end]] || isEscapedSlash(text[end:])) {
 				end++
 			}
 			if end-start >= denseRun && hasLetters(text[start:end]) {
 				n += end - start
 			}
+			start = end + 1
 		}
 		return n
 	}
