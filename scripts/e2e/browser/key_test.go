@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -225,6 +226,18 @@ func TestRevocationNamesTheProxyThatHasNotConfirmedIt(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// The link of a row covers the row. What else can be pressed in it lies above.
+func TestLimitOfAKeyIsChangedFromTheList(t *testing.T) {
+	b := open(t)
+	r := filled(t)
+	account := r.Account(t, rig.AccountSpec{})
+	b.signIn(r.AdminToken())
+	list := "/console/accounts/" + account.ID + "/keys"
+	b.visit(list)
+	b.run(chromedp.Click(`a[href="/console/keys/`+account.KeyID+`/edit"]`, chromedp.ByQuery))
+	b.await("the form of the limit", `!!document.querySelector("dialog[open] [name=spend_limit]") && location.pathname === `+strconv.Quote(list))
 }
 
 // A limit set on the page, and keys imported by their hashes, act at every proxy when the page says so.

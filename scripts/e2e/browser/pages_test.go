@@ -249,6 +249,13 @@ const violations = `(() => {
 	return found;
 })()`
 
+// covered are the links and buttons of tables that something else lies above, such as the link of the row.
+const covered = `[...document.querySelectorAll("main td :is(a:not(.row), button)")].filter((e) => e.checkVisibility()).filter((e) => {
+	e.scrollIntoView({ block: "center" });
+	const box = e.getClientRects()[0], at = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
+	return at && at !== e && !e.contains(at);
+}).map((e) => "it cannot be pressed: " + e.outerHTML.slice(0, 200))`
+
 // links are those of the page to other pages of the console, but for signing in.
 const links = `[...document.querySelectorAll('a[href]:not([download])')]
 	.filter((a) => a.origin === location.origin && a.pathname.startsWith("/console/") && !/^\/console\/(static\/|sign-)/.test(a.pathname))
@@ -267,7 +274,7 @@ func (b *tab) inspect(path string) (shownPage, []string) {
 	}
 	b.await("the library of charts", charted)
 	p := shownPage{path: path, status: response.Status}
-	p.faults = eval[[]string](b, violations)
+	p.faults = append(eval[[]string](b, violations), eval[[]string](b, covered)...)
 	found := eval[[]string](b, links)
 	faults, requests := b.taken()
 	p.faults = append(p.faults, faults...)
