@@ -101,8 +101,14 @@ models:
     routes: [{provider: sim, upstream_model: u, formats: [chat]}]
 `
 
-// Request settles a finished request of a key and returns its id.
+// Request settles a finished request of a key that was answered with 200, and returns its id.
 func (w *World) Request(k *adminclient.IssuedKey, status event.Status, u price.Usage, attempts ...event.Attempt) string {
+	w.T.Helper()
+	return w.Answered(http.StatusOK, k, status, u, attempts...)
+}
+
+// Answered is Request with another HTTP status.
+func (w *World) Answered(code int, k *adminclient.IssuedKey, status event.Status, u price.Usage, attempts ...event.Attempt) string {
 	w.T.Helper()
 	w.Apply(catalogText)
 	sheet := w.Sheet("example-small")
@@ -121,7 +127,7 @@ func (w *World) Request(k *adminclient.IssuedKey, status event.Status, u price.U
 		Format:          "chat",
 		Provider:        "sim",
 		Status:          status,
-		HTTPStatus:      http.StatusOK,
+		HTTPStatus:      code,
 		StartedMS:       at.UnixMilli(),
 		FinishedMS:      at.UnixMilli() + 4200,
 		FirstByteMS:     310,

@@ -284,7 +284,8 @@ func showRequest(r *kit.Request) (*kit.Page, error) {
 		}
 	}
 	data.addMargin()
-	data.Why = view.WhyEnded(string(u.Status), class, u.FirstByteMS != nil, u.Receipt.Rule)
+	begun := u.FirstByteMS != nil && (u.HTTPStatus == nil || *u.HTTPStatus < http.StatusBadRequest) // an error is an answer of its own
+	data.Why = view.WhyEnded(string(u.Status), class, begun, u.Receipt.Rule)
 
 	return &kit.Page{
 		Template: "request",

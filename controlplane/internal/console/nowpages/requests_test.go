@@ -140,6 +140,21 @@ func TestRequestSaysWhyItEndedEarly(t *testing.T) {
 	}
 }
 
+// An error is an answer with bytes of its own: nothing of an answer was sent, so none has broken off.
+func TestRequestThatGotAnErrorHasNoBrokenStream(t *testing.T) {
+	t.Parallel()
+	w := consoletest.Start(t)
+	_, k := w.Customer("Example")
+	attempt := event.Attempt{Route: "rte_0192f0c1d2e37a4b8c5d6e7f8091a2c1", Class: "rate_limit", MS: 3}
+	id := w.Answered(http.StatusTooManyRequests, k, event.Failed, price.Usage{}, attempt)
+	_, page := w.SignedIn(servertest.BootstrapToken).Get("/console/requests/" + id)
+	for text, want := range map[string]bool{"broke off": false, "No route served it. The last failure: the provider is overloaded, or limits the rate of calls.": true} {
+		if strings.Contains(html.UnescapeString(page), text) != want {
+			t.Errorf("the page has %q: %v; want %v: %s", text, !want, want, page)
+		}
+	}
+}
+
 // Refusals without something that was short say why in words, under the key as far as it is known.
 func TestRefusalsSayWhy(t *testing.T) {
 	t.Parallel()
