@@ -54,6 +54,7 @@ func functions(prefix string) template.FuncMap {
 		"doubt":   view.Doubt,
 		"skipped": view.Skipped,
 		"reason":  view.Reason,
+		"refused": func(code, reason *string) string { return view.Refused(deref(code), deref(reason)) },
 		"failure": view.Failure,
 
 		"prose":   view.Prose,

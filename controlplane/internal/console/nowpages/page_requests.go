@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/console/kit"
@@ -316,7 +317,8 @@ func (v *requestView) addMargin() {
 
 type refusedView struct {
 	*adminclient.Refusal
-	Account, Key string
+	// Account and Key are their names, with the states that they have now; empty if they are not known.
+	Account, Key, AccountState, KeyState string
 	// Limit is the limit that was short; nil if it was none.
 	Limit *kit.Link
 }
@@ -330,21 +332,12 @@ func showRefused(r *kit.Request, notFound error) (*kit.Page, error) {
 		return nil, err
 	}
 	if len(found.Value.Data) == 0 {
-		return nil, notFound
+		return showUnknown(id, notFound)
 	}
 
 	v := refusedView{Refusal: &found.Value.Data[0]}
-	for _, owner := range []struct {
-		id   *string
-		name *string
-	}{{v.AccountID, &v.Account}, {v.KeyID, &v.Key}} {
-		if owner.id != nil {
-			names, err := kit.Names(r, []string{*owner.id})
-			if err != nil {
-				return nil, err
-			}
-			*owner.name = names[*owner.id]
-		}
+	if err := v.readOwners(r); err != nil {
+		return nil, err
 	}
 
 	if s := v.Short; s != nil && s.LimitID != nil {
@@ -361,6 +354,61 @@ func showRefused(r *kit.Request, notFound error) (*kit.Page, error) {
 		Data:     &v,
 		Command:  "gwctl usage explain " + id,
 		Crumbs:   []kit.Link{{Text: "Refusals", URL: "/console/refusals"}},
+	}, nil
+}
+
+// readOwners reads the names and states of the account and the key, as far as they exist.
+func (v *refusedView) readOwners(r *kit.Request) error {
+	if v.AccountID != nil {
+		answer, err := r.API.GetAccount(r.Context(), *v.AccountID)
+		if err == nil {
+			v.Account, v.AccountState = answer.Value.Name, string(answer.Value.Status)
+		} else if adminclient.Code(err) != "not_found" {
+			return err
+		}
+	}
+
+	if v.KeyID != nil {
+		answer, err := r.API.GetKey(r.Context(), *v.KeyID)
+		if err == nil {
+			v.Key, v.KeyState = answer.Value.Name, string(answer.Value.Status)
+		} else if adminclient.Code(err) != "not_found" {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// unknownView is about a request of which there is neither a record nor a refusal.
+type unknownView struct {
+	RequestID string
+	// At is when it arrived, From and To are the hour of that.
+	At       time.Time
+	From, To string
+}
+
+// showUnknown says where to look for a request that is not known, at the time that its id tells. notFound is the error for what is no id.
+func showUnknown(id string, notFound error) (*kit.Page, error) {
+	at, ok := view.IDTime(id)
+	if !ok {
+		return nil, notFound
+	}
+
+	const minute = "2006-01-02T15:04"
+	hour := at.Truncate(time.Hour)
+	return &kit.Page{
+		Template: "unknown",
+		Title:    "Request " + view.ShortID(id),
+		Status:   http.StatusNotFound,
+		Command:  "gwctl usage explain " + id,
+		Crumbs:   []kit.Link{{Text: "Requests", URL: "/console/requests"}},
+		Data: &unknownView{
+			RequestID: id,
+			At:        at,
+			From:      hour.Format(minute),
+			To:        hour.Add(time.Hour).Format(minute),
+		},
 	}, nil
 }
 

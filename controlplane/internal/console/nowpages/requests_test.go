@@ -160,25 +160,32 @@ func TestRefusalsSayWhy(t *testing.T) {
 	t.Parallel()
 	w := consoletest.Start(t)
 	_, k := w.Customer("Suspended Ltd")
-	known, session, routes := ident.Request.New(), ident.Request.New(), ident.Request.New()
+	known, session, routes, model := ident.Request.New(), ident.Request.New(), ident.Request.New(), ident.Request.New()
 	for id, row := range map[string]string{
 		known:   "'key_inactive', account_id, id, 'invalid_api_key', 401",
 		session: "'no_session', account_id, id, 'service_unavailable', 503",
 		routes:  "'no_route', account_id, id, '', 503",
+		model:   "'', account_id, id, 'model_not_found', 404",
 	} {
 		_, err := w.DB.Pool().Exec(t.Context(), `insert into traffic_refusals (hour, reason, account_id, key_id, code, status, other, n, first_at, last_at, request_id, model)
 			select date_trunc('hour', now()), `+row+`, false, 3, $2, $2, $1, '' from api_keys limit 1`, id, time.Now())
 		servertest.Check(t, err)
 	}
+	_, err := w.API.UpdateAccount(t.Context(), k.AccountID, nil, adminclient.AccountPatch{Status: new(adminclient.AccountStatusSuspended)})
+	servertest.Check(t, err)
 	b := w.SignedIn(servertest.BootstrapToken)
-	for path, want := range map[string]string{
-		"/console/requests/" + known:       "The account is suspended, or the key was revoked",
-		"/console/requests/" + session:     "The session of the proxy had ended",
-		"/console/requests/" + routes:      "No route of the model could be called",
-		"/console/refusals?key_id=" + k.ID: "The account is suspended, or the key was revoked",
+	for path, wants := range map[string][]string{
+		"/console/requests/" + known:       {"The account is suspended, or the key was revoked", `<span class="badge warn">suspended</span>`, `<span class="badge good">active</span>`},
+		"/console/requests/" + session:     {"The session of the proxy had ended"},
+		"/console/requests/" + routes:      {"No route of the model could be called"},
+		"/console/requests/" + model:       {"it does not exist, is disabled, is not granted, or has no route for the format"},
+		"/console/refusals?key_id=" + k.ID: {"The account is suspended, or the key was revoked", "it does not exist, is disabled, is not granted"},
 	} {
-		if _, page := b.Get(path); !strings.Contains(html.UnescapeString(page), want) {
-			t.Errorf("%s has no %q: %s", path, want, page)
+		_, page := b.Get(path)
+		for _, want := range wants {
+			if !strings.Contains(html.UnescapeString(page), want) {
+				t.Errorf("%s has no %q: %s", path, want, page)
+			}
 		}
 	}
 }
@@ -198,13 +205,32 @@ func TestRefusedRequestSaysWhatWasShort(t *testing.T) {
 	if got.StatusCode != http.StatusOK {
 		t.Fatalf("got %d", got.StatusCode)
 	}
-	for _, want := range []string{"insufficient_quota", "0.0013", "0.0002", "balance insufficient", "Example", "key_id=" + k.ID} {
+	for _, want := range []string{
+		"insufficient_quota", "0.0013", "0.0002", "balance insufficient", "Example", "key_id=" + k.ID,
+		"The balance leaves less than the request may cost.",
+	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not have %q", want)
 		}
 	}
-	if got, _ := b.Get("/console/requests/" + ident.Request.New()); got.StatusCode != http.StatusNotFound {
-		t.Errorf("an unknown request: got %d", got.StatusCode)
+}
+
+// Of the refusals of an hour with one key and code, one has its id. The page of another leads to the refusals of its hour.
+func TestUnknownRequestLeadsToTheRefusalsOfItsHour(t *testing.T) {
+	t.Parallel()
+	b := consoletest.Start(t).SignedIn(servertest.BootstrapToken)
+	id := ident.Request.Format(ident.NewAt(time.Date(2026, 3, 3, 9, 41, 7, 0, time.UTC)))
+	got, page := b.Get("/console/requests/" + id)
+	if got.StatusCode != http.StatusNotFound {
+		t.Errorf("got %d; want 404", got.StatusCode)
+	}
+	for _, want := range []string{`href="/console/refusals?from=2026-03-03T09:00&amp;to=2026-03-03T10:00"`, "2026-03-03 09:41:07.000 UTC"} {
+		if !strings.Contains(strings.ReplaceAll(page, "%3a", ":"), want) {
+			t.Errorf("the page has no %q: %s", want, page)
+		}
+	}
+	if got, page := b.Get("/console/requests/req_none"); got.StatusCode != http.StatusNotFound && got.StatusCode != http.StatusBadRequest || strings.Contains(page, "by its id") {
+		t.Errorf("what is no id: got %d %s", got.StatusCode, page)
 	}
 }
 

@@ -25,6 +25,27 @@ var refusals = map[string]string{
 	"limit_reserved": "Running requests hold the rest of a spend limit.",
 }
 
+// codes say in words what a refusal is about for which no reason was recorded.
+var codes = map[string]string{
+	"invalid_api_key": "The key is missing, or it is no key of this gateway.",
+	"model_not_found": "The account has no such model for the endpoint: " +
+		"it does not exist, is disabled, is not granted, or has no route for the format.",
+	"not_found":               "There is no such endpoint or video job, or the video is not ready.",
+	"unsupported_parameter":   "The model does not support a parameter of the request. The answer names it.",
+	"unsupported_value":       "The value of a parameter cannot be used. The answer names it.",
+	"invalid_value":           "The value of a parameter cannot be used. The answer names it.",
+	"invalid_request":         "The body of the request is malformed, or larger than it may be.",
+	"context_length_exceeded": "The prompt and the output do not fit the model.",
+}
+
+// Refused says in words why a request was refused: by the reason, or by the code if none was recorded; empty if neither says more.
+func Refused(code, reason string) string {
+	if reason != "" {
+		return Reason(reason)
+	}
+	return codes[code]
+}
+
 // Reason says in words why an explained request is refused.
 func Reason(reason string) string {
 	if text := refusals[reason]; text != "" {

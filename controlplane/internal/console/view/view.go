@@ -5,6 +5,7 @@
 package view
 
 import (
+	"encoding/hex"
 	"fmt"
 	"math/big"
 	"strconv"
@@ -255,4 +256,14 @@ func Bar(parts ...Part) []Part {
 	}
 
 	return parts
+}
+
+// IDTime returns the time in an id, which is a kind and a UUID of version 7; false if it is none.
+func IDTime(id string) (at time.Time, ok bool) {
+	_, text, _ := strings.Cut(id, "_")
+	if uuid, err := hex.DecodeString(text); err != nil || len(uuid) != 16 || uuid[6]>>4 != 7 {
+		return time.Time{}, false
+	}
+	ms, err := strconv.ParseInt(text[:12], 16, 64)
+	return time.UnixMilli(ms).UTC(), err == nil
 }

@@ -25,6 +25,19 @@ func TestTimesAndNumbers(t *testing.T) {
 	}
 }
 
+func TestIDTime(t *testing.T) {
+	t.Parallel()
+	at, ok := IDTime("req_0192f0c1d2e37a4b8c5d6e7f8091a2b3")
+	if want := time.UnixMilli(0x0192f0c1d2e3); !ok || !at.Equal(want) {
+		t.Errorf("got %s, %v; want %s", at, ok, want)
+	}
+	for _, id := range []string{"", "req_", "req_none", "req_0192f0c1d2e34a4b8c5d6e7f8091a2b3", "req_0192f0c1d2e37a4b8c5d6e7f8091a2b3ff"} {
+		if _, ok := IDTime(id); ok {
+			t.Errorf("%q has a time", id)
+		}
+	}
+}
+
 func TestNegative(t *testing.T) {
 	t.Parallel()
 	for decimal, want := range map[string]bool{"-0.01": true, "-0.000": false, "0": false, "12": false} {
