@@ -48,6 +48,30 @@ func TestEveryPageOfTheCatalogIsShown(t *testing.T) {
 	}
 }
 
+// A price is changed and a model closed from the list, and a provider's page leads to the form of a model of it.
+func TestListOfModelsHasWhatIsDoneOften(t *testing.T) {
+	t.Parallel()
+	w := consoletest.Start(t)
+	w.SmallCatalog()
+	b := w.SignedIn(servertest.BootstrapToken)
+	has := func(path, link string) {
+		t.Helper()
+		if _, page := b.Get(path); !strings.Contains(page, `href="`+link+`" data-dialog`) {
+			t.Errorf("%s has no link to %s: %s", path, link, page)
+		}
+	}
+	const of, another = "scope=model&amp;id=example-small", "/console/catalog/new-model?routes%5B0%5D.provider=acme"
+	has("/console/models", "/console/models/example-small/price")
+	has("/console/models", "/console/maintenance/close?"+of)
+	has("/console/providers/acme", another)
+	if _, page := b.Get(another); !strings.Contains(page, `<option value="acme" selected>`) {
+		t.Errorf("the form of a model of the provider has another one: %s", page)
+	}
+	_, err := w.API.MaintainModel(t.Context(), "example-small", nil, adminclient.MaintenanceSet{})
+	servertest.Check(t, err)
+	has("/console/models", "/console/maintenance/open?"+of)
+}
+
 func TestModelTellsWhatIsReservedWithoutALimit(t *testing.T) {
 	t.Parallel()
 	w := consoletest.Start(t)

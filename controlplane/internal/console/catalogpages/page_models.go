@@ -14,6 +14,8 @@ type modelRow struct {
 	*adminclient.CatalogModel
 	State    view.Badge
 	Everyone bool
+	// Closed is set while it is under maintenance.
+	Closed bool
 	// Price has the two most important lines.
 	Price []priceform.Line
 	// Others is the number of further lines.
@@ -54,6 +56,7 @@ func listModels(r *kit.Request) (*kit.Page, error) {
 			CatalogModel: m,
 			Everyone:     isSet(m.Public),
 			State:        stateOf(m.Enabled, maintenance.Value, adminclient.MaintenanceScopeModel, m.ID),
+			Closed:       maintenanceOf(maintenance.Value, adminclient.MaintenanceScopeModel, m.ID) != nil,
 		}
 		row.Price, row.Others = mainLines(priceform.Lines(&m.Price))
 		providers := map[string]bool{}

@@ -33,6 +33,33 @@ func TestEveryPageOfAnAccountIsShown(t *testing.T) {
 	}
 }
 
+// What support does most is one press away from the page on which it begins.
+func TestAccountLeadsToItsFailedRequestsAndRevokesKeysFromTheList(t *testing.T) {
+	t.Parallel()
+	w := consoletest.Start(t)
+	a, k := w.Customer("Example")
+	_, reader := w.NewToken(adminclient.ScopeRead)
+	at, revoke := "/console/accounts/"+a.ID, `href="/console/keys/`+k.ID+`/revoke" data-dialog`
+	for _, c := range []struct {
+		token, path, link string
+		want              bool
+	}{
+		{servertest.BootstrapToken, at, `href="/console/requests?account_id=` + a.ID + `&amp;status=failed"`, true},
+		{servertest.BootstrapToken, at, `href="/console/refusals?account_id=` + a.ID + `"`, true},
+		{servertest.BootstrapToken, at + "/keys", revoke, true},
+		{reader, at + "/keys", revoke, false},
+	} {
+		if _, page := w.SignedIn(c.token).Get(c.path); strings.Contains(page, c.link) != c.want {
+			t.Errorf("%s has %s: %v; want %v: %s", c.path, c.link, !c.want, c.want, page)
+		}
+	}
+	_, err := w.API.RevokeKey(t.Context(), k.ID, nil)
+	servertest.Check(t, err)
+	if _, page := w.SignedIn(servertest.BootstrapToken).Get(at + "/keys"); strings.Contains(page, revoke) {
+		t.Errorf("a revoked key can be revoked: %s", page)
+	}
+}
+
 func TestLedgerShowsTheBalanceAfterEachTransaction(t *testing.T) {
 	t.Parallel()
 	w := consoletest.Start(t)
