@@ -200,6 +200,9 @@ func TestPriceIsReviewedAndSet(t *testing.T) {
 	if !strings.Contains(page, "0.55 per 1M tokens") || !strings.Contains(page, from.Format("2006-01-02 15:04 UTC")) {
 		t.Errorf("the review does not tell the change: %s", page)
 	}
+	if !strings.Contains(page, "<dd>in the last 7 days </dd>") {
+		t.Errorf("the review does not show the choice as the form does: %s", page)
+	}
 	if !strings.Contains(page, "there were no requests for the model") {
 		t.Errorf("the review does not tell what the price would have charged: %s", page)
 	}

@@ -72,6 +72,14 @@ type Field struct {
 	Error, Now string
 }
 
+// Text returns the value as the field shows it: of a choice its text.
+func (f *Field) Text() string {
+	if i := slices.IndexFunc(f.Options, func(o Option) bool { return o.Value == f.Value }); i >= 0 {
+		return f.Options[i].Label()
+	}
+	return f.Value
+}
+
 // Option is a choice of a field. An empty text means the value.
 type Option struct{ Value, Text string }
 
