@@ -99,7 +99,7 @@ func parts(r *kit.Request) (*kit.Page, error) {
 			{"settled", "good", "40 ms", 950, 50},
 		},
 		Matrix: []partRow{
-			{"example-small → sim", []view.Badge{view.State("closed"), view.State("closed"), view.State("closed")}},
+			{"example-small → sim", []view.Badge{view.State("ready"), view.State("ready"), view.State("ready")}},
 			{"example-small → backup", []view.Badge{view.State("open"), view.State("half_open"), {Kind: "idle", Word: "not known"}}},
 			{
 				"example-large → sim",

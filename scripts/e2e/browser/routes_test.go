@@ -123,7 +123,7 @@ func TestRouteThatFailsIsShownOpenAtEachProxyUntilItRecovers(t *testing.T) {
 			t.Errorf("the probe of %s: got %s", rig.DataPlane(i), answer)
 		}
 	}
-	for _, breaker := range b.awaitBreakers(r, model, "closed", func() {}) {
+	for _, breaker := range b.awaitBreakers(r, model, "ready", func() {}) {
 		times(t, closedText, breaker.Text)
 	}
 }
@@ -163,7 +163,7 @@ func TestResetFromThePageLetsRequestsCallTheRouteAtOnce(t *testing.T) {
 		t.Errorf("%d of %d requests reached the provider after the reset", got, each*len(r.Proxies))
 	}
 	heal()
-	for _, breaker := range b.awaitBreakers(r, model, "closed", func() { askEach(t, r, account.Key, model) }) {
+	for _, breaker := range b.awaitBreakers(r, model, "ready", func() { askEach(t, r, account.Key, model) }) {
 		times(t, closedText, breaker.Text)
 	}
 }
@@ -202,7 +202,7 @@ func TestModelClosedFromItsPageRefusesWithTheMessageAndOpensByItself(t *testing.
 			t.Errorf("%s serves the model before the end of its maintenance", rig.DataPlane(i))
 		}
 	}
-	b.awaitBreakers(r, model, "closed", func() {})
+	b.awaitBreakers(r, model, "ready", func() {})
 	b.visit("/console/models/" + model)
 	if text := b.text(); strings.Contains(text, "Closed: requests are refused") || strings.Contains(text, message) {
 		t.Errorf("the model's page shows it as closed after the end:\n%s", text)

@@ -7,6 +7,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/console/view"
 )
 
 func TestNoticeTellsWhichProxiesActByAChange(t *testing.T) {
@@ -21,6 +24,17 @@ func TestNoticeTellsWhichProxiesActByAChange(t *testing.T) {
 	} {
 		if got := Applied("Saved.", header).Progress(); got != want {
 			t.Errorf("%v: got %q; want %q", header, got, want)
+		}
+	}
+}
+
+// A model that is closed is refused, so a route that is ready is not "closed", as its breaker is.
+func TestRouteThatIsReadyIsNotShownAsClosed(t *testing.T) {
+	t.Parallel()
+	route := &adminclient.RouteHealth{Enabled: true, Breakers: []adminclient.Breaker{{Proxy: "proxy-1", State: adminclient.BreakerStateClosed}}}
+	for _, cell := range newRouteRow(route, []string{"proxy-1", "proxy-2"}, nil, conditions{}).Cells {
+		if want := (view.Badge{Kind: "good", Word: "ready"}); cell.Badge != want {
+			t.Errorf("%s: got %v; want %v", cell.Proxy, cell.Badge, want)
 		}
 	}
 }

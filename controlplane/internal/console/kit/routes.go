@@ -139,12 +139,17 @@ func closed(all *adminclient.MaintenanceList, route *adminclient.RouteHealth) bo
 func newRouteRow(route *adminclient.RouteHealth, proxies []string, silent map[string]bool, is conditions) RouteRow {
 	row := RouteRow{RouteHealth: route, Dead: is.dead && route.Enabled}
 	for _, proxy := range proxies {
-		cell := BreakerCell{Proxy: proxy, Badge: view.State(string(adminclient.BreakerStateClosed))}
+		// Of a route, "closed" would mean the opposite to who knows that word from maintenance.
+		ready := view.State("ready")
+		cell := BreakerCell{Proxy: proxy, Badge: ready}
 		if at := slices.IndexFunc(route.Breakers, func(b adminclient.Breaker) bool { return b.Proxy == proxy }); at >= 0 {
 			cell.Breaker = &route.Breakers[at]
 			cell.Badge = view.State(string(cell.State))
-			if cell.State == adminclient.BreakerStateClosed && cell.AsideUntil != nil {
-				cell.Badge = view.Badge{Kind: "warn", Word: "set aside"}
+			if cell.State == adminclient.BreakerStateClosed {
+				cell.Badge = ready
+				if cell.AsideUntil != nil {
+					cell.Badge = view.Badge{Kind: "warn", Word: "set aside"}
+				}
 			}
 		}
 

@@ -23,7 +23,7 @@ var states = map[string]string{
 	"completed":   "good",
 	"enabled":     "good",
 	"live":        "good",
-	"closed":      "good",
+	"ready":       "good",
 	"settled":     "good",
 	"delivered":   "good",
 	"explained":   "good",
