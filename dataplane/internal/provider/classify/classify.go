@@ -170,6 +170,9 @@ func newEvidence(a Answer, u unwrapped) evidence {
 		"answer":      func() bool { return u.answer },
 		"param":       func() bool { return findParam(u, false) != "" },
 		"image_param": func() bool { return isImageParam(findParam(u, false)) },
+		"own_param": func() bool {
+			return slices.ContainsFunc(u.params, func(p string) bool { return plainName(p) == "model" })
+		},
 		"value": func() bool {
 			return slices.ContainsFunc(u.levels, func(l level) bool { return namedWithValue(l.text) != "" })
 		},
@@ -239,12 +242,22 @@ func matchText(text string) string {
 	}
 	text = linkPattern.get().ReplaceAllString(text, " ")
 	text = modelNames.get().ReplaceAllString(text, "$1 ")
+	text = valueError.get().ReplaceAllString(text, "")
+	text = reporter.get().ReplaceAllString(text, "$1")
 	return comparison.get().ReplaceAllString(text, "$1 exceeds ")
 }
 
 // modelNames matches the name of a model after the word for it. Names have words of features and policies in them:
 // "model gpt-4-vision-preview", "model_id: llama-guard-3".
 var modelNames = lazily("(?i)\\b((?:model|deployment|engine)(?:[ _](?:id|name))?)(?:\\s*[:=]\\s*|\\s+)[\"'`\\[<]?[\\w.@/]*[a-z][\\w.@/]*-[\\w.@:/-]*[\"'`\\]>]?")
+
+// valueError matches what Pydantic puts before a complaint of any kind. Its word "value" is no evidence of one.
+var valueError = lazily(`\b(?:Value error, |ValueError: )`)
+
+// reporter matches the words with which a gateway says whose answer follows: "Upstream error: ", "Provider returned 400: ".
+// They blame nobody; only the words after them do.
+var reporter = lazily(`(?i)^\W*(?:error from (?:the )?(?:upstream|provider|vendor|backend)|(?:the )?(?:upstream|provider|vendor|backend)(?: \w+)? ` +
+	`(?:answered|returned|responded|replied|reported|said|says|error|request failed|rejected the request))[^:\n]{0,40}:\s*(\S+\s+\S+\s)`)
 
 // largeNumber matches a number of three digits and more, as the counts of tokens are.
 var largeNumber = lazily(`\d[\d,.]*\d\d`)

@@ -33,6 +33,7 @@ func (c Class) isJudgement() bool {
 func withoutEchoes(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
+		line = complaint.get().ReplaceAllString(line, "$1")
 		if memberPath.get().MatchString(line) {
 			at := strings.LastIndexByte(line, ':')
 			if at < 0 {
@@ -59,6 +60,10 @@ var ownNames = lazily(
 // memberPath matches a line that begins with the path of a member, such as "messages.0.content: " and "tools[0].name: ".
 // The text after the last colon is not a part of it.
 var memberPath = lazily(`^\W*[A-Za-z_]+(?:\.\d+|\[\d+\])`)
+
+// complaint matches a line with one of the fixed sentences of Pydantic, which follow the name of the member that is refused.
+// A client can name a member as it likes.
+var complaint = lazily(`(?i)^.*?: (extra (?:inputs|fields) (?:are )?not permitted|field required|input should |input tag )`)
 
 // quotedTexts match quoted texts. An apostrophe within a word begins and ends none.
 var quotedTexts = []*expression{

@@ -32,6 +32,7 @@ var echoSlots = []echoSlot{
 	{"OpenAI, description of a tool", "responses", 400, `{"error":{"message":"Invalid schema for function 'f': '%s' is not of type 'boolean', 'object'.","type":"invalid_request_error","param":"tools[0].parameters","code":"invalid_function_parameters"}}`, false},
 	{"OpenAI, tool choice", "responses", 400, `{"error":{"message":"Tool choice '%s' not found in 'tools' parameter.","type":"invalid_request_error","param":"tool_choice","code":null}}`, false},
 	{"Anthropic, nested name", "messages", 400, `{"type":"error","error":{"type":"invalid_request_error","message":"messages.0.%s: Extra inputs are not permitted"}}`, false},
+	{"Anthropic, name", "messages", 400, `{"type":"error","error":{"type":"invalid_request_error","message":"%s: Extra inputs are not permitted"}}`, false},
 	{"Anthropic, tag", "messages", 400, `{"type":"error","error":{"type":"invalid_request_error","message":"messages.0.content.0: Input tag '%s' found using 'type' does not match any of the expected tags: 'document', 'image', 'text'"}}`, false},
 	{"Anthropic, role", "messages", 400, `{"type":"error","error":{"type":"invalid_request_error","message":"messages: Unexpected role \"%s\". Allowed roles are \"user\" or \"assistant\"."}}`, false},
 	{"Anthropic, name of a tool", "messages", 400, `{"type":"error","error":{"type":"invalid_request_error","message":"tools.0.custom.name: String should match pattern '^[a-zA-Z0-9_-]{1,128}$', got '%s'"}}`, false},

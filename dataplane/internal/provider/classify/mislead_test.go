@@ -56,6 +56,14 @@ func TestMessagesThatMislead(t *testing.T) {
 		{"chat", `{"error":{"code":"InvalidParameter","message":"Download the media resource timed out during the data inspection process."}}`, 400, InvalidImage},
 		{"chat", `{"error":{"message":"Download of the image model timed out"}}`, 500, Unavailable},
 		{"responses", `{"error":{"code":"BadRequest","message":"Model gpt-5-pro is enabled only for api versions 2025-03-01-preview and later"}}`, 400, GatewayRefused},
+		{"chat", `{"error":{"message":"Please pick another one","param":"model"}}`, 400, GatewayRefused},
+		{"chat", `{"error":{"message":"Please pick another one","param":"messages[0].model"}}`, 400, OtherClient},
+		{"chat", `{"error":{"message":"Provider rejected the request (400): the account is suspended"}}`, 400, GatewayRefused},
+		{"chat", `{"error":{"message":"Value error, the stars are not right"}}`, 400, OtherClient},
+		{"chat", `{"error":{"message":"Quota exhausted"}}`, 400, GatewayRefused},
+		{"chat", `{"error":{"message":"Quota exhausted for this minute"}}`, 400, RateLimit},
+		{"chat", `<html><head><title>Web server is returning an unknown error</title></head></html>`, 400, Unavailable},
+		{"chat", `<html><head><title>413 Request Entity Too Large</title></head></html>`, 413, OtherClient},
 	}
 	for _, tt := range tests {
 		v := Classify(Answer{Format: tt.format, Status: tt.status, Body: []byte(tt.body)})
