@@ -57,6 +57,8 @@ func TestMessagesThatMislead(t *testing.T) {
 		{"chat", `{"error":{"message":"Download of the image model timed out"}}`, 500, Unavailable},
 		{"responses", `{"error":{"code":"BadRequest","message":"Model gpt-5-pro is enabled only for api versions 2025-03-01-preview and later"}}`, 400, GatewayRefused},
 		{"chat", `{"error":{"message":"Please pick another one","param":"model"}}`, 400, GatewayRefused},
+		{"chat", `{"error":{"message":"The model crashed on shard 7"}}`, 400, Unavailable},
+		{"chat", `{"error":{"message":"The deployment is degraded"}}`, 500, Unavailable},
 		{"chat", `{"error":{"message":"Please pick another one","param":"messages[0].model"}}`, 400, OtherClient},
 		{"chat", `{"error":{"message":"Provider rejected the request (400): the account is suspended"}}`, 400, GatewayRefused},
 		{"chat", `{"error":{"message":"Value error, the stars are not right"}}`, 400, OtherClient},
