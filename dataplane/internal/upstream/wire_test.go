@@ -34,8 +34,8 @@ func TestConnectionIsReusedIfTheAnswerAllowsIt(t *testing.T) {
 	const ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 	tests := []struct {
 		name, answer, want string
-		// again: on the same connection; ends: the provider closes it.
-		again, ends bool
+		// again: on the same connection; ends: the provider closes it; own: only our client promises it.
+		again, ends, own bool
 	}{
 		{name: "length", answer: ok, want: "ok", again: true},
 		{name: "chunks", answer: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\no\r\n1;x=y\r\nk\r\n0\r\n\r\n", want: "ok", again: true},
@@ -49,12 +49,16 @@ func TestConnectionIsReusedIfTheAnswerAllowsIt(t *testing.T) {
 		{name: "body up to the end of the connection", answer: "HTTP/1.1 200 OK\r\n\r\nok", want: "ok", ends: true},
 		{name: "close", answer: "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", want: "ok"},
 		{name: "old version", answer: "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", want: "ok"},
-		{name: "more bytes than declared", answer: ok + "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nother", want: "ok"},
+		// net/http may send the second call before it has seen what is left of the first answer.
+		{name: "more bytes than declared", answer: ok + "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nother", want: "ok", own: true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			eachTransport(t, func(t *testing.T, to caller) {
+				if tt.own && to("").Provider.HTTP2 {
+					return
+				}
 				var conns atomic.Int64
 				c := raw(Limits{}, func(n int, conn net.Conn, r *bufio.Reader) {
 					conns.Store(int64(n))
