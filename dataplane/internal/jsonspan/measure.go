@@ -319,10 +319,11 @@ func denseEnd(text []byte, start, end int) int {
 	return end
 }
 
-// hasLetters reports whether a run is more than a line of dashes, by its first bytes.
+// hasLetters reports whether a run is more than a line of dashes, by denseRun bytes of all of it: such a line may stand before base64.
 func hasLetters(run []byte) bool {
 	letters := 0
-	for _, c := range run[:denseRun] {
+	for i := range denseRun {
+		c := run[i*len(run)/denseRun]
 		if c|0x20 >= 'a' && c|0x20 <= 'z' || isDigit(c) {
 			letters++
 		}

@@ -95,6 +95,7 @@ func TestTextWithoutWordsIsDense(t *testing.T) {
 		"code":              {`[{"role":"user","content":"` + strings.Repeat(`if err := s.handler.ServeHTTP(w,r);err!=nil{\n`, 99) + `"}]`, 0},
 		"a table":           {`[{"role":"user","content":"` + strings.Repeat("-", 999) + `"}]`, 0},
 		"Chinese":           {`[{"role":"user","content":"` + strings.Repeat("这是一个没有空格的句子", 99) + `"}]`, 0},
+		"behind dashes":     {`[{"role":"user","content":"` + strings.Repeat("-", 100) + base64 + `"}]`, 1700},
 		"base64 alone":      {`[{"role":"user","content":"` + base64 + `"}]`, 1600},
 		"base64 in a part":  {`[{"role":"user","content":[{"type":"text","text":"` + base64 + `"}]}]`, 1600},
 		"base64 of an URL":  {`[{"role":"user","content":[{"type":"text","text":"data:image/png;base64,` + base64 + `"}]}]`, 1600},
